@@ -7,7 +7,6 @@ use anyhow::{Context, Result, anyhow, ensure};
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_wire::call::Caller;
-use potluck_wire::control::Stat;
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
 use potluck_wire::identity::Identity;
@@ -46,7 +45,7 @@ pub fn stats(identity: &Path, tree: &str, files: u64, threads: usize) -> Result<
         let (client, runtime) = (client.clone(), &runtime);
         Ok(move |number: u64| {
             let path = parse(&format!("{tree}/{}", crate::names::file(number % files)))?;
-            runtime.block_on(client.call(&Stat { path, chunks: false })).map_err(said)?;
+            runtime.block_on(client.stat(&path)).map_err(said)?;
             Ok(())
         })
     })?;

@@ -105,7 +105,7 @@ impl Lab<'_> {
                     floor.wall.as_secs_f64(),
                     floor.wall.as_secs_f64() / product.wall.as_secs_f64(),
                 );
-                row.pairs.push(Pair { floor, product });
+                row.pairs.push(Pair { floor, product, other: None });
             }
             content::remove(&local)?;
             measure::run(self.pool.client().args(["rm", &remote]))?;

@@ -4,8 +4,10 @@
 // It times real processes on the real clock and talks over real sockets: there is nothing here to simulate.
 #![allow(clippy::disallowed_methods)]
 
+mod comeback;
 mod content;
 mod contests;
+mod crowd;
 mod floor_ec;
 mod floor_echo;
 mod floor_runs;
@@ -69,6 +71,9 @@ struct Run {
     /// The product's program [default: `potluck` beside this one]
     #[arg(long)]
     potluck: Option<PathBuf>,
+    /// Another build of it, whose pool does the same works by turns; none may take 1.05 times its time
+    #[arg(long, value_name = "POTLUCK")]
+    against: Option<PathBuf>,
     /// Only these works
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Work>,
@@ -78,7 +83,7 @@ struct Run {
     /// The file whose memory cost to the client is measured
     #[arg(long, default_value = "10GiB")]
     big: Size,
-    /// How many files are listed
+    /// How many files are listed; a tenth of them are in the catalog that comes back
     #[arg(long, default_value_t = 1_000_000)]
     names: u64,
     /// How long idle donors are watched
@@ -159,6 +164,7 @@ fn compare(run: Run) -> Result<bool> {
     let mut plan = Plan {
         // Daemons run in a directory of their own.
         potluck: std::path::absolute(potluck)?,
+        against: run.against.map(std::path::absolute).transpose()?,
         only: run.only,
         rounds: run.common.rounds as usize,
         size: run.common.size,

@@ -1,7 +1,7 @@
 //! How fast a pool of very many files lists them, and says what it knows of single ones.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -21,6 +21,8 @@ const EACH: u64 = 1000;
 const LINKS: u64 = 30_000;
 const THREADS: [usize; 2] = [1, 16];
 const TREE: &str = "pot://names/tree";
+/// One directory with a tenth as many files.
+const FLAT: &str = "pot://names/flat";
 
 /// The name of one of the files, from the top of the tree.
 pub fn file(number: u64) -> String {
@@ -49,11 +51,20 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     };
     let all = plan.names as f64;
     figure(format!("{} files of 8 bytes in", plan.names), all / stored.cost.wall.as_secs_f64());
-    let listed = measure::run(pool.client().args(["ls", "-r", TREE]))?;
-    let files = listed.stdout.lines().filter(|line| !line.ends_with('/')).count();
-    ensure!(files as u64 >= plan.names, "{files} of {} files were listed", plan.names);
-    let wall = listed.cost.wall.as_secs_f64();
-    figure(format!("listing of {} files, entries", plan.names), all / wall);
+    let flat = plan.names / 10;
+    write_directory(&local, flat)?;
+    measure::run(pool.client().args(["cp", "-q", "-r"]).arg(&local).arg(FLAT))?;
+    content::remove(&local)?;
+    for (what, files, args) in [
+        ("a tree of", plan.names, &["ls", "-r", TREE][..]),
+        ("one directory with", flat, &["ls", FLAT][..]),
+    ] {
+        let listed = measure::run(pool.client().args(args))?;
+        let found = listed.stdout.lines().filter(|line| !line.ends_with('/')).count();
+        ensure!(found as u64 >= files, "{found} of {files} files were listed");
+        let wall = listed.cost.wall.as_secs_f64();
+        figure(format!("listing of {what} {files} files, entries"), files as f64 / wall);
+    }
     for threads in THREADS {
         let bench = std::env::current_exe().context("cannot find the bench's own program")?;
         let mut asker = Command::new(bench);
@@ -64,11 +75,21 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// A tree of `files` small files. Many of them are one on the disk: only their names and what is read matter.
-fn write_tree(tree: &Path, files: u64) -> Result<()> {
-    let mut original = tree.join(file(0));
+/// A tree of `files` small files, so many in each directory.
+pub fn write_tree(tree: &Path, files: u64) -> Result<()> {
+    write(files, |number| tree.join(file(number)))
+}
+
+/// A directory of `files` small files.
+fn write_directory(directory: &Path, files: u64) -> Result<()> {
+    write(files, |number| directory.join(format!("{number:07}")))
+}
+
+/// Many small files are one on the disk: only their names and what is read matter.
+fn write(files: u64, path_of: impl Fn(u64) -> PathBuf) -> Result<()> {
+    let mut original = path_of(0);
     for number in 0..files {
-        let path = tree.join(file(number));
+        let path = path_of(number);
         if number % EACH == 0 {
             interrupt::check()?;
             fs::create_dir_all(path.parent().context("it is in a directory")?)?;

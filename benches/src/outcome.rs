@@ -11,6 +11,8 @@ use crate::plan::Work;
 pub struct Pair {
     pub floor: Cost,
     pub product: Cost,
+    /// The program that it is compared with, if one is.
+    pub other: Option<Cost>,
 }
 
 /// A figure that is compared with a fixed limit, or is for information.

@@ -34,10 +34,16 @@ pub enum Work {
     RandomReads,
     /// Listing and asking in a pool of very many files.
     Names,
+    /// A manager of many files is killed, and loses its directory.
+    Comeback,
+    /// Strangers, members and clients by the hundred and thousand.
+    Crowd,
 }
 
 pub struct Plan {
     pub potluck: PathBuf,
+    /// Another build of it to compare with.
+    pub against: Option<PathBuf>,
     pub only: Vec<Work>,
     pub rounds: usize,
     pub size: Size,
@@ -55,7 +61,8 @@ impl Plan {
     /// Whether anything is measured in the pool that most works share.
     pub fn wants_pool(&self) -> bool {
         let alone = |work: &Work| {
-            matches!(work, Work::Repair | Work::Links | Work::RandomReads | Work::Names)
+            use Work::{Comeback, Crowd, Links, Names, RandomReads, Repair};
+            matches!(work, Repair | Links | RandomReads | Names | Comeback | Crowd)
         };
         Work::value_variants().iter().any(|work| !alone(work) && self.wants(*work))
     }
@@ -66,9 +73,17 @@ impl Plan {
 
     /// Bytes of disk a run can need at once, if the pool takes its time to purge what was removed.
     pub fn footprint(&self) -> u64 {
-        let copies: u64 = 6 * self.rounds as u64 + 6;
+        use Work::{Get, GetEcDegraded, Put, Put2, PutEc, SealedGet, SealedPut};
+        let stored =
+            [(Put, Get, 1), (Put2, Put2, 2), (PutEc, GetEcDegraded, 2), (SealedPut, SealedGet, 1)];
+        let wanted = stored.iter().filter(|(put, get, _)| self.wants(*put) || self.wants(*get));
+        let copies: u64 = wanted.map(|(.., copies)| copies).sum::<u64>() * self.rounds as u64 + 6;
         let big = if self.wants(Work::Big) { 2 * self.big.0 } else { 0 };
         let repair = if self.wants(Work::Repair) { 4 * self.size.0 } else { 0 };
-        copies * self.size.0 + big + repair + (self.rounds as u64 + 3) * FILES as u64 * FILE_SIZE
+        let pools = 1 + u64::from(self.against.is_some());
+        pools * copies * self.size.0
+            + big
+            + repair
+            + (self.rounds as u64 + 3) * FILES as u64 * FILE_SIZE
     }
 }

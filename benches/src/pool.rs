@@ -1,5 +1,6 @@
 //! A throw-away pool, on loopback or on links of a given rate: one manager and its donors, each a process of its own, driven through the product's command line alone.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -43,7 +44,12 @@ pub struct Pool {
     binary: PathBuf,
     dir: PathBuf,
     network: Option<Arc<Network>>,
-    manager: Daemon,
+    /// The manager's, beside what tells it where to be.
+    options: Vec<String>,
+    /// `None` while it is not there.
+    manager: Option<Daemon>,
+    /// Where the manager is, once it has been started.
+    address: String,
     donors: Vec<Daemon>,
     /// The most that each donor lends.
     lent: String,
@@ -62,6 +68,7 @@ pub struct Status {
     pub donors: Vec<DonorStatus>,
     pub spaces: Vec<Space>,
     pub repair: Repair,
+    log_waiting: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -80,6 +87,8 @@ struct Scrubbed {
 
 #[derive(Debug, Deserialize)]
 pub struct Space {
+    /// Under another name in programs of before, which this one may be compared with.
+    #[serde(default)]
     scanned: bool,
     tolerates: Option<u32>,
     incomplete: u64,
@@ -112,6 +121,11 @@ impl Status {
         self.donors.iter().all(|donor| donor.used <= METADATA_AT_MOST)
     }
 
+    /// Whether donors have all that the catalog has, in its log.
+    pub fn is_logged(&self) -> bool {
+        self.log_waiting == Some(0)
+    }
+
     /// The donor called `name`.
     pub fn donor(&self, name: &str) -> Result<&DonorStatus> {
         let donor = self.donors.iter().find(|donor| donor.name == name);
@@ -129,23 +143,18 @@ impl Pool {
             binary.display()
         );
         fs::create_dir_all(dir.join("home"))?;
-        let mut command = product(binary, dir, network.as_deref(), Host::Manager);
-        command
-            .arg("manager")
-            .arg("--state")
-            .arg(dir.join("manager"))
-            .args(["--listen", &listen(network.as_deref(), Host::Manager)])
-            .args(options);
-        let manager = Daemon::start(command, dir, "manager")?;
         let mut pool = Self {
             binary: binary.to_owned(),
             dir: dir.to_owned(),
+            address: listen(network.as_deref(), Host::Manager),
             network,
-            manager,
+            options: options.iter().map(ToString::to_string).collect(),
+            manager: None,
             donors: Vec::new(),
             lent: lent.to_owned(),
             all: donors,
         };
+        pool.start_manager()?;
         for number in 0..donors {
             let donor = pool.join_and_lend(number)?;
             pool.donors.push(donor);
@@ -154,7 +163,45 @@ impl Pool {
         Ok(pool)
     }
 
-    fn wait_live(&mut self, donors: usize) -> Result<()> {
+    /// Starts the manager: on a free port at first, later where it was.
+    pub fn start_manager(&mut self) -> Result<()> {
+        let mut command = self.on(Host::Manager);
+        command.arg("manager").arg("--state").arg(self.manager_state());
+        command.args(["--listen", &self.address]).args(&self.options);
+        let manager = Daemon::start(command, &self.dir, "manager")?;
+        self.address.clone_from(&manager.address);
+        self.manager = Some(manager);
+        Ok(())
+    }
+
+    /// Kills the manager, as if the power of its machine had failed; donors go on.
+    pub fn kill_manager(&mut self) {
+        if let Some(manager) = self.manager.take() {
+            manager.signal(Signal::KILL);
+        }
+    }
+
+    /// The directory of the manager.
+    pub fn manager_state(&self) -> PathBuf {
+        self.dir.join("manager")
+    }
+
+    /// The address at which members know the manager.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The product's program on `host`.
+    pub fn on(&self, host: Host) -> Command {
+        product(&self.binary, &self.dir, self.network.as_deref(), host)
+    }
+
+    fn daemons(&self) -> impl Iterator<Item = &Daemon> {
+        self.manager.iter().chain(&self.donors)
+    }
+
+    /// Waits until so many donors are live.
+    pub fn wait_live(&mut self, donors: usize) -> Result<()> {
         interrupt::wait_until(
             &format!("{donors} live donors in `potluck status`"),
             READY_WITHIN,
@@ -196,7 +243,7 @@ impl Pool {
         let home = self.dir.join(&name);
         fs::create_dir_all(home.join("lent"))?;
         let host = Host::Donor(number);
-        let mut command = product(&self.binary, &self.dir, self.network.as_deref(), host);
+        let mut command = self.on(host);
         command.arg("lend").arg(home.join("lent")).arg("--state").arg(home.join("state"));
         command.args(["--max", &self.lent, "--keep-free", "0%"]);
         command.args(["--listen", &listen(self.network.as_deref(), host)]);
@@ -218,12 +265,17 @@ impl Pool {
 
     /// Where the identity of the pool's administrator is.
     pub fn identity(&self) -> PathBuf {
-        self.dir.join("manager/admin")
+        self.manager_state().join("admin")
+    }
+
+    /// The name of its directory.
+    pub fn name(&self) -> &OsStr {
+        self.dir.file_name().unwrap_or_default()
     }
 
     /// The client as the pool's administrator, its verb still to be given.
     pub fn client(&self) -> Command {
-        let mut command = product(&self.binary, &self.dir, self.network.as_deref(), Host::Client);
+        let mut command = self.on(Host::Client);
         command.arg("--pool").arg(self.identity());
         command
     }
@@ -262,8 +314,7 @@ impl Pool {
     }
 
     fn cpu(&self) -> Result<Duration> {
-        let daemons = std::iter::once(&self.manager).chain(&self.donors);
-        daemons
+        self.daemons()
             .map(|daemon| measure::cpu_of(daemon.child.id()).map_err(|error| daemon.explain(error)))
             .sum()
     }
@@ -285,14 +336,11 @@ impl Pool {
     }
 
     fn check_alive(&mut self) -> Result<()> {
-        std::iter::once(&mut self.manager).chain(&mut self.donors).try_for_each(Daemon::check_alive)
+        self.manager.iter_mut().chain(&mut self.donors).try_for_each(Daemon::check_alive)
     }
 
     fn explain(&self, error: anyhow::Error) -> anyhow::Error {
-        let logs: Vec<_> = std::iter::once(&self.manager)
-            .chain(&self.donors)
-            .filter_map(Daemon::last_words)
-            .collect();
+        let logs: Vec<_> = self.daemons().filter_map(Daemon::last_words).collect();
         anyhow::anyhow!("{error:#}\n{}", logs.join("\n"))
     }
 }
@@ -300,10 +348,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         // All at once, so that one slow stop does not wait for another. Each `Daemon` is then waited for as it drops.
-        self.donors
-            .iter()
-            .chain(std::iter::once(&self.manager))
-            .for_each(|daemon| daemon.signal(Signal::TERM));
+        self.donors.iter().chain(&self.manager).for_each(|daemon| daemon.signal(Signal::TERM));
     }
 }
 
@@ -332,6 +377,7 @@ fn product(binary: &Path, dir: &Path, network: Option<&Network>, host: Host) -> 
 #[derive(Deserialize)]
 struct Ready {
     pid: u32,
+    address: String,
 }
 
 /// One product process that serves, stopped when dropped.
@@ -339,6 +385,8 @@ struct Daemon {
     name: String,
     log: PathBuf,
     child: Child,
+    /// Where it serves.
+    address: String,
 }
 
 impl Daemon {
@@ -353,7 +401,7 @@ impl Daemon {
         command.arg("--ready-file").arg(&ready);
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = measure::spawn(&mut command)?;
-        let mut daemon = Self { name: name.to_owned(), log, child };
+        let mut daemon = Self { name: name.to_owned(), log, child, address: String::new() };
         let waited =
             interrupt::wait_until("its ready file", READY_WITHIN, Duration::from_millis(5), || {
                 daemon.check_alive()?;
@@ -363,13 +411,14 @@ impl Daemon {
             .map_err(|error| daemon.explain(error))
             .with_context(|| format!("{command:?} is not serving"))?;
         let written = fs::read_to_string(&ready)?;
-        let Ready { pid } = serde_json::from_str(&written)
+        let Ready { pid, address } = serde_json::from_str(&written)
             .with_context(|| format!("{} holds {written:?}", ready.display()))?;
         ensure!(
             pid == daemon.child.id(),
             "{name} serves as process {pid}, not as {}, the one started: it must stay in the foreground",
             daemon.child.id()
         );
+        daemon.address = address;
         Ok(daemon)
     }
 

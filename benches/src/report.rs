@@ -12,6 +12,8 @@ use crate::measure::Cost;
 use crate::outcome::{Limit, Outcome, Pair};
 use crate::plan::{FILE_SIZE, FILES, Plan};
 
+/// The most of the other program's time that a work may take: two medians of one program differ as much.
+const NO_WORSE: f64 = 1.05;
 const MIB: f64 = (1 << 20) as f64;
 const GIB: f64 = (1 << 30) as f64;
 
@@ -96,7 +98,7 @@ impl Row {
                 let sign = if value.at_least { "≥" } else { "≤" };
                 let digits = match value.unit {
                     "%" => 3,
-                    "×" => 2,
+                    "×" | "s" => 2,
                     "files/s" | "IOPS" | "/s" => 0,
                     _ => 1,
                 };
@@ -234,6 +236,20 @@ fn contest_rows(contest: &Contest, pairs: &[Pair], bytes: u64) -> Vec<Row> {
             target,
         ));
     }
+    let others: Vec<_> = pairs.iter().filter_map(|pair| pair.other).collect();
+    for (measure, of) in [("cpu", cpu as fn(&[Cost]) -> f64), ("wall", wall)] {
+        if !others.is_empty() {
+            let value = of(&products) / of(&others);
+            rows.push(Row::Value(Value {
+                work: format!("{}, {measure}, of the other program's", contest.name),
+                value,
+                unit: "×",
+                target: Some(NO_WORSE),
+                met: Some(value <= NO_WORSE),
+                at_least: false,
+            }));
+        }
+    }
     if let Some(target) = contest.files_per_second {
         let value = FILES as f64 / wall(&products);
         let met = Some(value >= target);
@@ -326,11 +342,18 @@ mod tests {
             cpu: Duration::from_secs_f64(2.0 * seconds),
         };
         let pairs: Vec<_> = [(1.0, 1.25), (1.0, 9.0), (1.0, 1.0)]
-            .map(|(floor, product)| Pair { floor: cost(floor), product: cost(product) })
+            .map(|(floor, product)| Pair {
+                floor: cost(floor),
+                product: cost(product),
+                other: Some(cost(2.0 * product)),
+            })
             .into();
         let contest = Contest { cpu: 1.25, wall: Some(1.2), ..CONTESTS[0] };
         let rows = contest_rows(&contest, &pairs, 1 << 30);
-        assert_eq!(rows.iter().map(Row::missed).collect::<Vec<_>>(), [false, true]);
+        let missed: Vec<_> = rows.iter().map(Row::missed).collect();
+        assert_eq!(missed, [false, true, false, false]);
+        let Row::Value(value) = &rows[2] else { panic!("then that of the other program") };
+        assert_eq!((value.value, value.target), (0.5, Some(1.05)));
         let Row::Speed(speed) = &rows[0] else { panic!("a contest's first row is its speed") };
         assert_eq!((speed.ratio, speed.spread), (Some(1.25), Some((1.0, 9.0))));
         assert_eq!((speed.mib_s, speed.cpu_s_per_gib), (1024.0 / 1.25, 2.5));
@@ -341,7 +364,8 @@ mod tests {
         let cost = Cost { wall: Duration::from_secs(1), cpu: Duration::from_secs(1) };
         let files = CONTESTS.iter().find(|contest| contest.files_per_second.is_some());
         let files = files.expect("a work over many files");
-        let rows = contest_rows(files, &[Pair { floor: cost, product: cost }], 1 << 30);
+        let rows =
+            contest_rows(files, &[Pair { floor: cost, product: cost, other: None }], 1 << 30);
         let lines: Vec<serde_json::Value> = rows
             .iter()
             .map(|row| serde_json::to_value(row).expect("rows are plain data"))

@@ -1,19 +1,22 @@
 //! The works themselves, each beside its floor, in pools made for them.
 
 use std::ffi::OsStr;
+use std::iter;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::comeback;
 use crate::content;
 use crate::contests::CONTESTS;
+use crate::crowd;
 use crate::floor_runs::Floors;
 use crate::interrupt;
 use crate::links;
 use crate::machine;
-use crate::measure::{self, Finished};
+use crate::measure::{self, Cost, Finished};
 use crate::names;
 use crate::outcome::{Figure, Limit, Outcome, Pair};
 use crate::plan::{FILE_SIZE, FILES, Plan, Work};
@@ -91,33 +94,40 @@ pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     if plan.wants(Work::Names) {
         outcome.figures.extend(names::run(plan, dir)?);
     }
+    if plan.wants(Work::Comeback) {
+        outcome.figures.extend(comeback::run(plan, dir)?);
+    }
+    if plan.wants(Work::Crowd) {
+        outcome.figures.extend(crowd::run(plan, dir)?);
+    }
     Ok(outcome)
 }
 
 fn run_in_pool(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     let lent = plan.footprint().div_ceil(1 << 30).max(20);
-    eprintln!("starting a manager and {DONORS} donors under {}", dir.display());
-    let pool = Pool::start(Start {
-        binary: &plan.potluck,
-        dir: &dir.join("pool"),
-        donors: DONORS,
-        lent: &format!("{lent}GiB"),
-        options: &[],
-        network: None,
-    })?;
-    let mut run = Run { plan, dir, floors, pool, outcome: Outcome::default() };
+    let start = |binary: &Path, name: &str| {
+        let dir = dir.join(name);
+        eprintln!("starting a manager and {DONORS} donors under {}", dir.display());
+        let lent = format!("{lent}GiB");
+        let (lent, options, network) = (lent.as_str(), &[][..], None);
+        Pool::start(Start { binary, dir: &dir, donors: DONORS, lent, options, network })
+    };
+    let pool = start(&plan.potluck, "pool")?;
+    let other = plan.against.as_ref().map(|against| start(against, "other")).transpose()?;
+    let mut run = Run { plan, dir, floors, pool, other, outcome: Outcome::default() };
     if plan.wants(Work::Donor) {
         let cpu = Limit::AtMost(IDLE_CPU_PERCENT);
         run.idle_donors("donor idle", Limit::AtMost(IDLE_RSS_MIB), cpu)?;
     }
     for space in &SPACES {
-        measure::run(
-            run.pool
-                .client()
-                .args(["space", "create", space.name])
-                .args(space.flags)
-                .args(["--ack", "memory"]),
-        )?;
+        for pool in run.pools() {
+            measure::run(
+                pool.client()
+                    .args(["space", "create", space.name])
+                    .args(space.flags)
+                    .args(["--ack", "memory"]),
+            )?;
+        }
     }
     for round in 0..plan.rounds {
         for space in SPACES.iter().filter(|space| space.is_wanted(plan)) {
@@ -153,25 +163,30 @@ struct Run<'a> {
     dir: &'a Path,
     floors: Floors,
     pool: Pool,
+    /// Of the program that it is compared with.
+    other: Option<Pool>,
     outcome: Outcome,
 }
 
 impl Run<'_> {
+    fn pools(&self) -> impl Iterator<Item = &Pool> {
+        iter::once(&self.pool).chain(&self.other)
+    }
+
     fn large_file(&mut self, space: &Space, round: usize) -> Result<()> {
         let name = format!("large-{round}");
         let (local, remote) = (self.dir.join(&name), format!("pot://{}/{name}", space.name));
         content::write_file(&local, &format!("{}/{name}", space.name), self.plan.size.0)?;
         content::warm(&local)?;
-        let put = self.cp(&[], &local, &remote);
-        self.contest(space.put, round, &local, put)?;
+        self.contest(space.put, round, &local, |pool| cp(pool, &[], &local, &remote))?;
         if let Some(get) = space.get {
-            let command = self.cp(&[], &remote, "/dev/null");
-            if get == Work::GetEcDegraded {
-                self.pool.kill_last(DEAD)?;
+            let degraded = get == Work::GetEcDegraded;
+            for pool in iter::once(&mut self.pool).chain(&mut self.other).filter(|_| degraded) {
+                pool.kill_last(DEAD)?;
             }
-            self.contest(get, round, &local, command)?;
-            if get == Work::GetEcDegraded {
-                self.pool.start_again()?;
+            self.contest(get, round, &local, |pool| cp(pool, &[], &remote, "/dev/null"))?;
+            for pool in iter::once(&mut self.pool).chain(&mut self.other).filter(|_| degraded) {
+                pool.start_again()?;
             }
         }
         self.forget(&local, &remote)
@@ -183,11 +198,13 @@ impl Run<'_> {
             (self.dir.join(&name), format!("pot://plain/{name}"), self.dir.join("files-back"));
         content::write_directory(&local, &name, FILES, FILE_SIZE)?;
         content::warm(&local)?;
-        let put = self.cp(&["-r"], &local, &remote);
-        self.contest(Work::FilesIn, round, &local, put)?;
-        let get = self.cp(&["-r"], &remote, &back);
-        self.contest(Work::FilesOut, round, &local, get)?;
-        content::compare(&local, &back)?;
+        self.contest(Work::FilesIn, round, &local, |pool| cp(pool, &["-r"], &local, &remote))?;
+        let back_of = |pool: &Pool| back.join(pool.name());
+        std::fs::create_dir(&back)?;
+        self.contest(Work::FilesOut, round, &local, |pool| {
+            cp(pool, &["-r"], &remote, back_of(pool))
+        })?;
+        self.pools().try_for_each(|pool| content::compare(&local, &back_of(pool)))?;
         content::remove(&back)?;
         self.forget(&local, &remote)
     }
@@ -195,8 +212,8 @@ impl Run<'_> {
     fn big_file(&mut self) -> Result<()> {
         let (local, remote, size) = (self.dir.join("big"), "pot://plain/big", self.plan.big);
         content::write_file(&local, "big", size.0)?;
-        let put = self.product(&mut self.cp(&[], &local, remote), false)?;
-        let get = self.product(&mut self.cp(&[], remote, "/dev/null"), false)?;
+        let put = self.product(&self.pool, &mut cp(&self.pool, &[], &local, remote), false)?;
+        let get = self.product(&self.pool, &mut cp(&self.pool, &[], remote, "/dev/null"), false)?;
         for (verb, finished) in [("put", put), ("get", get)] {
             self.figure(
                 format!("client RSS on a {size} {verb}"),
@@ -208,25 +225,33 @@ impl Run<'_> {
         self.forget(&local, remote)
     }
 
-    /// Floor and product over the same `source`, first one first and then the other, so that neither always gets the warmer machine.
+    /// Floor and product over the same `source`, and the program that it is compared with, one way round and then the other, so that none always gets the warmer machine.
     fn contest(
         &mut self,
         work: Work,
         round: usize,
         source: &Path,
-        mut command: Command,
+        command: impl Fn(&Pool) -> Command,
     ) -> Result<()> {
         let contest = CONTESTS
             .iter()
             .find(|contest| contest.work == work)
             .context("every work over files has a floor")?;
-        let pair = if round.is_multiple_of(2) {
-            let floor = self.floors.run(contest.floor, source)?;
-            Pair { floor, product: self.product(&mut command, contest.floor.fills_pages())?.cost }
-        } else {
-            let product = self.product(&mut command, contest.floor.fills_pages())?.cost;
-            Pair { floor: self.floors.run(contest.floor, source)?, product }
-        };
+        let contestants: Vec<_> = iter::once(None).chain(self.pools().map(Some)).collect();
+        let mut costs = vec![Cost::default(); contestants.len()];
+        let mut turns: Vec<_> = (0..contestants.len()).collect();
+        if round % 2 == 1 {
+            turns.reverse();
+        }
+        for whose in turns {
+            costs[whose] = match contestants[whose] {
+                None => self.floors.run(contest.floor, source)?,
+                Some(pool) => {
+                    self.product(pool, &mut command(pool), contest.floor.fills_pages())?.cost
+                }
+            };
+        }
+        let pair = Pair { floor: costs[0], product: costs[1], other: costs.get(2).copied() };
         eprintln!(
             "round {}: {}: wall {:.3} s, CPU {:.3} s; {}: wall {:.3} s, CPU {:.3} s",
             round + 1,
@@ -241,20 +266,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn product(&self, command: &mut Command, fills_pages: bool) -> Result<Finished> {
+    fn product(&self, pool: &Pool, command: &mut Command, fills_pages: bool) -> Result<Finished> {
         machine::write_back(self.dir)?;
-        self.pool.measure(command, fills_pages)
-    }
-
-    fn cp(&self, flags: &[&str], from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> Command {
-        let mut command = self.pool.client();
-        command.args(["cp", "-q"]).args(flags).arg(from).arg(to);
-        command
+        pool.measure(command, fills_pages)
     }
 
     fn forget(&self, local: &Path, remote: &str) -> Result<()> {
         content::remove(local)?;
-        measure::run(self.pool.client().args(["rm", "-r", remote])).map(drop)
+        self.pools().try_for_each(|pool| {
+            measure::run(pool.client().args(["rm", "-r", "--force", remote])).map(drop)
+        })
     }
 
     fn idle_donors(&mut self, work: &str, mib: Limit, percent_of_cpu: Limit) -> Result<()> {
@@ -305,4 +326,10 @@ impl Run<'_> {
         eprintln!("{work}: {value:.3} {unit}");
         self.outcome.figures.push(Figure { work, value, unit, limit });
     }
+}
+
+fn cp(pool: &Pool, flags: &[&str], from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> Command {
+    let mut command = pool.client();
+    command.args(["cp", "-q"]).args(flags).arg(from).arg(to);
+    command
 }

@@ -4,6 +4,7 @@
 //! offence. What a check forbids may be written in its own test, because strings are not code.
 
 mod catalog_engine;
+mod comment_fragments;
 mod dependency_direction;
 mod error_codes;
 mod file_endings;
@@ -45,6 +46,11 @@ const CHECKS: &[Check] = &[
     Check { name: "file-lengths", reason: file_lengths::REASON, find: file_lengths::too_long },
     Check { name: "file-endings", reason: file_endings::REASON, find: file_endings::untidy_text },
     Check { name: "retired-words", reason: retired_words::REASON, find: retired_words::come_back },
+    Check {
+        name: "comment-fragments",
+        reason: comment_fragments::REASON,
+        find: comment_fragments::found,
+    },
     Check { name: "unfinished", reason: unfinished::REASON, find: unfinished::left_behind },
     Check { name: "sleeps", reason: sleeps::REASON, find: sleeps::blocking_sleeps },
     Check { name: "glob-imports", reason: glob_imports::REASON, find: glob_imports::globs },

@@ -1,7 +1,7 @@
 //! Whether a written file has the copies that its acknowledgement stands for (promise D3).
 //!
-//! A donor counts as holder of a chunk by a receipt of the session, or by what the pool knows, unless
-//! it is not trusted or deletes what it has without waiting; one that is given up counts by a
+//! A donor counts as holder of a chunk by a receipt of the session, or by what the pool knows, either of at
+//! least the ack level that was asked for, unless it is not trusted or deletes what it has without waiting; one that is given up counts by a
 //! receipt only. What counts is distinct donors: n of them for each chunk, or for an erasure-coded
 //! group a donor of its own for every chunk, found by matching. Unless all must be there, a file is
 //! committed below its policy when one more donor may die (two of n copies, one chunk of each group
@@ -19,7 +19,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::matching;
-use potluck_core::policy::Mirror;
+use potluck_core::policy::{AckLevel, Mirror};
 use potluck_pool::PoolView;
 use std::collections::{BTreeSet, HashMap};
 
@@ -34,16 +34,26 @@ pub enum WriteSafety {
     Mirroring,
 }
 
+/// What the acknowledgement of a file stands for, beside its redundancy.
+#[derive(Debug, Clone, Copy)]
+pub struct Promise {
+    /// How copies are made, and whether they are waited for.
+    pub mirror: Mirror,
+    /// Whether all redundancy must be there.
+    pub strict: bool,
+    /// What each copy that counts survives.
+    pub ack: AckLevel,
+}
+
 /// Refuses a file that is on fewer distinct donors than its redundancy asks for, unless it is kept
 /// as copies that are made asynchronously or, unless `strict`, may be below its policy.
 pub fn check(
     counts: &mut ReferenceCounts<'_>,
     file: &PreparedFile,
-    mirror: Mirror,
-    strict: bool,
+    Promise { mirror, strict, ack }: Promise,
     view: &PoolView,
 ) -> Result<WriteSafety, Error> {
-    let holders = holders(counts, file, view)?;
+    let holders = holders(counts, file, ack, view)?;
     let heard = |donors: &Vec<DonorId>| -> Vec<DonorId> {
         donors.iter().copied().filter(|donor| view.is_live(*donor)).collect()
     };
@@ -84,9 +94,10 @@ pub fn check(
 fn holders(
     counts: &mut ReferenceCounts<'_>,
     file: &PreparedFile,
+    ack: AckLevel,
     view: &PoolView,
 ) -> Result<Vec<Vec<DonorId>>, Error> {
-    let by_receipt = receipts(file);
+    let by_receipt = receipts(file, ack);
     let mut holders = Vec::with_capacity(file.chunks.len());
     for (index, chunk) in file.chunks.iter().enumerate() {
         if counts.differs(&chunk.name, chunk.len)? {
@@ -97,7 +108,7 @@ fn holders(
             receipts.filter(|donor| view.proves(*donor, &chunk.name)).collect();
         let live = donors.iter().filter(|donor| view.is_live(**donor)).count();
         if live < file.version.redundancy().donors() as usize {
-            let known = counts.holders(&chunk.name)?.into_iter();
+            let known = counts.holders(&chunk.name, ack)?.into_iter();
             donors.extend(known.filter(|donor| view.keeps(*donor, &chunk.name)));
         }
         if donors.is_empty() && file.version.ec.is_none() {
@@ -108,11 +119,12 @@ fn holders(
     Ok(holders)
 }
 
-/// Donors by receipts. A chunk that occurs twice in a file may have a part of them at each place.
-fn receipts(file: &PreparedFile) -> HashMap<ChunkName, Vec<DonorId>> {
+/// Donors by receipts of at least the level `ack`. A chunk that occurs twice in a file may have a part of them at each place.
+fn receipts(file: &PreparedFile, ack: AckLevel) -> HashMap<ChunkName, Vec<DonorId>> {
     let mut receipts = HashMap::<_, Vec<DonorId>>::new();
     for chunk in &file.chunks {
-        let donors = chunk.holders.iter().map(|(donor, _)| *donor);
+        let enough = chunk.holders.iter().filter(|(_, level)| *level >= ack);
+        let donors = enough.map(|(donor, _)| *donor);
         receipts.entry(chunk.name).or_default().extend(donors);
     }
     receipts

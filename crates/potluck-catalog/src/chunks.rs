@@ -8,24 +8,10 @@ use super::error::Error;
 use super::placements;
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{ChunkId, DonorId};
 use potluck_core::policy::AckLevel;
 use potluck_pool::InUseAgain;
 use std::collections::{BTreeSet, HashMap};
-
-/// A chunk, for pages that go on after it and for whoever remembers many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ChunkId(pub(crate) i64);
-
-impl ChunkId {
-    /// Before all chunks, for pages that go on after one.
-    pub const FIRST: Self = Self(0);
-
-    /// A number that no other chunk has: shorter than its name, and good as long as the chunk is known.
-    pub fn number(self) -> i64 {
-        self.0
-    }
-}
 
 /// How far a chunk is on its way out; a column's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +56,16 @@ pub(crate) fn get(db: &Tx, name: &ChunkName) -> Result<Option<ChunkRow>, Error> 
             Ok(ChunkRow { id: ChunkId(id), len, refs, state })
         })
         .transpose()
+}
+
+/// Names, one behind the other.
+pub(crate) fn packed(names: &[ChunkName]) -> Vec<u8> {
+    names.iter().flat_map(|name| name.0).collect()
+}
+
+/// Undoes [`packed`].
+pub(crate) fn unpacked(blob: &[u8]) -> Vec<ChunkName> {
+    blob.as_chunks::<32>().0.iter().map(|name| ChunkName(*name)).collect()
 }
 
 /// A chunk that somebody asked for.
@@ -184,13 +180,15 @@ impl<'db> ReferenceCounts<'db> {
         Ok(line.len != 0 && line.len != len)
     }
 
-    /// The donors that have a chunk, as far as is known, the changes of this transaction included.
-    pub fn holders(&mut self, name: &ChunkName) -> Result<BTreeSet<DonorId>, Error> {
+    /// The donors that have a chunk at `ack` or better, as far as is known, the changes of this transaction
+    /// included.
+    pub fn holders(&mut self, name: &ChunkName, ack: AckLevel) -> Result<BTreeSet<DonorId>, Error> {
         let db = self.db;
         let line = self.line(name)?;
-        let mut holders: BTreeSet<DonorId> = line.holders.iter().map(|(donor, _)| *donor).collect();
+        let new = line.holders.iter().filter(|(_, level)| *level >= ack);
+        let mut holders: BTreeSet<DonorId> = new.map(|(donor, _)| *donor).collect();
         if let Some(row) = line.row.filter(|row| row.state == ChunkState::Here) {
-            holders.extend(placements::holders(db, row.id)?);
+            holders.extend(placements::holders_at(db, row.id, ack)?);
         }
         Ok(holders)
     }
@@ -238,7 +236,10 @@ impl<'db> ReferenceCounts<'db> {
     }
 
     /// Takes the references of a deleted version away.
-    pub fn remove(&mut self, names: &[ChunkName]) -> Result<(), Error> {
+    pub fn remove<'n>(
+        &mut self,
+        names: impl IntoIterator<Item = &'n ChunkName>,
+    ) -> Result<(), Error> {
         for name in names {
             self.line(name)?.change -= 1;
         }

@@ -4,7 +4,7 @@
 //! first checked against the catalog and only then written, so that a refused file leaves no trace and the
 //! others of its batch go on.
 
-use super::acknowledged::{self, WriteSafety};
+use super::acknowledged::{self, Promise, WriteSafety};
 use super::error::Error;
 use super::meta::Counter;
 use super::sessions;
@@ -59,6 +59,8 @@ pub struct Batch<F> {
     pub number: u32,
     /// How copies are made, and whether they are waited for.
     pub mirror: Mirror,
+    /// The ack level that its session was promised.
+    pub ack: AckLevel,
     /// The parts of the policy that the session's command set, whatever directories say.
     pub asked: Override,
     /// The files; those refused before keep their place.
@@ -133,6 +135,7 @@ pub(crate) fn commit<F: Clone>(
     let mut work = Work {
         view,
         mirror: batch.mirror,
+        ack: batch.ack,
         asked: batch.asked,
         visible: Visible::new(db, space.as_ref(), now_ms, wall_ms),
     };
@@ -168,19 +171,21 @@ pub(crate) fn repeated(db: &Tx, session: &SessionId, batch: u32) -> Result<Optio
 struct Work<'db> {
     view: &'db PoolView,
     mirror: Mirror,
+    ack: AckLevel,
     asked: Override,
     visible: Visible<'db>,
 }
 
 impl Work<'_> {
     fn file(&mut self, id: VersionId, file: &PreparedFile) -> Result<Stored, Error> {
-        let spot = self.visible.look(file.path.clone(), file.condition)?;
-        let strict = self.asked.strict.unwrap_or(spot.strict);
+        let target = self.visible.look(file.path.clone(), file.condition)?;
+        let strict = self.asked.strict.unwrap_or(target.promise.strict);
         let counts = &mut self.visible.counts;
-        let safety = acknowledged::check(counts, file, self.mirror, strict, self.view)?;
+        let promise = Promise { mirror: self.mirror, strict, ack: self.ack };
+        let safety = acknowledged::check(counts, file, promise, self.view)?;
         // From here on the file is accepted.
         self.visible.put(
-            spot,
+            target,
             id,
             NewFile {
                 version: file.version.clone(),

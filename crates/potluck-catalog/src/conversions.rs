@@ -5,7 +5,7 @@
 //! these references over.
 
 use super::changes::{self, Op};
-use super::chunks::{self, ReferenceCounts};
+use super::chunks::{self, ReferenceCounts, unpacked};
 use super::error::Error;
 use super::{placements, units, versions};
 use crate::sql::{Tx, params};
@@ -33,10 +33,6 @@ pub(crate) fn parity_of(
         Ok((row.get(0)?, unpacked(&row.get::<Vec<u8>>(1)?)))
     })?;
     found.collect()
-}
-
-fn unpacked(blob: &[u8]) -> Vec<ChunkName> {
-    blob.as_chunks::<32>().0.iter().map(|name| ChunkName(*name)).collect()
 }
 
 /// The parity of one group of a version.
@@ -150,6 +146,31 @@ pub(crate) fn forget(db: &Tx, version: VersionId) -> Result<Vec<ChunkName>, Erro
     }
     db.prepare("DELETE FROM conversions WHERE version = ?1")?.execute(params![version.0 as i64])?;
     Ok(names)
+}
+
+/// Forgets some of what a deleted version's conversion made, at least `names` unless that is all; gives the names
+/// whose references end.
+pub(crate) fn forget_some(
+    db: &Tx,
+    version: VersionId,
+    names: usize,
+) -> Result<Vec<ChunkName>, Error> {
+    let mut forgotten = Vec::new();
+    let mut select = db.prepare(
+        "SELECT ec, part, parity FROM conversions WHERE version = ?1 ORDER BY ec, part LIMIT 1",
+    )?;
+    while forgotten.len() < names {
+        let next = select.query_one(params![version.0 as i64], |row| {
+            Ok((row.get::<String>(0)?, row.get::<i64>(1)?, row.get::<Vec<u8>>(2)?))
+        })?;
+        let Some((ec, part, parity)) = next else { break };
+        forgotten.extend(unpacked(&parity));
+        db.execute(
+            "DELETE FROM conversions WHERE version = ?1 AND ec = ?2 AND part = ?3",
+            params![version.0 as i64, ec, part],
+        )?;
+    }
+    Ok(forgotten)
 }
 
 /// A version has all that `goal` asks: from now on that keeps it. Whether it still was on its way

@@ -3,10 +3,14 @@
 //! A copy has the chunk size and for now the redundancy of its source. Where its new directory asks
 //! for another redundancy it gets that as its goal and is changed in the background, as after a
 //! change of policy; until then it keeps what it has.
+//!
+//! What is copied is acknowledged as what is written: a file of which too few holders are there just now is refused,
+//! and who asked for it stores it anew, which sends what is missing to others.
 
+use super::acknowledged::{self, WriteSafety};
 use super::changes::{self, Op};
 use super::chunks;
-use super::commit::{PreparedChunk, repeated};
+use super::commit::{PreparedChunk, PreparedFile, repeated};
 use super::entries::{self, Place};
 use super::error::Error;
 use super::meta::Counter;
@@ -16,15 +20,16 @@ use super::visible::{NewFile, Visible, is_refusal};
 use super::walk::{Item, Walk, What};
 use crate::sql::{Tx, params};
 use potluck_core::ids::{SessionId, VersionId};
-use potluck_core::path::PoolPath;
+use potluck_core::path::{BadPath, PoolPath};
 use potluck_core::policy::Redundancy;
 use potluck_pool::InUseAgain;
+use potluck_pool::PoolView;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
 
-/// Files and directories in one transaction, …
+/// The most files and directories in one transaction.
 const PAGE_ENTRIES: usize = 512;
-/// … and chunks after which it ends, unless one file alone has more, so that commits do not wait
+/// Chunks after which a transaction ends, unless one file alone has more, so that commits do not wait
 /// long.
 const PAGE_CHUNKS: u64 = 8192;
 
@@ -49,11 +54,20 @@ pub struct CopyRequest {
 #[derive(Debug, Default)]
 pub struct Copied {
     /// Each file's path, and its version or why it was refused.
-    pub files: Vec<(PoolPath, Result<Version, Error>)>,
+    pub files: Vec<(PoolPath, Result<CopiedVersion, Error>)>,
     /// From where to go on; `None` when all was copied.
     pub next: Option<String>,
     /// Chunks that nobody used before.
     pub again: InUseAgain,
+}
+
+/// A copy of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopiedVersion {
+    /// Its version.
+    pub version: Version,
+    /// Whether it has less redundancy than its source should have, because donors are away.
+    pub below_policy: bool,
 }
 
 /// The outcome of a page.
@@ -66,11 +80,12 @@ pub enum Outcome {
 }
 
 /// Copies the file at `wanted.from`, or the next page of the tree there. A page of a command that
-/// was copied before is not copied again.
+/// was copied before is not copied again. Holders count as they stand in `view`, which must be of this moment.
 pub(crate) fn copy(
     db: &Tx,
     (command, page): (SessionId, u32),
     wanted: &CopyRequest,
+    view: &PoolView,
     now_ms: u64,
     wall_ms: i64,
     reply: impl FnOnce(&Copied) -> Result<String, Error>,
@@ -83,6 +98,7 @@ pub(crate) fn copy(
     let mut copying = Copying {
         db,
         wanted,
+        view,
         visible: Visible::new(db, Some(&space), now_ms, wall_ms),
         files: Vec::new(),
     };
@@ -127,8 +143,9 @@ fn check_places(db: &Tx, wanted: &CopyRequest, to: &Space) -> Result<(), Error> 
 struct Copying<'db> {
     db: &'db Tx,
     wanted: &'db CopyRequest,
+    view: &'db PoolView,
     visible: Visible<'db>,
-    files: Vec<(PoolPath, Result<Version, Error>)>,
+    files: Vec<(PoolPath, Result<CopiedVersion, Error>)>,
 }
 
 impl Copying<'_> {
@@ -170,8 +187,8 @@ impl Copying<'_> {
     }
 
     fn file(&mut self, source: Version, to: PoolPath) -> Result<(), Error> {
-        let copied = match read(self.db, &source) {
-            Ok(content) => match self.put(source, &content, to.clone()) {
+        let copied = match read(self.db, source, to.clone(), self.wanted.condition) {
+            Ok(file) => match self.put(&file) {
                 Err(why) if !is_refusal(&why) => return Err(why),
                 copied => copied,
             },
@@ -183,43 +200,51 @@ impl Copying<'_> {
         Ok(())
     }
 
-    fn put(&mut self, source: Version, content: &Content, to: PoolPath) -> Result<Version, Error> {
-        let spot = self.visible.look(to, self.wanted.condition)?;
+    fn put(&mut self, file: &PreparedFile) -> Result<CopiedVersion, Error> {
+        let target = self.visible.look(file.path.clone(), file.condition)?;
+        let (has, asked) = (file.version.redundancy(), self.wanted.asked);
+        let asks = asked.unwrap_or(target.keeping);
+        if target.promise.strict && file.version.chunks > 0 && asks != has {
+            return Err(Error::NotStrict { path: file.path.clone(), redundancy: asks });
+        }
+        let counts = &mut self.visible.counts;
+        let safety = acknowledged::check(counts, file, target.promise, self.view)?;
         let id = VersionId(Counter::Version.take(self.db, 1)? as u64);
-        let safe = source.safe_wall_ms.is_some();
-        let Content { inline, pages, chunks } = content;
-        let asked = self.wanted.asked;
-        let inline = inline.as_deref();
-        let file = NewFile { version: source, inline, pages, chunks, asked, safe };
-        self.visible.put(spot, id, file)?;
-        versions::get(self.db, id)
+        let PreparedFile { version, inline, pages, chunks, .. } = file;
+        let (version, inline) = (version.clone(), inline.as_deref());
+        let safe = safety == WriteSafety::Safe;
+        self.visible.put(target, id, NewFile { version, inline, pages, chunks, asked, safe })?;
+        let version = versions::get(self.db, id)?;
+        Ok(CopiedVersion { version, below_policy: safety == WriteSafety::BelowPolicy })
     }
 }
 
-/// The content of a version: its bytes, or its recipe and chunks.
-struct Content {
-    inline: Option<Vec<u8>>,
-    pages: Vec<Vec<u8>>,
-    /// Data, then parity.
-    chunks: Vec<PreparedChunk>,
-}
-
-fn read(db: &Tx, version: &Version) -> Result<Content, Error> {
+/// A file at `path` with the content of a version.
+fn read(
+    db: &Tx,
+    version: Version,
+    path: PoolPath,
+    condition: Condition,
+) -> Result<PreparedFile, Error> {
     let pages = versions::pages(db, version.id)?;
     let chunk = |(name, len)| PreparedChunk { name, len, holders: Vec::new() };
-    let data = versions::unpack(version, &pages)?;
+    let data = versions::unpack(&version, &pages)?;
     let mut chunks: Vec<_> =
         data.iter().map(|entry| chunk((entry.name, entry.stored_len()))).collect();
-    for name in versions::parity(db, version)? {
+    for name in versions::parity(db, &version)? {
         let row = chunks::get(db, &name)?
             .ok_or_else(|| Error::Damaged(format!("chunk {name} of a recipe has no row")))?;
         chunks.push(chunk((name, row.len)));
     }
-    Ok(Content { inline: versions::inline(db, version.id)?, pages, chunks })
+    let inline = versions::inline(db, version.id)?;
+    Ok(PreparedFile { path, version, inline, pages, chunks, condition })
 }
 
 fn below(to: &PoolPath, relative: &str) -> Result<PoolPath, Error> {
     relative.split('/').try_fold(to.clone(), |path, name| {
-        path.join(name).map_err(|why| Error::Damaged(format!("{relative}: {why}")))
+        path.join(name).map_err(|why| match why {
+            BadPath::LongPath(bytes) => Error::TooLong { to: to.clone(), bytes },
+            why => Error::Damaged(format!("{relative}: {why}")),
+        })
     })
 }

@@ -146,6 +146,22 @@ pub(crate) fn delete(db: &Tx, parent: DirId, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// The bytes of the longest path below a directory, relative to it and with the slash before it; 0
+/// where it is empty.
+pub(crate) fn longest_below(db: &Tx, dir: DirId) -> Result<usize, Error> {
+    let longest: Option<Option<i64>> = db
+        .prepare(
+            "WITH RECURSIVE below (dir, bytes) AS (
+                 SELECT dir, 1 + octet_length(name) FROM entries WHERE parent = ?1
+                 UNION ALL
+                 SELECT e.dir, below.bytes + 1 + octet_length(e.name)
+                 FROM below JOIN entries e ON e.parent = below.dir)
+             SELECT max(bytes) FROM below",
+        )?
+        .query_one(params![dir.0], |row| row.get(0))?;
+    Ok(longest.flatten().unwrap_or(0) as usize)
+}
+
 /// Whether a directory has entries.
 pub(crate) fn has_children(db: &Tx, dir: DirId) -> Result<bool, Error> {
     db.prepare("SELECT 1 FROM entries WHERE parent = ?1 LIMIT 1")?.exists(params![dir.0])

@@ -2,7 +2,7 @@
 
 use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
-use potluck_core::path::PoolPath;
+use potluck_core::path::{MAX_PATH, PoolPath};
 use potluck_core::policy::Redundancy;
 use potluck_core::size::count;
 
@@ -85,6 +85,14 @@ pub enum Error {
         from: PoolPath,
         /// Target.
         to: PoolPath,
+    },
+    /// A path below the target of a move or a copy would be longer than any may be.
+    #[error("below {to} a path would have {bytes} bytes: at most {MAX_PATH} fit")]
+    TooLong {
+        /// The target.
+        to: PoolPath,
+        /// How long it would be.
+        bytes: usize,
     },
     /// A cursor nobody was given.
     #[error("the listing cannot go on from where the cursor points")]
@@ -189,6 +197,9 @@ pub enum Error {
     /// Something else keeps the catalog locked.
     #[error("another program keeps the catalog locked")]
     Contended,
+    /// Too many wait for sums over trees.
+    #[error("the manager is adding up other trees")]
+    Busy,
     /// Anything else that the engine says.
     #[error("the catalog failed: {0}")]
     Sql(String),

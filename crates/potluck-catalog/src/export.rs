@@ -258,7 +258,15 @@ impl Snapshot {
                 }
             };
             let path = item.path.split('/').try_fold(root.clone(), |at, name| at.join(name));
-            let path = path.map_err(bad)?;
+            let path = match path {
+                Ok(path) => path,
+                Err(why) => {
+                    // As of a damaged record: the log goes on without it, and says so.
+                    sound::<()>(Err(Error::Damaged(format!("{root}/{}: {why}", item.path))))?;
+                    self.cursor = Some(item.path);
+                    continue;
+                }
+            };
             match item.what {
                 What::File(version) => {
                     sound(out.file(db, path, &version))?;

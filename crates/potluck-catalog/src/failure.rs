@@ -75,6 +75,9 @@ impl From<Error> for Failure {
             Error::IntoItself { .. } => {
                 failure(K::Usage, code::OVERLAP, "choose a target outside of it")
             }
+            Error::TooLong { .. } => {
+                failure(K::Usage, code::BAD_PATH, "choose a target with a shorter path")
+            }
             Error::BadCursor => failure(K::Usage, code::BAD_REQUEST, "begin the listing anew"),
             Error::NoSession => NoSession.into(),
             Error::HoldersAway { .. } => failure(
@@ -138,6 +141,7 @@ impl From<Error> for Failure {
                 code::CATALOG,
                 "end what reads or writes the manager's catalog beside the manager, and try again",
             ),
+            Error::Busy => failure(K::Retry, code::CATALOG, "try again in a moment"),
             Error::Sql(_) => failure(
                 K::Other,
                 code::CATALOG,

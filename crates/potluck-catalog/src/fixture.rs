@@ -38,10 +38,8 @@ pub struct Fixture {
     pub dir: TempDir,
     pub db: Database,
     pub session: SessionId,
-    pub mirror: Mirror,
     /// Donors 1 to 32, which are all there.
-    pub pool: Pool,
-    pub asked: Override,
+    pool: Pool,
     batch: u32,
 }
 
@@ -67,9 +65,7 @@ impl Fixture {
     /// Of the catalog in `dir`, whose first space is called “lab”.
     pub fn of(dir: TempDir, db: Database) -> Self {
         let session = SessionId([0; 16]);
-        let (mirror, asked) = (Mirror::ClientSync, Override::default());
-        let pool = donors_there(32);
-        let mut fixture = Self { dir, db, session, mirror, pool, asked, batch: 0 };
+        let mut fixture = Self { dir, db, session, pool: donors_there(32), batch: 0 };
         fixture.new_session(1);
         fixture
     }
@@ -81,10 +77,9 @@ impl Fixture {
     /// As after a restart of the manager.
     pub fn reopen(self) -> Self {
         let file = self.file();
-        let Self { dir, db, session, mirror, pool, asked, batch } = self;
-        drop(db);
+        drop(self.db);
         let db = sqlite::open_existing(&file).expect("reopened");
-        Self { dir, db, session, mirror, pool, asked, batch }
+        Self { db, ..self }
     }
 
     pub fn new_session(&mut self, id: u8) {
@@ -104,53 +99,31 @@ impl Fixture {
         sessions::insert(&self.db, &session).expect("a session");
     }
 
-    pub fn commit_batch(
-        &self,
-        number: u32,
-        files: Vec<PreparedFile>,
-        done: bool,
-        now_ms: u64,
-    ) -> Result<Outcome<()>, Error> {
+    /// Commits the next batch of the session.
+    pub fn commit(&mut self, files: Vec<PreparedFile>) -> Outcomes {
+        self.batch += 1;
         let batch = Batch {
             session: self.session,
             space: SpaceId(1),
-            number,
-            mirror: self.mirror,
-            asked: self.asked,
+            number: self.batch,
+            mirror: Mirror::ClientSync,
+            ack: AckLevel::Memory,
+            asked: Override::default(),
             files: files.into_iter().map(Ok).collect(),
             atomic: false,
-            done,
+            done: false,
         };
         let tx = self.db.begin().expect("a transaction");
+        let reply = |files: &[Result<Stored, _>]| Ok(format!("{} files", files.len()));
         let view = self.pool.view(Tick::ZERO);
-        let outcome = commit::commit(&tx, &batch, false, &view, now_ms, 0, |outcomes| {
-            Ok(format!("{} outcomes", outcomes.len()))
-        })?;
+        let outcome = commit::commit(&tx, &batch, false, &view, 0, 0, reply).expect("a batch");
         tx.commit().expect("committed");
-        Ok(outcome)
-    }
-
-    /// Commits the next batch of the session.
-    pub fn commit_at(&mut self, files: Vec<PreparedFile>, now_ms: u64) -> Outcomes {
-        let files = self.store_at(files, now_ms).into_iter();
-        files.map(|file| file.map(|stored| stored.version)).collect()
-    }
-
-    /// Commits the next batch of the session, and says more of it.
-    pub fn store_at(
-        &mut self,
-        files: Vec<PreparedFile>,
-        now_ms: u64,
-    ) -> Vec<Result<Stored, Refused<()>>> {
-        self.batch += 1;
-        match self.commit_batch(self.batch, files, false, now_ms).expect("a batch") {
-            Outcome::Fresh { files, .. } => files,
+        match outcome {
+            Outcome::Fresh { files, .. } => {
+                files.into_iter().map(|file| file.map(|stored| stored.version)).collect()
+            }
             Outcome::Repeated(_) => panic!("a fresh batch was taken for a repeated one"),
         }
-    }
-
-    pub fn commit(&mut self, files: Vec<PreparedFile>) -> Outcomes {
-        self.commit_at(files, 0)
     }
 
     /// Commits one file that must be accepted.
@@ -161,13 +134,6 @@ impl Fixture {
         }
     }
 
-    /// References of a chunk; `None` without a row.
-    pub fn refs(&self, name: &ChunkName) -> Option<i64> {
-        crate::chunks::get(&self.db, name).expect("read").map(|row| row.refs)
-    }
-}
-
-impl Fixture {
     /// Scans everything as a manager does, but without rests.
     pub fn scan(&self, mut findings: Findings) -> Findings {
         for root in units::roots(&self.db).expect("spaces") {
@@ -198,6 +164,7 @@ pub fn donors_there(donors: u32) -> Pool {
         suspect_after: second,
         silent_after: second,
         grace: 10 * second,
+        longest_absence: Tick::MAX,
         repair_rate: 1,
         repair_donor_rate: 1,
     });

@@ -23,7 +23,6 @@ mod failure;
 mod fault;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
-pub mod gc;
 pub mod goals;
 mod lists;
 pub mod log_position;
@@ -35,6 +34,7 @@ mod open;
 mod open_error;
 mod operations;
 pub mod placements;
+mod reaping;
 pub mod rebuild;
 pub mod records;
 mod replay;
@@ -50,6 +50,7 @@ pub mod tokens;
 mod trash;
 pub mod units;
 pub mod unlisted;
+pub mod unused_chunks;
 mod versions;
 mod visible;
 mod walk;
@@ -57,7 +58,7 @@ mod walk;
 pub use error::Error;
 pub use open_error::OpenError;
 pub use operations::{Ahead, CommittedFiles, Founding, Learnt, LogCommitted, TermStart};
-pub use sqlite::Durability;
+pub use sqlite::{Durability, files_of};
 pub use units::PageLimit;
 
 use fault::DiskFault;
@@ -67,6 +68,8 @@ use sqlite::{Readers, Writer};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// A running catalog. Clones share it.
 #[derive(Clone)]
@@ -76,7 +79,14 @@ pub struct Catalog {
     readers: Arc<Readers>,
     changes: Arc<AtomicU64>,
     fault: Arc<DiskFault>,
+    /// Turns of queries that take long.
+    long_reads: Arc<Semaphore>,
 }
+
+/// Queries that take long run at once: heartbeats and commits read between them.
+const LONG_READS: usize = 2;
+/// How long such a query waits for its turn. Its caller asks again.
+const LONG_READ_WAIT: Duration = Duration::from_secs(10);
 
 impl Catalog {
     /// Opens the catalog at `path`, which must exist and be sound.
@@ -85,7 +95,8 @@ impl Catalog {
         let (changes, fault) = (Arc::default(), Arc::default());
         let writer = Writer::start(db, offload, Arc::clone(&changes), Arc::clone(&fault));
         let readers = Arc::new(Readers::new(path));
-        Ok(Self { offload, writer: Arc::new(writer), readers, changes, fault })
+        let (writer, long_reads) = (Arc::new(writer), Arc::new(Semaphore::new(LONG_READS)));
+        Ok(Self { offload, writer, readers, changes, fault, long_reads })
     }
 
     /// How many changes it has that no power cut undoes; it only grows. Donors are told, and know
@@ -113,6 +124,16 @@ impl Catalog {
     ) -> Result<T, Error> {
         let readers = Arc::clone(&self.readers);
         self.offload.run(move || readers.run(query)).await
+    }
+
+    /// Runs a query that may take some tenths of a second when it is its turn.
+    async fn read_in_turn<T: Send + 'static>(
+        &self,
+        query: impl Fn(&Tx) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let turn = tokio::time::timeout(LONG_READ_WAIT, self.long_reads.acquire()).await;
+        let _turn = turn.map_err(|_| Error::Busy)?.map_err(|_| Error::Closed)?;
+        self.read(query).await
     }
 
     /// Why the disk did not take a write, until [`Self::disk_recovered`].

@@ -9,13 +9,11 @@ use super::units;
 use super::versions;
 use super::walk::{Item, Walk, What};
 use crate::sql::Tx;
-use potluck_core::chunk::ChunkName;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Policy;
 use potluck_pool::redundancy::Layout;
 use potluck_pool::redundancy::Version;
-use potluck_wire::control::{ChildUse, Entry, EntryKind, Listing, Used};
-use std::collections::HashSet;
+use potluck_wire::control::{ChildUse, Entry, EntryKind, Listing, Used, UsedUpTo};
 
 /// Entries in one reply.
 const PAGE: usize = 2000;
@@ -127,82 +125,112 @@ pub(crate) fn stat(db: &Tx, path: &PoolPath) -> Result<Facts, Error> {
     })
 }
 
-/// Sums over a tree and its direct children.
-pub(crate) fn usage(db: &Tx, path: &PoolPath) -> Result<Used, Error> {
-    let mut used = Used::default();
-    let mut seen = HashSet::new();
+/// Sums over a part of a tree and its direct children, which ends when `most` entries and chunks were looked at.
+pub(crate) fn usage(
+    db: &Tx,
+    path: &PoolPath,
+    after: Option<&UsedUpTo>,
+    most: u64,
+) -> Result<Used, Error> {
+    let mut sums = UsageSums { db, used: Used::default(), stored: 0.0, left: most };
+    let chunks = after.and_then(|after| after.chunks);
     match entries::existing(db, path)?.place {
-        Place::File(version) => {
-            let version = versions::get(db, version)?;
-            count(db, &version, &mut used, &mut seen)?;
-        }
+        Place::File(_) if after.is_some() && chunks.is_none() => {} // it was the file's end
+        Place::File(version) => sums.file("", &versions::get(db, version)?, chunks)?,
         Place::Dir(dir) => {
-            let mut walk = Walk::new(db, dir, true, None)?;
-            while let Some(item) = walk.next_item()? {
+            if let (Some(UsedUpTo { path: file, .. }), Some(chunks)) = (after, chunks) {
+                sums.rest_of_file(path, file, chunks)?;
+            }
+            let mut walk = Walk::new(db, dir, true, after.map(|after| after.path.as_str()))?;
+            while sums.used.next.is_none()
+                && let Some(item) = walk.next_item()?
+            {
                 if !is_system(path, &item) {
-                    count_item(db, &item, &mut used, &mut seen)?;
+                    sums.item(&item)?;
                 }
             }
         }
     }
-    Ok(used)
+    // Rounded once for a part: thirds of a chunk are whole bytes together.
+    Ok(Used { stored: sums.stored.round() as u64, ..sums.used })
 }
 
-fn count_item(
-    db: &Tx,
-    item: &Item,
-    used: &mut Used,
-    seen: &mut HashSet<ChunkName>,
-) -> Result<(), Error> {
-    // In walk order a direct child comes first, then all that is below it.
-    if !item.path.contains('/') {
-        let dir = matches!(item.what, What::Dir(_));
-        used.children.push(ChildUse { name: item.path.clone(), dir, ..ChildUse::default() });
+/// Sums, and what may still be looked at for them.
+struct UsageSums<'db> {
+    db: &'db Tx,
+    used: Used,
+    /// Bytes on donors.
+    stored: f64,
+    left: u64,
+}
+
+impl UsageSums<'_> {
+    fn item(&mut self, item: &Item) -> Result<(), Error> {
+        let (child, below) = match item.path.split_once('/') {
+            Some((child, _)) => (child, true),
+            None => (item.path.as_str(), false),
+        };
+        let dir = below || matches!(item.what, What::Dir(_));
+        self.child(child, dir);
+        match &item.what {
+            What::Dir(_) => {
+                self.used.dirs += 1;
+                self.looked_at(1, || UsedUpTo { path: item.path.clone(), chunks: None });
+                Ok(())
+            }
+            What::File(version) => self.file(&item.path, version, None),
+        }
     }
-    match &item.what {
-        What::Dir(_) => used.dirs += 1,
-        What::File(version) => {
-            if let Some(child) = used.children.last_mut() {
+
+    /// In walk order all that is below a child comes together.
+    fn child(&mut self, name: &str, dir: bool) {
+        if self.used.children.last().is_none_or(|last| last.name != name) {
+            let child = ChildUse { name: name.into(), dir, ..ChildUse::default() };
+            self.used.children.push(child);
+        }
+    }
+
+    /// The chunks of a file below `path` after the first `chunks`, if it still is there.
+    fn rest_of_file(&mut self, path: &PoolPath, file: &str, chunks: u64) -> Result<(), Error> {
+        let whole = file.split('/').try_fold(path.clone(), |path, name| path.join(name));
+        let found = whole.ok().map(|whole| entries::resolve(self.db, &whole)).transpose()?;
+        match found.flatten().map(|found| found.place) {
+            Some(Place::File(version)) => {
+                self.file(file, &versions::get(self.db, version)?, Some(chunks))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A file, or what follows its first `done` chunks.
+    fn file(&mut self, path: &str, version: &Version, done: Option<u64>) -> Result<(), Error> {
+        if done.is_none() {
+            self.used.files += 1;
+            self.used.bytes += version.size;
+            if let Some(child) = self.used.children.last_mut() {
                 child.files += 1;
                 child.bytes += version.size;
             }
-            count(db, version, used, seen)?;
+        }
+        let first = done.unwrap_or(0);
+        let names = versions::some_names(self.db, version, first, self.left)?;
+        for name in &names {
+            if let Some(chunk) = chunks::get(self.db, name)? {
+                let copies = placements::holders(self.db, chunk.id)?.len() as u64;
+                self.stored += (copies * u64::from(chunk.len)) as f64 / chunk.refs.max(1) as f64;
+            }
+        }
+        let done = first + names.len() as u64;
+        let rest = (!names.is_empty()).then_some(done);
+        self.looked_at(1 + names.len() as u64, || UsedUpTo { path: path.into(), chunks: rest });
+        Ok(())
+    }
+
+    /// Ends this part of the sums at `here` where enough was looked at.
+    fn looked_at(&mut self, more: u64, here: impl FnOnce() -> UsedUpTo) {
+        self.left = self.left.saturating_sub(more);
+        if self.left == 0 {
+            self.used.next = Some(here());
         }
     }
-    Ok(())
-}
-
-fn count(
-    db: &Tx,
-    version: &Version,
-    used: &mut Used,
-    seen: &mut HashSet<ChunkName>,
-) -> Result<(), Error> {
-    used.files += 1;
-    used.bytes += version.size;
-    if version.chunks == 0 {
-        return Ok(());
-    }
-    for entry in versions::recipe_of(db, version)? {
-        count_copies(db, entry.name, used, seen)?;
-    }
-    for name in versions::parity(db, version)? {
-        count_copies(db, name, used, seen)?;
-    }
-    Ok(())
-}
-
-fn count_copies(
-    db: &Tx,
-    name: ChunkName,
-    used: &mut Used,
-    seen: &mut HashSet<ChunkName>,
-) -> Result<(), Error> {
-    if seen.insert(name)
-        && let Some(chunk) = chunks::get(db, &name)?
-    {
-        let copies = placements::holders(db, chunk.id)?.len() as u64;
-        used.stored += copies * u64::from(chunk.len);
-    }
-    Ok(())
 }

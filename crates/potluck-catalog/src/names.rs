@@ -11,8 +11,13 @@ use super::versions;
 use super::walk::{Walk, What};
 use crate::sql::Tx;
 use potluck_core::ids::VersionId;
-use potluck_core::path::PoolPath;
+use potluck_core::path::{MAX_PATH, PoolPath};
+use potluck_pool::redundancy::Version;
 use potluck_wire::control::Removed;
+
+/// Entries of a tree that are counted when it is removed: less than a tenth of a second, so that a removal waits
+/// for no turn behind sums of other trees.
+const COUNTED: usize = 10_000;
 
 /// The moment of a change, on both clocks.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +49,20 @@ pub(crate) fn make_dir(db: &Tx, path: &PoolPath, parents: bool, when: When) -> R
     let dir = DirId(super::meta::Counter::Dir.take(db, 1)?);
     entries::insert(db, parent, name, Place::Dir(dir), when.wall_ms)?;
     changes::append(db, &Op::Dir(path.clone()))
+}
+
+/// Refuses the move of a directory that would give something below it a path longer than any may be.
+/// It reads the whole tree where its path gets longer, so it is asked before the move and outside of
+/// its transaction. What somebody puts there in between may still become too long; the log leaves
+/// that out and says so.
+pub(crate) fn check_lengths(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
+    let (before, after) = (from.to_string().len(), to.to_string().len());
+    if after <= before {
+        return Ok(());
+    }
+    let Place::Dir(dir) = entries::existing(db, from)?.place else { return Ok(()) };
+    let bytes = after + entries::longest_below(db, dir)?;
+    if bytes > MAX_PATH { Err(Error::TooLong { to: to.clone(), bytes }) } else { Ok(()) }
 }
 
 /// Moves an entry inside its space. A file replaces a file unless `no_replace`; a directory
@@ -90,19 +109,15 @@ pub(crate) fn move_entry(
     entries::insert(db, to_dir, to_name, moved.place, moved.mtime_ms)?;
     changes::append(db, &Op::Moved { from: from.clone(), to: to.clone() })?;
     match replaced {
-        Some(version) => drop_version(db, to, version, when).map(|_| ()),
+        Some(version) => drop_version(db, to, version, when),
         None => Ok(()),
     }
 }
 
 /// Removes a file, or a directory: an empty one, or with `recursive` any. A tree is unlinked at
-/// once and taken apart in the background.
-pub(crate) fn remove(
-    db: &Tx,
-    path: &PoolPath,
-    recursive: bool,
-    when: When,
-) -> Result<Removed, Error> {
+/// once and taken apart in the background; until then its files are in the sums of its space, as
+/// their chunks are on donors.
+pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> Result<(), Error> {
     let (above, name) = split(path)?;
     let place = entries::existing(db, path)?.place;
     let parent = entries::existing_dir(db, &above)?;
@@ -114,45 +129,47 @@ pub(crate) fn remove(
         }
         Place::Dir(dir) if !entries::has_children(db, dir)? => {
             entries::delete(db, parent, name)?;
-            dir_policies::forget(db, dir)?;
-            Ok(Removed::default())
+            dir_policies::forget(db, dir)
         }
         Place::Dir(_) if !recursive => Err(Error::NotRecursive(path.clone())),
         Place::Dir(dir) => {
-            let sums = sum(db, dir)?;
             entries::delete(db, parent, name)?;
-            trash::throw(db, dir)?;
-            subtract(db, path, sums)
+            trash::throw(db, dir, spaces::named(db, path.space())?.id)
         }
     }
 }
 
-fn drop_version(
-    db: &Tx,
-    path: &PoolPath,
-    version: VersionId,
-    when: When,
-) -> Result<Removed, Error> {
-    let (version, recipe) = versions::delete(db, version)?;
+fn drop_version(db: &Tx, path: &PoolPath, version: VersionId, when: When) -> Result<(), Error> {
     let mut counts = ReferenceCounts::new(db, when.pool_ms);
-    counts.remove(&recipe)?;
+    let version = versions::delete(db, version, &mut counts)?;
     counts.close()?;
-    subtract(db, path, Sums { files: 1, bytes: version.size as i64 })
-}
-
-fn subtract(db: &Tx, path: &PoolPath, sums: Sums) -> Result<Removed, Error> {
-    let space = spaces::named(db, path.space())?;
-    spaces::add_sums(db, space.id, Sums { files: -sums.files, bytes: -sums.bytes })?;
-    Ok(Removed { files: sums.files as u64, bytes: sums.bytes as u64 })
-}
-
-fn sum(db: &Tx, dir: DirId) -> Result<Sums, Error> {
     let mut sums = Sums::default();
-    let mut walk = Walk::new(db, dir, true, None)?;
-    while let Some(item) = walk.next_item()? {
-        if let What::File(version) = item.what {
-            sums.add(version.size as i64);
+    sums.sub(version.size as i64);
+    spaces::add_sums(db, spaces::named(db, path.space())?.id, sums)
+}
+
+/// Counts the files that [`remove`] would remove, [`COUNTED`] entries at most.
+pub(crate) fn count(db: &Tx, path: &PoolPath) -> Result<Removed, Error> {
+    let mut removed = Removed::default();
+    let mut add = |version: &Version| {
+        removed.files += 1;
+        removed.bytes += version.size;
+    };
+    match entries::existing(db, path)?.place {
+        Place::File(version) => add(&versions::get(db, version)?),
+        Place::Dir(dir) => {
+            let (mut walk, mut left) = (Walk::new(db, dir, true, None)?, COUNTED);
+            while let Some(item) = walk.next_item()? {
+                if left == 0 {
+                    removed.more = true;
+                    break;
+                }
+                left -= 1;
+                if let What::File(version) = item.what {
+                    add(&version);
+                }
+            }
         }
     }
-    Ok(sums)
+    Ok(removed)
 }

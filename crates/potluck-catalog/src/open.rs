@@ -20,9 +20,9 @@ use potluck_wire::packed::{Blob, Packed};
 
 /// Files that one reply holds at most.
 const PAGE_FILES: usize = 1000;
-/// … so many chunks, unless one file alone has more, …
+/// Chunks of these files, unless one file alone has more.
 const PAGE_CHUNKS: u64 = 20_000;
-/// … and so many directories.
+/// Directories that are walked for one reply at most.
 const PAGE_DIRS: usize = 10_000;
 
 /// A page of open files. Holders are in no order yet.

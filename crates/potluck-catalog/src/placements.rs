@@ -1,10 +1,10 @@
 //! Placements: which donor has which chunk, as far as the manager was told.
 
-use super::chunks::{self, ChunkId, ChunkState};
+use super::chunks::{self, ChunkState};
 use super::error::Error;
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{ChunkId, DonorId};
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
 use potluck_wire::ticket::ack_byte;
@@ -36,7 +36,7 @@ pub enum CopyState {
     Here = 0,
     /// The donor does not have it.
     Missing = 1,
-    /// The donor found it damaged and quarantined it.
+    /// The donor found it damaged, or could not read it, and quarantined it.
     Spoiled = 2,
     /// There, and to be deleted: a source that counts for nothing else.
     Leaving = 3,
@@ -121,7 +121,7 @@ pub(crate) fn assume(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Erro
 pub struct Told {
     /// Not there (any more).
     pub removed: Vec<ChunkName>,
-    /// Damaged, quarantined.
+    /// Damaged or not to be read, quarantined.
     pub spoiled: Vec<ChunkName>,
     /// Arrived.
     pub added: Vec<Holding>,
@@ -144,10 +144,10 @@ impl Told {
 pub struct Compared {
     /// Known chunks.
     pub known: Vec<ChunkId>,
-    /// Known chunks that were not counted there, …
+    /// Known chunks that were not counted there.
     pub uncounted: Vec<Holding>,
-    /// … and those that are on their way out. A list does not make them count again: an order to
-    /// delete them may be waiting at the donor. What was put again, or looked at by order, does.
+    /// Known chunks whose copies there are on their way out. A list does not make them count again: an
+    /// order to delete them may be waiting at the donor. Putting them again does, or a look by order.
     pub leaving: Vec<Holding>,
     /// Chunks the catalog does not know.
     pub unknown: Vec<Holding>,

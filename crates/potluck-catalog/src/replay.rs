@@ -11,7 +11,7 @@ use super::names::{self, When};
 use super::records::{About, Keeping, Record};
 use super::spaces::{self, Sums};
 use super::versions;
-use super::{Error, dir_policies, donors, members, notes, trash};
+use super::{Error, dir_policies, donors, members, notes, reaping};
 use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
@@ -223,7 +223,7 @@ fn moved(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
 
 /// References of removed trees end before the next record counts on them.
 fn empty_trash(db: &Tx) -> Result<(), Error> {
-    while trash::reap(db, TRASH_ENTRIES, WHEN.pool_ms)? {}
+    while reaping::reap(db, TRASH_ENTRIES, WHEN.pool_ms)? {}
     Ok(())
 }
 

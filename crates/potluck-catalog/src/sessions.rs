@@ -119,8 +119,7 @@ pub(crate) fn end(db: &Tx, id: &SessionId) -> Result<(), Error> {
 pub(crate) fn offer(db: &Tx, id: &SessionId, names: &[ChunkName]) -> Result<(), Error> {
     let mut insert = db.prepare("INSERT INTO offers (session, names) VALUES (?1, ?2)")?;
     for part in names.chunks(OFFER_ROW) {
-        let blob: Vec<u8> = part.iter().flat_map(|name| name.0).collect();
-        insert.execute(params![id.0, blob])?;
+        insert.execute(params![id.0, chunks::packed(part)])?;
     }
     Ok(())
 }
@@ -130,13 +129,9 @@ pub(crate) fn offered(db: &Tx, id: &SessionId) -> Result<Vec<ChunkName>, Error> 
     let mut rows = db.prepare("SELECT names FROM offers WHERE session = ?1 ORDER BY id")?;
     let mut names = Vec::new();
     for blob in rows.query_map(params![id.0], |row| row.get::<Vec<u8>>(0))? {
-        names.extend(names_of(&blob?));
+        names.extend(chunks::unpacked(&blob?));
     }
     Ok(names)
-}
-
-fn names_of(blob: &[u8]) -> impl Iterator<Item = ChunkName> + '_ {
-    blob.as_chunks::<32>().0.iter().map(|name| ChunkName(*name))
 }
 
 /// Accounts for some of what an ended session offered; `true` when all is accounted for and the
@@ -157,7 +152,7 @@ pub(crate) fn account(
         db.prepare("DELETE FROM sessions WHERE id = ?1")?.execute(params![id.0])?;
         return Ok(true);
     };
-    for name in names_of(&names) {
+    for name in chunks::unpacked(&names) {
         let chunk = match chunks::get(db, &name)? {
             Some(found) if found.refs > 0 => continue,
             Some(found) => {

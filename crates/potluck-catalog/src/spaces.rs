@@ -126,7 +126,7 @@ pub(crate) fn remove(db: &Tx, name: &str, recursive: bool) -> Result<(), Error> 
     }
     db.execute("DELETE FROM spaces WHERE id = ?1", params![space.id.0])?;
     entries::delete(db, DirId::ROOT, name)?;
-    trash::throw(db, space.root)?;
+    trash::throw(db, space.root, space.id)?;
     changes::append(db, &Op::SpaceRemoved(name.into()))
 }
 

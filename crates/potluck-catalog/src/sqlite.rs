@@ -6,7 +6,7 @@ mod readers;
 mod tx;
 mod writer;
 
-pub use file::{Database, create, open_existing, open_reader, open_snapshot, open_whole};
+pub use file::{Database, create, files_of, open_existing, open_reader, open_snapshot, open_whole};
 pub use readers::Readers;
 pub use tx::{Row, Tx};
 pub use writer::{Durability, Writer};

@@ -17,6 +17,10 @@ use serde::{Deserialize, Serialize};
 /// Terms that are remembered: a donor is rarely away for longer than so many starts.
 const KEPT: usize = 1000;
 
+/// No epoch is raised beyond by hearsay: numbers of orders and blocks of the log begin at 2³² times an
+/// epoch.
+pub const LAST_EPOCH: Epoch = Epoch(1 << 31);
+
 /// The term of a manager over one catalog, or the part of it with one epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Term {

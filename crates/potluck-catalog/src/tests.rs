@@ -3,9 +3,5 @@
 
 mod costs;
 mod damage;
-mod deleting;
-mod garbage;
 mod log;
-mod policies;
-mod redundancy;
 mod writing;

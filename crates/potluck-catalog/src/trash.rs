@@ -1,55 +1,29 @@
-//! Trees that no path reaches any more, taken apart a few entries at a time.
+//! What no path reaches any more, until it is taken apart ([`crate::reaping`]).
 
-use super::chunks::ReferenceCounts;
-use super::dir_policies;
-use super::entries::{self, DirId, Found, Place};
+use super::chunks::packed;
+use super::entries::DirId;
 use super::error::Error;
-use super::versions;
 use crate::sql::{Tx, params};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::SpaceId;
+use potluck_core::recipe::PAGE_ENTRIES;
+use potluck_pool::redundancy::Version;
 
-/// Unlinks a directory for good.
-pub(crate) fn throw(db: &Tx, dir: DirId) -> Result<(), Error> {
-    db.prepare("INSERT INTO trash (dir) VALUES (?1)")?.execute(params![dir.0])?;
+/// Unlinks a directory of this space for good.
+pub(crate) fn throw(db: &Tx, dir: DirId, space: SpaceId) -> Result<(), Error> {
+    db.execute("INSERT INTO trash (dir, space) VALUES (?1, ?2)", params![dir.0, space.0])?;
     Ok(())
 }
 
-/// Takes up to `limit` entries apart; `false` when there is no trash.
-pub(crate) fn reap(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
-    let next: Option<i64> = db
-        .prepare("SELECT dir FROM trash ORDER BY dir LIMIT 1")?
-        .query_one(params![], |row| row.get(0))?;
-    let Some(dir) = next.map(DirId) else { return Ok(false) };
-    let below = children(db, dir, limit)?;
-    if below.is_empty() {
-        dir_policies::forget(db, dir)?;
-        db.prepare("DELETE FROM trash WHERE dir = ?1")?.execute(params![dir.0])?;
-        return Ok(true);
+/// Leaves the references of a version that is deleted, with the parity that it has, for later.
+pub(crate) fn throw_version(db: &Tx, version: &Version, parity: &[ChunkName]) -> Result<(), Error> {
+    let (id, digest) = (version.id.0 as i64, version.digest.0);
+    db.execute("INSERT INTO trash (version, digest) VALUES (?1, ?2)", params![id, digest])?;
+    let mut insert = db.prepare("INSERT INTO trash (names) VALUES (?1)")?;
+    for names in parity.chunks(PAGE_ENTRIES) {
+        insert.execute(params![packed(names)])?;
     }
-    let mut counts = ReferenceCounts::new(db, now_ms);
-    for (name, place) in below {
-        match place {
-            Place::Dir(below) => throw(db, below)?,
-            Place::File(version) => {
-                let (_, chunks) = versions::delete(db, version)?;
-                counts.remove(&chunks)?;
-            }
-        }
-        entries::delete(db, dir, &name)?;
-    }
-    counts.close()?;
-    Ok(true)
-}
-
-fn children(db: &Tx, dir: DirId, limit: usize) -> Result<Vec<(String, Place)>, Error> {
-    let mut rows = db.prepare(
-        "SELECT name, dir, version FROM entries WHERE parent = ?1 ORDER BY name LIMIT ?2",
-    )?;
-    let mut rows = rows.query(params![dir.0, limit as i64])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push((row.get(0)?, Found::of(row.get(1)?, row.get(2)?, 0)?.place));
-    }
-    Ok(found)
+    Ok(())
 }
 
 /// Whether there is trash.

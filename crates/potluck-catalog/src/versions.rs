@@ -1,12 +1,14 @@
 //! Versions: one immutable state of a file, and its recipe.
 
+use super::chunks::{ReferenceCounts, packed};
 use super::conversions;
 use super::error::Error;
+use super::trash;
 use crate::sql::{Row, Tx, params};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::VersionId;
 use potluck_core::policy::Redundancy;
-use potluck_core::recipe::{self, Entry};
+use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
 use potluck_pool::redundancy::Version;
 
 /// The columns of [`of_row`], for queries that join `versions AS v`.
@@ -87,20 +89,25 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Deletes a version; gives it and the names of its chunks, parity included, whose references end.
-pub(crate) fn delete(db: &Tx, id: VersionId) -> Result<(Version, Vec<ChunkName>), Error> {
+/// Deletes a version and returns it. The references of its chunks, parity included, end with it; those of one
+/// with more chunks than one page has entries end later, so that no transaction is longer for it.
+pub(crate) fn delete(
+    db: &Tx,
+    id: VersionId,
+    counts: &mut ReferenceCounts<'_>,
+) -> Result<Version, Error> {
     let version = get(db, id)?;
-    let mut names = Vec::new();
-    if version.chunks > 0 {
-        names.extend(recipe_of(db, &version)?.iter().map(|entry| entry.name));
-        names.extend(parity(db, &version)?);
-        names.extend(conversions::forget(db, id)?);
-    }
-    db.prepare("DELETE FROM versions WHERE id = ?1")?.execute(params![id.0 as i64])?;
-    if version.chunks > 0 {
+    if version.chunks > PAGE_ENTRIES as u64 {
+        trash::throw_version(db, &version, &parity(db, &version)?)?;
+    } else if version.chunks > 0 {
+        let recipe = recipe_of(db, &version)?;
+        counts.remove(recipe.iter().map(|entry| &entry.name))?;
+        counts.remove(&parity(db, &version)?)?;
+        counts.remove(&conversions::forget(db, id)?)?;
         db.prepare("DELETE FROM recipe_pages WHERE version = ?1")?.execute(params![id.0 as i64])?;
     }
-    Ok((version, names))
+    db.prepare("DELETE FROM versions WHERE id = ?1")?.execute(params![id.0 as i64])?;
+    Ok(version)
 }
 
 /// Gives a version another redundancy, whose references are counted already.
@@ -164,8 +171,37 @@ pub(crate) fn recipe_of(db: &Tx, version: &Version) -> Result<Vec<Entry>, Error>
     unpack(version, &pages(db, version.id)?)
 }
 
-fn packed(names: &[ChunkName]) -> Vec<u8> {
-    names.iter().flat_map(|name| name.0).collect()
+/// The names of at most `most` chunks of a version, parity after data, from number `first` on.
+pub(crate) fn some_names(
+    db: &Tx,
+    version: &Version,
+    first: u64,
+    most: u64,
+) -> Result<Vec<ChunkName>, Error> {
+    let mut names = Vec::new();
+    let most = most as usize;
+    while names.len() < most {
+        let at = first + names.len() as u64;
+        let (page, skipped) = (at / PAGE_ENTRIES as u64, (at % PAGE_ENTRIES as u64) as usize);
+        if at >= version.chunks {
+            let parity = parity(db, version)?;
+            let rest = parity.get((at - version.chunks) as usize..).unwrap_or_default();
+            names.extend(rest.iter().take(most - names.len()));
+            break;
+        }
+        let blob: Vec<u8> = db
+            .prepare("SELECT blob FROM recipe_pages WHERE version = ?1 AND page = ?2")?
+            .query_row(params![version.id.0 as i64, page as i64], |row| row.get(0))?;
+        let entries = recipe::unpack_one(&version.digest, page as usize, &blob).map_err(|why| {
+            Error::Damaged(format!("the recipe of version {}: {why}", version.id))
+        })?;
+        let rest = entries.get(skipped..).unwrap_or_default();
+        if rest.is_empty() {
+            return Err(Error::Damaged(format!("chunks of version {} are missing", version.id)));
+        }
+        names.extend(rest.iter().take(most - names.len()).map(|entry| entry.name));
+    }
+    Ok(names)
 }
 
 /// The names of a version's parity chunks, k for each group in order; none without a code.

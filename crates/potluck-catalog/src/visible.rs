@@ -3,6 +3,7 @@
 //! Each file is first looked at and only then put, so that one that is refused leaves no trace and
 //! the others of its transaction go on.
 
+use super::acknowledged::Promise;
 use super::changes::{self, Op};
 use super::chunks::ReferenceCounts;
 use super::commit::PreparedChunk;
@@ -15,7 +16,7 @@ use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::Redundancy;
+use potluck_core::policy::{Policy, Redundancy};
 use potluck_pool::InUseAgain;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
@@ -41,17 +42,17 @@ pub struct Visible<'db> {
 #[derive(Clone, Copy)]
 struct Asks {
     redundancy: Redundancy,
-    strict: bool,
+    promise: Promise,
 }
 
 /// A place that may take a file.
-pub struct Spot {
+pub struct Target {
     path: PoolPath,
     replaced: Option<VersionId>,
     /// The redundancy that its directory asks for.
-    keeping: Redundancy,
-    /// Whether its directory wants all redundancy to be there when a file becomes visible.
-    pub strict: bool,
+    pub keeping: Redundancy,
+    /// What its directory wants to be so when a file becomes visible.
+    pub promise: Promise,
 }
 
 /// A file that is to be put.
@@ -79,7 +80,7 @@ impl<'db> Visible<'db> {
     }
 
     /// Looks at the place of a file; refuses one that cannot take it, or must not.
-    pub fn look(&mut self, path: PoolPath, condition: Condition) -> Result<Spot, Error> {
+    pub fn look(&mut self, path: PoolPath, condition: Condition) -> Result<Target, Error> {
         let space = self.space.ok_or_else(|| Error::NoSpaceNamed(path.space().into()))?;
         if space.name != path.space() {
             return Err(Error::NoSpaceNamed(path.space().into()));
@@ -97,8 +98,8 @@ impl<'db> Visible<'db> {
             None => None,
         };
         check_condition(self.db, &path, condition, replaced)?;
-        let Asks { redundancy: keeping, strict } = self.asks(&path, above)?;
-        Ok(Spot { path, replaced, keeping, strict })
+        let Asks { redundancy: keeping, promise } = self.asks(&path, above)?;
+        Ok(Target { path, replaced, keeping, promise })
     }
 
     /// Returns the requirements of the directory of a file; one that is not there yet inherits.
@@ -108,14 +109,16 @@ impl<'db> Visible<'db> {
         }
         let dir = path.parent().ok_or_else(|| Error::OutsideSpaces(path.clone()))?;
         let policy = dir_policies::effective(self.db, &dir)?;
-        let asks = Asks { redundancy: policy.redundancy(), strict: policy.strict };
+        let Policy { strict, mirror, ack, .. } = policy;
+        let promise = Promise { mirror, strict, ack };
+        let asks = Asks { redundancy: policy.redundancy(), promise };
         self.asks.insert(above.to_vec(), asks);
         Ok(asks)
     }
 
     /// Puts a file there as version `id`.
-    pub fn put(&mut self, spot: Spot, id: VersionId, file: NewFile<'_>) -> Result<(), Error> {
-        let Spot { path, replaced, keeping, .. } = spot;
+    pub fn put(&mut self, target: Target, id: VersionId, file: NewFile<'_>) -> Result<(), Error> {
+        let Target { path, replaced, keeping, .. } = target;
         let (Some((name, above)), Some(parent)) = (path.names().split_last(), path.parent()) else {
             return Err(Error::OutsideSpaces(path));
         };
@@ -144,8 +147,7 @@ impl<'db> Visible<'db> {
         entries::insert(self.db, dir, name, Place::File(id), version.mtime_ms)?;
         self.sums.add(version.size as i64);
         if let Some(replaced) = replaced {
-            let (old, chunks) = versions::delete(self.db, replaced)?;
-            self.counts.remove(&chunks)?;
+            let old = versions::delete(self.db, replaced, &mut self.counts)?;
             self.sums.sub(old.size as i64);
         }
         self.files.push((path, id));

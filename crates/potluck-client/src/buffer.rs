@@ -1,7 +1,7 @@
 //! Memory for chunks on their way: bounded in sum, and used again.
 //!
 //! A fresh 4 MiB allocation costs a thousand page faults, about as much as receiving the chunk;
-//! so large buffers go back to a shelf instead of to the system. So do those for a segment, which random reads
+//! so large buffers go back to a free list instead of to the system. So do those for a segment, which random reads
 //! would fill with fresh pages one after the other.
 
 use potluck_core::chunk::sealed_len;
@@ -44,13 +44,13 @@ impl Buffers {
     }
 
     /// Where buffers of this size are kept, and how many.
-    fn shelf(&self, size: usize) -> Option<(MutexGuard<'_, Vec<Vec<u8>>>, usize)> {
-        let (shelf, most) = match size {
+    fn free_list(&self, size: usize) -> Option<(MutexGuard<'_, Vec<Vec<u8>>>, usize)> {
+        let (free, most) = match size {
             LARGE.. => (&self.large, usize::MAX),
             _ if ONE_SEGMENT.contains(&size) => (&self.segments, SEGMENTS_KEPT),
             _ => return None,
         };
-        Some((shelf.lock().expect("no holder panics"), most))
+        Some((free.lock().expect("no holder panics"), most))
     }
 
     /// The budget in bytes.
@@ -87,8 +87,8 @@ impl Claim {
 
     /// A buffer of `len` bytes, their content whatever was there before.
     pub fn buffer(self, len: usize) -> Buffer {
-        let shelved = self.buffers.shelf(len).and_then(|(mut shelf, _)| shelf.pop());
-        let mut bytes = shelved.unwrap_or_default();
+        let kept = self.buffers.free_list(len).and_then(|(mut free, _)| free.pop());
+        let mut bytes = kept.unwrap_or_default();
         if bytes.capacity() < len {
             // Room for what sealing adds, so that it does not move the chunk. Fresh memory is
             // zeros already.
@@ -128,10 +128,10 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Some((mut shelf, most)) = self.claim.buffers.shelf(self.bytes.capacity())
-            && shelf.len() < most
+        if let Some((mut free, most)) = self.claim.buffers.free_list(self.bytes.capacity())
+            && free.len() < most
         {
-            shelf.push(std::mem::take(&mut self.bytes));
+            free.push(std::mem::take(&mut self.bytes));
         }
     }
 }

@@ -4,8 +4,10 @@
 use crate::get::{self, ByteRange};
 use crate::pool::Pool;
 use crate::progress::{Progress, Quiet};
-use crate::put::{PutOptions, PutReport, put};
 use crate::source::{Input, Item};
+use crate::write::options::PutOptions;
+use crate::write::report::PutReport;
+use crate::write::session::put;
 use potluck_core::ids::SessionId;
 use potluck_core::path::{BadPath, PoolPath};
 use potluck_core::policy::Redundancy;
@@ -28,72 +30,80 @@ const PARTS_AHEAD: usize = 2;
 pub struct CopyReport {
     /// The files that were copied.
     pub files: Vec<CopiedFile>,
-    /// The files that were not copied, and why.
+    /// The files that were not copied, and why. Those that only lack holders ([`NotCopied::lacks_holders`]) can
+    /// be copied through this client.
     pub failed: Vec<NotCopied>,
 }
 
-/// Copies the file or tree at `from` to the path `to` without moving its bytes. The copies have
-/// the redundancy of their sources at first, and are changed in the background to `redundancy`, or
-/// to what their directories ask for.
-///
-/// Errors: nothing of the page under way was copied; earlier pages of a tree were.
-pub async fn copy_within(
-    client: &Pool,
-    from: &PoolPath,
-    to: &PoolPath,
-    recursive: bool,
-    condition: Condition,
-    redundancy: Option<Redundancy>,
-) -> Result<CopyReport, Failure> {
-    let mut report = CopyReport::default();
-    let mut page = CopyFiles {
-        from: from.clone(),
-        to: to.clone(),
-        recursive,
-        condition,
-        redundancy,
-        copy: SessionId(client.env.entropy.bytes()),
-        page: 0,
-        after: None,
-    };
-    loop {
-        let copied = client.call_retrying(&page).await?;
-        report.files.extend(copied.files);
-        report.failed.extend(copied.failed);
-        page.page += 1;
-        page.after = copied.next;
-        if page.after.is_none() {
-            return Ok(report);
+impl Pool {
+    /// Copies the file or tree at `from` to the path `to` without moving its bytes. The copies have
+    /// the redundancy of their sources at first, and are changed in the background to `redundancy`, or
+    /// to what their directories ask for.
+    ///
+    /// Errors: nothing of the page under way was copied; earlier pages of a tree were.
+    pub async fn copy_within(
+        &self,
+        from: &PoolPath,
+        to: &PoolPath,
+        recursive: bool,
+        condition: Condition,
+        redundancy: Option<Redundancy>,
+    ) -> Result<CopyReport, Failure> {
+        let mut report = CopyReport::default();
+        let mut page = CopyFiles {
+            from: from.clone(),
+            to: to.clone(),
+            recursive,
+            condition,
+            redundancy,
+            copy: SessionId(self.env.entropy.bytes()),
+            page: 0,
+            after: None,
+        };
+        loop {
+            let copied = self.call_retrying(&page).await?;
+            report.files.extend(copied.files);
+            report.failed.extend(copied.failed);
+            page.page += 1;
+            page.after = copied.next;
+            if page.after.is_none() {
+                return Ok(report);
+            }
         }
     }
-}
 
-/// Copies the file or tree at `from` to `to` through this client, which reads and writes every
-/// byte. `options.bytes` is what that comes to.
-pub async fn copy_through(
-    client: &Pool,
-    from: &PoolPath,
-    to: &PoolPath,
-    options: &PutOptions,
-    progress: Arc<dyn Progress>,
-) -> Result<PutReport, Failure> {
-    let (items, queue) = sync_channel(FILES_AHEAD);
-    let reading = feed(client, from, to, items);
-    let writing = put(client, to, Box::new(queue.into_iter()), options, progress);
-    tokio::pin!(reading, writing);
-    let mut read = None;
-    // Who writes waits for who reads, and when the writer has given up nobody reads on.
-    let written = loop {
-        tokio::select! {
-            result = &mut reading, if read.is_none() => read = Some(result),
-            written = &mut writing => break written,
+    /// Copies files or trees through this client, which reads and writes every byte: each of `pairs` has a source
+    /// and its target, below `root`. `options.bytes` is what that comes to.
+    pub async fn copy_through(
+        &self,
+        pairs: &[(PoolPath, PoolPath)],
+        root: &PoolPath,
+        options: &PutOptions,
+        progress: Arc<dyn Progress>,
+    ) -> Result<PutReport, Failure> {
+        let (items, queue) = sync_channel(FILES_AHEAD);
+        let reading = async move {
+            for (from, to) in pairs {
+                feed(self, from, to, &items).await.map_err(|failure| (from.clone(), failure))?;
+            }
+            Ok(())
+        };
+        let writing = put(self, root, Box::new(queue.into_iter()), options, progress);
+        tokio::pin!(reading, writing);
+        let mut read = None;
+        // Who writes waits for who reads, and when the writer has given up nobody reads on.
+        let written = loop {
+            tokio::select! {
+                result = &mut reading, if read.is_none() => read = Some(result),
+                written = &mut writing => break written,
+            }
+        };
+        let mut report = written?;
+        if let Some(Err(failed)) = read {
+            report.failed.push(failed); // what was found before is stored
         }
-    };
-    let mut report = written?;
-    if let Some(Err(failure)) = read {
-        report.failed.push((from.clone(), failure)); // what was found before is stored
+        Ok(report)
     }
-    Ok(report)
 }
 
 /// Reads everything at `from`, one file after the other, and makes directories that have no file.
@@ -101,7 +111,7 @@ async fn feed(
     client: &Pool,
     from: &PoolPath,
     to: &PoolPath,
-    items: SyncSender<Item>,
+    items: &SyncSender<Item>,
 ) -> Result<(), Failure> {
     let mut after = None;
     let mut empty: Option<PoolPath> = None;
@@ -116,7 +126,7 @@ async fn feed(
             }
             if entry.kind == EntryKind::Dir {
                 empty = Some(target);
-            } else if !read_one(client, &source, target, &entry, &items).await {
+            } else if !read_one(client, &source, target, &entry, items).await {
                 return Ok(()); // the writer has given up, and says why
             }
         }

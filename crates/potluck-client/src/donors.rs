@@ -27,7 +27,8 @@ pub struct Donors {
 }
 
 struct Known {
-    access: DonorAccess,
+    /// Shared, for each chunk that is asked for looks at it.
+    access: Arc<DonorAccess>,
     /// Serialises opening, so that many chunks waiting for one donor open one link.
     link: Arc<tokio::sync::Mutex<Option<Link>>>,
 }
@@ -57,7 +58,7 @@ impl Donors {
                 Some(old) if same(old) => old.link.clone(),
                 _ => Arc::default(),
             };
-            known.insert(donor, Known { access, link });
+            known.insert(donor, Known { access: Arc::new(access), link });
             self.rates(|rates| rates.entry(donor).or_default().clone());
         }
     }
@@ -68,9 +69,9 @@ impl Donors {
     }
 
     /// Returns the access to a donor that the manager gave.
-    pub fn access(&self, donor: DonorId) -> Option<DonorAccess> {
+    pub fn access(&self, donor: DonorId) -> Option<Arc<DonorAccess>> {
         let known = self.known.lock().expect("no holder panics");
-        known.get(&donor).map(|known| known.access.clone())
+        known.get(&donor).map(|known| Arc::clone(&known.access))
     }
 
     /// Those of `holders` that the manager named, as sources to pick from.
@@ -104,7 +105,7 @@ impl Donors {
 
     /// Returns the name that people call a donor by.
     pub fn name(&self, donor: DonorId) -> String {
-        self.access(donor).map_or_else(|| format!("donor {donor}"), |access| access.name)
+        self.access(donor).map_or_else(|| format!("donor {donor}"), |access| access.name.clone())
     }
 
     /// The open link to a donor; opens it if need be.
@@ -114,7 +115,7 @@ impl Donors {
             let known = known
                 .get(&donor)
                 .ok_or_else(|| LinkError::Away("is unknown to the manager".into()))?;
-            (known.access.clone(), known.link.clone())
+            (Arc::clone(&known.access), Arc::clone(&known.link))
         };
         let mut slot = slot.lock().await;
         if let Some(link) = slot.as_ref().filter(|link| link.is_open()) {

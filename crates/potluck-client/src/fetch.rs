@@ -9,7 +9,7 @@ pub use memory::ReadMemory;
 
 use crate::buffer::Buffer;
 use crate::donors::Donors;
-use crate::link::{LinkError, Proof, Wanted};
+use crate::link::{ChunkRequest, LinkError, Proof};
 use crate::pool::Pool;
 use crate::recipe::Recipe;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -174,8 +174,8 @@ impl Fetcher {
         }
         for piece in pieces {
             let (entry, part) = (&recipe.entries[piece.index], recipe.part(piece));
-            let wanted = self.wanted(entry, part.as_ref());
-            let bytes = self.any_copy(wanted, &recipe.holders(piece.index)).await?;
+            let request = self.chunk_request(entry, part.as_ref());
+            let bytes = self.any_copy(request, &recipe.holders(piece.index)).await?;
             let start = part.map_or(0, |part| part.start * SEGMENT);
             fetched.push(Fetched::new(bytes, start, ahead));
         }
@@ -192,14 +192,18 @@ impl Fetcher {
         }
         let bytes = |piece: &Piece| {
             let part = recipe.part(piece);
-            self.wanted(&recipe.entries[piece.index], part.as_ref()).bytes() as usize
+            self.chunk_request(&recipe.entries[piece.index], part.as_ref()).bytes() as usize
         };
         let bytes: usize = pieces.iter().map(bytes).sum();
         Need { bytes, worth: bytes * read_ahead(self.donors.count()) }
     }
 
-    async fn any_copy(&self, wanted: Wanted, holders: &[DonorId]) -> Result<Buffer, Failure> {
-        let (name, len) = (wanted.name, wanted.bytes());
+    async fn any_copy(
+        &self,
+        request: ChunkRequest,
+        holders: &[DonorId],
+    ) -> Result<Buffer, Failure> {
+        let (name, len) = (request.name, request.bytes());
         let mut requests = Requests::new(self.donors.sources(holders));
         let mut faults = Vec::new();
         let mut asked = FuturesUnordered::new();
@@ -212,7 +216,7 @@ impl Fetcher {
                 (donor, requests.late_after(rates, len))
             });
             if let Some(donor) = donor {
-                asked.push(self.ask(donor, wanted.clone()));
+                asked.push(self.ask(donor, request.clone()));
             } else if asked.is_empty() && requests.all_sent() {
                 return Err(self.unreadable(&name, &faults));
             } else if asked.is_empty() {
@@ -238,8 +242,12 @@ impl Fetcher {
         }
     }
 
-    async fn ask(&self, donor: DonorId, wanted: Wanted) -> (DonorId, Result<Buffer, LinkError>) {
-        let (clock, bytes) = (&*self.client.env.clock, wanted.bytes());
+    async fn ask(
+        &self,
+        donor: DonorId,
+        request: ChunkRequest,
+    ) -> (DonorId, Result<Buffer, LinkError>) {
+        let (clock, bytes) = (&*self.client.env.clock, request.bytes());
         let sent_at = clock.now();
         let due = self.donors.rates(|rates| {
             let estimate = rates.entry(donor).or_default();
@@ -250,7 +258,7 @@ impl Fetcher {
         let end = End::GivenUp { due };
         let mut asked = Asked { donors: &self.donors, clock, donor, bytes, end };
         let answer = match self.donors.link(donor).await {
-            Ok(link) => link.get(wanted).await,
+            Ok(link) => link.get(request).await,
             Err(error) => Err(error),
         };
         self.outage.answered(donor, &answer, clock.now());
@@ -267,13 +275,13 @@ impl Fetcher {
     }
 
     /// The chunk of an entry, or some of its segments.
-    fn wanted(&self, entry: &Entry, part: Option<&Range<u32>>) -> Wanted {
+    fn chunk_request(&self, entry: &Entry, part: Option<&Range<u32>>) -> ChunkRequest {
         let proof = match self.key.as_ref().filter(|_| entry.sealed) {
             Some(key) => Proof::Seal(key.clone(), entry.digest),
             None => Proof::Name,
         };
         let part = part.map(|segments| entry.stored_range(segments));
-        Wanted { name: entry.name, len: entry.stored_len(), part, proof }
+        ChunkRequest { name: entry.name, len: entry.stored_len(), part, proof }
     }
 
     /// Tells the manager of a copy that is gone or spoiled; the donor looks before anything is

@@ -3,8 +3,9 @@
 //! A [`Pool`] is a handle on one pool: cheap to clone, for any number of threads, on any Tokio runtime. It opens
 //! [`File`]s, which are read anywhere or in order, and [`Session`]s, whose [`Writer`]s take bytes as they
 //! come. Memory for what is read and for what is written is bounded for all handles of a pool together.
-//! Local files and trees are copied in by [`put`] and out by [`get_file`] and [`get_tree`]; everything else
-//! is one call to the manager ([`Pool::call`]).
+//! Names, directories, trees and spaces are listed, made, moved, copied and removed by methods of the pool.
+//! Local files and trees are copied in by [`put`] and out by [`get_file`] and [`get_tree`]; everything else,
+//! such as what operators ask, is one call to the manager ([`Pool::call`]).
 //!
 //! ```no_run
 //! use potluck_client::{Attributes, Pool, PutOptions};
@@ -34,28 +35,30 @@ mod get;
 mod link;
 mod pool;
 mod progress;
-mod put;
 mod recipe;
 mod retry_limits;
 mod source;
 mod write {
     //! Write protocols (checkpoint store §IV.B): so far the sliding window.
-    pub mod copies;
     pub mod groups;
     pub mod options;
     pub mod pushes;
     pub mod report;
+    pub mod reservation;
     pub mod session;
     pub mod sliding_window;
+    pub mod targets;
 }
 mod writer;
 
-pub use copy::{CopyReport, copy_through, copy_within};
+pub use copy::CopyReport;
 pub use file::{File, Part, Reader};
 pub use get::{ByteRange, GetOptions, GetReport, cat, check_tree, get_file, get_tree};
 pub use pool::Pool;
 pub use progress::{Progress, Quiet};
-pub use put::{PutOptions, PutReport, put};
 pub use retry_limits::{RetryLimits, Wait};
 pub use source::{Input, Item, Items};
-pub use writer::{Attributes, Session, Writer};
+pub use write::options::PutOptions;
+pub use write::report::PutReport;
+pub use write::session::{Session, put};
+pub use writer::{Attributes, Writer};

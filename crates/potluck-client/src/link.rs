@@ -5,10 +5,10 @@ mod incoming;
 
 use crate::buffer::{Buffer, Buffers};
 use incoming::Incoming;
-use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
+use potluck_core::chunk::{ChunkKind, ChunkName, Digest, verify_segments};
 use potluck_core::merkle::{proof_len, segment_count, whole_segments};
 use potluck_core::policy::AckLevel;
-use potluck_core::seal::SpaceKey;
+use potluck_core::seal::{Meaning, SpaceKey, sealed_segments};
 use potluck_wire::bulk::{BulkIo, Forward, KNOWN_ROUTES, Lane, Part, Request, Status, StreamIo};
 use potluck_wire::control::Source;
 use potluck_wire::net::BoxStream;
@@ -20,9 +20,9 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
-use tokio::io::{AsyncWrite, WriteHalf};
-use tokio::sync::{mpsc, oneshot};
+use std::task::{Context, Poll, Waker};
+use tokio::io::{AsyncWrite, Empty, Join, WriteHalf};
+use tokio::sync::{Mutex, mpsc, oneshot};
 
 /// The outcome of a put.
 pub type PutResult = Result<Stored, LinkError>;
@@ -86,6 +86,8 @@ impl From<OpenError> for LinkError {
 }
 
 enum Job {
+    /// Writes what the socket did not take of a request that its caller wrote himself.
+    Flush,
     Put {
         name: ChunkName,
         ack: AckLevel,
@@ -94,14 +96,26 @@ enum Job {
         done: oneshot::Sender<PutResult>,
     },
     Get {
-        wanted: Wanted,
-        done: oneshot::Sender<GetResult>,
+        asked: ChunkRequest,
+        done: oneshot::Sender<Received>,
     },
+}
+
+/// The answer to a get.
+type Received = Result<Body, LinkError>;
+
+/// The bytes that answer a get.
+enum Body {
+    /// Verified as they came.
+    Verified(Buffer),
+    /// Some segments and the hashes that came before them, which their reader verifies: meanwhile the link
+    /// receives what others wait for.
+    Segments(Buffer, Vec<u8>),
 }
 
 /// A chunk to fetch or a part of it, and how to know that it came.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct ChunkRequest {
     /// Its name.
     pub name: ChunkName,
     /// Its stored bytes.
@@ -112,7 +126,7 @@ pub struct Wanted {
     pub proof: Proof,
 }
 
-/// The proof that bytes are those that were wanted.
+/// The proof that bytes are those that were asked for.
 #[derive(Debug, Clone)]
 pub enum Proof {
     /// The chunk's name; for a part, together with the hashes that its donor sends before it.
@@ -124,7 +138,7 @@ pub enum Proof {
     Rebuilt,
 }
 
-impl Wanted {
+impl ChunkRequest {
     /// Stored bytes that are to come.
     pub fn bytes(&self) -> u32 {
         self.part.as_ref().map_or(self.len, |part| part.end - part.start)
@@ -142,6 +156,23 @@ impl Wanted {
         self.proven_segments().map_or(0, |segments| proof_len(count, &segments))
     }
 
+    /// Whether these bytes, before which their donor sent these hashes, are the part that was asked for; opens
+    /// them if they are sealed.
+    fn verify(&self, buffer: &mut Buffer, hashes: &[u8]) -> bool {
+        match (&self.proof, self.proven_segments()) {
+            (Proof::Seal(key, digest), _) => {
+                let Some(part) = &self.part else { return false }; // opened on arrival
+                let (part, count) = (sealed_segments(part), sealed_segments(&(0..self.len)).end);
+                key.open_part(Meaning::Chunk, digest, &part, count, buffer.bytes_mut()).is_ok()
+            }
+            (Proof::Name, Some(segments)) => {
+                verify_segments(&self.name, self.len, &segments, buffer, hashes)
+            }
+            (Proof::Name, None) => false, // no reader asks for a part that cannot be proved
+            (Proof::Rebuilt, _) => true,
+        }
+    }
+
     fn request(&self) -> Request {
         let part = self.part.as_ref().map(|part| Part {
             offset: part.start,
@@ -156,13 +187,14 @@ impl Wanted {
 enum Owed {
     Put { done: oneshot::Sender<PutResult>, forwarded: bool },
     Route,
-    Get { wanted: Wanted, done: oneshot::Sender<GetResult> },
+    Get { asked: ChunkRequest, done: oneshot::Sender<Received> },
 }
 
 /// A handle on the connection; when the last one is gone, the connection closes.
 #[derive(Clone)]
 pub struct Link {
     jobs: mpsc::UnboundedSender<Job>,
+    sending: Arc<Mutex<Option<Sending>>>,
 }
 
 impl Link {
@@ -175,20 +207,25 @@ impl Link {
         let writing = Counted { stream: writing, written: written.clone() };
         let (jobs, queue) = mpsc::unbounded_channel();
         let (owe, owed) = mpsc::unbounded_channel();
+        let sending = Arc::new(Mutex::new(Some(Sending::new(writing, lane, owe))));
+        let link = Self { jobs, sending: Arc::clone(&sending) };
         tokio::spawn(async move {
             let io = StreamIo(tokio::io::join(reading, tokio::io::sink()));
-            let incoming = Incoming { io, inbox, kernel, written, buffers };
+            let incoming = Incoming { io, inbox, kernel, written, buffers, sealed: Vec::new() };
             let mut receiver = tokio::spawn(incoming.receive(owed));
             tokio::select! {
                 // Answers that were owed when the sender stopped are still received; a donor that died ends
                 // it.
-                () = send(writing, lane, queue, owe) => drop(receiver.await),
+                () = send(&sending, queue) => {
+                    *sending.lock().await = None;
+                    drop(receiver.await);
+                }
                 // Nothing will be answered any more; a sender that is stuck in a full socket would
                 // never know, and with it everybody whose job still waits.
-                _ = &mut receiver => {}
+                _ = &mut receiver => *sending.lock().await = None,
             }
         });
-        Self { jobs }
+        link
     }
 
     /// Whether the connection still works as far as is known.
@@ -210,10 +247,25 @@ impl Link {
     }
 
     /// Fetches a chunk, verifies it, and opens it if it is sealed.
-    pub async fn get(&self, wanted: Wanted) -> GetResult {
+    pub async fn get(&self, asked: ChunkRequest) -> GetResult {
         let (done, result) = oneshot::channel();
-        self.ask(Job::Get { wanted, done })?;
-        result.await.unwrap_or_else(|_| Err(gone()))
+        // Whoever finds the socket free writes his request himself, which wakes nobody here.
+        match self.sending.try_lock().as_deref_mut() {
+            Ok(Some(sending)) if sending.rest.is_empty() => {
+                sending.get_now(asked.clone(), done)?;
+                if !sending.rest.is_empty() {
+                    self.ask(Job::Flush)?;
+                }
+            }
+            _ => self.ask(Job::Get { asked: asked.clone(), done })?,
+        }
+        match result.await.unwrap_or_else(|_| Err(gone()))? {
+            Body::Verified(buffer) => Ok(buffer),
+            Body::Segments(mut buffer, hashes) => {
+                let verified = asked.verify(&mut buffer, &hashes);
+                verified.then_some(buffer).ok_or(LinkError::WrongBytes)
+            }
+        }
     }
 
     fn ask(&self, job: Job) -> Result<(), LinkError> {
@@ -225,57 +277,100 @@ fn gone() -> LinkError {
     LinkError::Away("closed the connection".into())
 }
 
-async fn send(
-    stream: Counted,
-    mut lane: Lane,
-    mut queue: mpsc::UnboundedReceiver<Job>,
+/// The sending half of a link.
+struct Sending {
+    io: StreamIo<Join<Empty, Counted>>,
+    lane: Lane,
+    routes: Routes,
+    /// The number of the next request.
+    tag: u32,
+    /// Bytes of all requests until now.
+    end: u64,
+    /// What the socket did not take of the last request; goes before the next one.
+    rest: Vec<u8>,
+    /// Tells the receiving half what is owed.
     owe: mpsc::UnboundedSender<(Owed, u64)>,
-) {
-    let mut io = StreamIo(tokio::io::join(tokio::io::empty(), stream));
-    let mut routes = Routes::default();
-    let (mut tag, mut end) = (0, 0);
-    while let Some(job) = queue.recv().await {
-        let mut frames = Vec::new();
+}
+
+impl Sending {
+    fn new(stream: Counted, lane: Lane, owe: mpsc::UnboundedSender<(Owed, u64)>) -> Self {
+        let io = StreamIo(tokio::io::join(tokio::io::empty(), stream));
+        let (routes, rest) = Default::default();
+        Self { io, lane, routes, tag: 0, end: 0, rest, owe }
+    }
+
+    /// Encodes the head of a request with a body of `len` bytes, whose answer is owed from now on.
+    fn head(&mut self, request: &Request, len: usize, owed: Owed) -> Result<Vec<u8>, LinkError> {
+        let head = request.encode(self.tag, &mut self.lane);
+        self.tag = self.tag.wrapping_add(1);
+        self.end += (head.len() + len) as u64;
+        self.owe.send((owed, self.end)).map_err(|_| gone())?;
+        Ok(head)
+    }
+
+    /// Writes a request as far as the socket takes it at once.
+    fn get_now(
+        &mut self,
+        asked: ChunkRequest,
+        done: oneshot::Sender<Received>,
+    ) -> Result<(), LinkError> {
+        let request = asked.request();
+        let mut head = self.head(&request, 0, Owed::Get { asked, done })?;
+        let mut now = Context::from_waker(Waker::noop());
+        let written = match Pin::new(&mut self.io.0).poll_write(&mut now, &head) {
+            Poll::Ready(Ok(bytes)) => bytes,
+            // What is wrong shows when the rest is written.
+            Poll::Ready(Err(_)) | Poll::Pending => 0,
+        };
+        head.drain(..written);
+        self.rest = head;
+        Ok(())
+    }
+
+    /// Writes a request and its body; false when nothing more can be sent.
+    async fn request(&mut self, request: Request, body: &[u8], owed: Owed) -> bool {
+        match self.head(&request, body.len(), owed) {
+            Ok(head) => self.io.write(&head, body).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    /// Does a job; false when nothing more can be sent.
+    async fn work(&mut self, job: Job) -> bool {
+        let rest = std::mem::take(&mut self.rest);
+        if self.io.write(&rest, &[]).await.is_err() {
+            return false;
+        }
         match job {
+            Job::Flush => true,
+            // Nobody waits for it any more: another donor was faster.
+            Job::Get { done, .. } if done.is_closed() => true,
+            Job::Get { asked, done } => {
+                self.request(asked.request(), &[], Owed::Get { asked, done }).await
+            }
             Job::Put { name, ack, body, forward, done } => {
-                let len = body.len() as u32;
-                let (new, forward) = routes.forward(forward);
-                for (request, body) in new {
-                    frames.push((request, Body::Route(body), Owed::Route));
+                let (new, forward) = self.routes.forward(forward);
+                for (route, description) in new {
+                    if !self.request(route, &description, Owed::Route).await {
+                        return false;
+                    }
                 }
+                let len = body.len() as u32;
                 let put = Request::Put { name, ack, len, kind: ChunkKind::Data, forward };
                 let forwarded = forward.wait;
-                frames.push((put, Body::Chunk(body), Owed::Put { done, forwarded }));
-            }
-            // Asked and no longer wanted: another donor was faster.
-            Job::Get { done, .. } if done.is_closed() => continue,
-            Job::Get { wanted, done } => {
-                frames.push((wanted.request(), Body::None, Owed::Get { wanted, done }));
-            }
-        }
-        for (request, body, owed) in frames {
-            let head = request.encode(tag, &mut lane);
-            tag = tag.wrapping_add(1);
-            end += (head.len() + body.bytes().len()) as u64;
-            if owe.send((owed, end)).is_err() || io.write(&head, body.bytes()).await.is_err() {
-                return;
+                self.request(put, &body, Owed::Put { done, forwarded }).await
             }
         }
     }
 }
 
-enum Body {
-    None,
-    Chunk(Arc<Buffer>),
-    Route(Vec<u8>),
-}
-
-impl Body {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::None => &[],
-            Self::Chunk(body) => body,
-            Self::Route(body) => body,
+/// Does the jobs of a link until there are none any more, or its stream is broken.
+async fn send(sending: &Mutex<Option<Sending>>, mut queue: mpsc::UnboundedReceiver<Job>) {
+    while let Some(job) = queue.recv().await {
+        let mut sending = sending.lock().await;
+        let Some(sending) = sending.as_mut() else { return };
+        if !sending.work(job).await {
+            return;
         }
     }
 }

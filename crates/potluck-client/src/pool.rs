@@ -25,9 +25,9 @@ use tokio::task::JoinSet;
 const MEMORY: usize = 96 << 20;
 /// Donors whose windows are thought of; with more, some have less on its way.
 const MOST_DONORS: usize = Width::AUTO_MOST as usize;
-/// Chunks for each donor of a write: what it is sent, and what follows at once …
+/// Chunks for each donor of a write: the one that it is sent, and the one that follows at once.
 const WRITTEN_AHEAD: usize = 2;
-/// … and those that are cut and offered meanwhile.
+/// Chunks for each donor of a write that are cut and offered while others are sent.
 const CUT_AHEAD: usize = 12;
 
 /// From one word to the manager that a donor cannot be reached to the next of the same donor.

@@ -17,6 +17,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::UNIX_EPOCH;
 
 /// Small files cut in one go, so that handing work between threads costs less than the work.
@@ -54,34 +56,25 @@ pub type Items = Box<dyn Iterator<Item = Item> + Send>;
 
 /// A result of cutting, in the order of the files' bytes.
 pub enum Cut {
-    /// A chunk of file number `file`.
-    Chunk {
-        /// Counts the files from 0.
-        file: u32,
-        /// The chunk's entry in the recipe.
-        entry: Entry,
-        /// The bytes to store.
-        body: Buffer,
-    },
-    /// A group of file number `file`.
+    /// A group of file number `file`; without an erasure code one chunk.
     Group {
-        /// Counts the files from 0.
+        /// The number of the file in its session.
         file: u32,
         /// Its data chunks in order: what goes into the recipe, and the bytes to store.
         data: Vec<(Entry, Buffer)>,
-        /// Its parity chunks in order.
+        /// Its parity chunks in order; none without an erasure code.
         parity: Vec<(ChunkName, Buffer)>,
     },
     /// File number `file` is complete.
     End {
-        /// Counts the files from 0.
+        /// The number of the file in its session.
         file: u32,
         /// The facts about the file.
         facts: Facts,
     },
     /// File number `file` could not be read.
     Failed {
-        /// Counts the files from 0.
+        /// The number of the file in its session.
         file: u32,
         /// Which one it was.
         path: PoolPath,
@@ -128,7 +121,7 @@ pub struct Cutter {
     grouping: Option<Grouping>,
     /// Whether small content goes into the catalog.
     inline: bool,
-    next_file: u32,
+    next_file: Arc<AtomicU32>,
     current: Option<Current>,
 }
 
@@ -148,15 +141,20 @@ struct Current {
 }
 
 impl Cutter {
-    /// Cuts `items` as `policy` says; seals with `key` if there is one.
-    pub fn new(items: Items, policy: &Policy, key: Option<SpaceKey>) -> Self {
+    /// Cuts `items` as `policy` says; seals with `key` if there is one. Numbers the files from `next_file` on.
+    pub fn new(
+        items: Items,
+        policy: &Policy,
+        key: Option<SpaceKey>,
+        next_file: Arc<AtomicU32>,
+    ) -> Self {
         Self {
             items,
             chunk_size: policy.chunk_size as usize,
             key,
             grouping: policy.ec.map(Grouping::new),
             inline: true,
-            next_file: 0,
+            next_file,
             current: None,
         }
     }
@@ -183,11 +181,6 @@ impl Cutter {
                 break;
             };
             match self.cut_one(&mut current, &mut claim) {
-                Ok(Some(Piece::Chunk(entry, body))) => {
-                    bytes += body.len();
-                    cuts.push(Cut::Chunk { file: current.file, entry, body });
-                    self.current = Some(current);
-                }
                 Ok(Some(Piece::Group { data, parity })) => {
                     bytes += data.iter().map(|(_, body)| body.len()).sum::<usize>();
                     bytes += parity.iter().map(|(_, body)| body.len()).sum::<usize>();
@@ -215,8 +208,7 @@ impl Cutter {
     fn open_next(&mut self, cuts: &mut Vec<Cut>) -> Option<Current> {
         loop {
             let Item { path, input } = self.items.next()?;
-            let file = self.next_file;
-            self.next_file += 1;
+            let file = self.next_file.fetch_add(1, Ordering::Relaxed);
             match Current::open(file, path.clone(), input) {
                 Ok(current) => return Some(current),
                 Err(error) => cuts.push(Cut::Failed { file, path, error: error.into() }),
@@ -268,7 +260,7 @@ impl Cutter {
         let hashes = hasher.finish();
         current.digest.push(&hashes);
         let entry = self.seal_chunk(Digest(hashes.root()), &mut body);
-        Ok(Some(Piece::Chunk(entry, body)))
+        Ok(Some(Piece::Group { data: vec![(entry, body)], parity: Vec::new() }))
     }
 
     fn cut_group(
@@ -322,8 +314,32 @@ impl Cutter {
     }
 }
 
+/// The stored bytes of data chunks, and of the parity of a group.
+pub type RowBytes = (Vec<(Entry, Buffer)>, Vec<(ChunkName, Buffer)>);
+
+/// Makes what is stored of chunks that were read again: seals them, and gives a group its parity, which `claim`
+/// pays for.
+///
+/// Errors: the code does not give back what was encoded.
+pub fn cut_again(
+    mut data: Vec<(Entry, Buffer)>,
+    ec: Option<Ec>,
+    key: Option<&SpaceKey>,
+    mut claim: Claim,
+) -> Result<RowBytes, CutError> {
+    if let Some(key) = key {
+        for (entry, body) in &mut data {
+            key.seal(Meaning::Chunk, &entry.digest, body.bytes_mut());
+        }
+    }
+    let parity = match ec {
+        Some(ec) => Grouping::new(ec).parity(&data, &mut claim)?,
+        None => Vec::new(),
+    };
+    Ok((data, parity))
+}
+
 enum Piece {
-    Chunk(Entry, Buffer),
     Group { data: Vec<(Entry, Buffer)>, parity: Vec<(ChunkName, Buffer)> },
     Inline(Vec<u8>),
 }

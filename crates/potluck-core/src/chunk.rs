@@ -158,7 +158,7 @@ impl Verifier {
 }
 
 /// Whether `bytes` are the segments `range` of the chunk `name`, which has `len` stored bytes; `proof` is what
-/// [`SegmentHashes::proof`] gave for them.
+/// [`TreeParts::proof`](crate::merkle::TreeParts::proof) gave for them.
 pub fn verify_segments(
     name: &ChunkName,
     len: u32,

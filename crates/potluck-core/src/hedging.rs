@@ -8,9 +8,10 @@ use crate::read_plan::ShardState;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A request is late at this many times what was expected of it …
+/// A request is late at this many times what was expected of it, within [`LATE_BOUNDS`].
 const LATE_FACTOR: u32 = 3;
-/// … within these bounds: below, waiting is jitter; above, a person has noticed.
+/// A request is late neither before the first nor after the second: below, waiting is jitter; above, a
+/// person has noticed.
 const LATE_BOUNDS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(1500));
 
 /// A donor that failed so often in a row is asked like a suspect: each group that waited for a donor

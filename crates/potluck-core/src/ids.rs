@@ -36,6 +36,11 @@ numeric_id!(
     VersionId(u64)
 );
 numeric_id!(
+    /// The number of a chunk in its pool's catalog: shorter than its name, for whoever remembers millions.
+    /// It is the chunk's as long as the chunk is known; numbers say nothing of age.
+    ChunkId(i64)
+);
+numeric_id!(
     /// Grows with every start of a manager over one catalog. Orders among managers come from
     /// epochs, never from wall time; a donor refuses orders of an epoch below the highest it saw.
     Epoch(u64)
@@ -44,6 +49,11 @@ numeric_id!(
     /// Drawn anew at each start of a donor, so that what was said to an earlier incarnation is void.
     Incarnation(u64)
 );
+
+impl ChunkId {
+    /// Before all chunks, for pages that go on after one.
+    pub const FIRST: Self = Self(0);
+}
 
 /// Writes bytes as lower-case hex.
 pub fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,5 @@
-//! The decisions of Potluck, which wait for nothing: names and bytes of chunks, recipes, policies, tokens
-//! of trust, placement, pacing.
+//! The decisions of Potluck, which wait for nothing: names and bytes of chunks, recipes, policies,
+//! seals, placement, hedging.
 //!
 //! Nothing here opens a file, a socket or a clock; time and randomness come in as arguments
 //! ([`clock`], [`entropy`]). So every rule can be property-tested, and a whole pool can be run

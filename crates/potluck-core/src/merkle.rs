@@ -129,11 +129,39 @@ impl SegmentHashes {
         root(&self.0)
     }
 
+    /// The roots of all parts of their tree, for whoever proves many ranges of one chunk.
+    pub fn parts(self) -> TreeParts {
+        let mut levels = vec![self.0];
+        while let Some(level) = levels.last().filter(|level| level.len() > 1) {
+            let pairs = level.chunks(2).map(|pair| match pair {
+                [left, right] => join(left, right),
+                alone => alone[0],
+            });
+            levels.push(pairs.collect());
+        }
+        TreeParts(levels)
+    }
+}
+
+/// The roots of all parts of a chunk's tree: of 1, 2, 4, … segments each.
+#[derive(Debug)]
+pub struct TreeParts(Vec<Vec<Hash>>);
+
+impl TreeParts {
+    /// The root over all segments, if there are any.
+    pub fn root(&self) -> Option<&Hash> {
+        self.0.last()?.first()
+    }
+
     /// Returns the proof of the segments `range` for a reader who knows the root: the roots of the parts
     /// beside it, from left to right.
-    pub fn proof(&self, range: &Range<usize>) -> Vec<Hash> {
-        let mut proof = Vec::new();
-        beside(0..self.0.len(), range, &mut |part| proof.push(root(&self.0[part])));
+    pub fn proof(&self, range: &Range<usize>) -> SegmentHashes {
+        let mut proof = SegmentHashes::default();
+        beside(0..self.0[0].len(), range, &mut |part| {
+            // A part begins at a multiple of its length, or of the next power of two if it is the last.
+            let level = part.len().next_power_of_two().ilog2();
+            proof.push(self.0[level as usize][part.start >> level]);
+        });
         proof
     }
 }
@@ -253,13 +281,13 @@ mod tests {
     fn a_proof_proves_its_range_of_segments_and_nothing_else() {
         for count in 1..=20 {
             let hashes = SegmentHashes((0..count as u8).map(|n| [n; 32]).collect());
+            assert_eq!(hashes.clone().parts().root(), Some(&hashes.root()));
             for start in 0..count {
                 for end in start + 1..=count {
                     let range = start..end;
-                    let proof = hashes.proof(&range);
-                    assert_eq!(proof.len() * 32, proof_len(count, &range));
-                    assert!(proof.len() <= 2 * count.ilog2() as usize + 1);
-                    let proof = SegmentHashes(proof);
+                    let proof = hashes.clone().parts().proof(&range);
+                    assert_eq!(proof.as_bytes().len(), proof_len(count, &range));
+                    assert!(proof.0.len() <= 2 * count.ilog2() as usize + 1);
                     let here = SegmentHashes(hashes.0[range.clone()].to_vec());
                     let proven = |count, range: &Range<usize>, here: &_, proof: &_| {
                         proven_root(count, range, here, proof) == Some(hashes.root())

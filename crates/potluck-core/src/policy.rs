@@ -10,8 +10,8 @@ use crate::size::format_size;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// The promise that holds for every copy when a write returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// The promise that holds for every copy when a write returns; the later ones include those before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AckLevel {
     /// The donor holds the chunk in its page cache: it survives the death of the process, not a

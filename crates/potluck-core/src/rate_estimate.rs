@@ -12,18 +12,18 @@ use std::time::Duration;
 const TARGET_DELAY_S: f64 = 0.25;
 /// The most bytes a donor may owe: more fills no LAN better and only costs the client memory.
 const MAX_WINDOW: u64 = 16 << 20;
-/// Chunks in flight below which the pipe drains between two chunks …
+/// Chunks in flight below which the pipe drains between two chunks.
 const PIPELINE: u64 = 2;
-/// … which is allowed to those donors only that would take longer than this for them: a donor that
-/// slows down then holds up no more than one.
+/// The pipe may drain at those donors only that would take longer than this, in seconds, for
+/// [`PIPELINE`] chunks: a donor that slows down then holds up no more than one.
 const PIPELINE_DELAY_S: f64 = 1.0;
 /// A window beyond that grows to this part of what the donor has delivered, so that a short
 /// transfer never ends waiting for a queue that was filled on the evidence of one chunk.
 const TRUST: u64 = 4;
-/// A rate forgets within this much busy time …
+/// Seconds of busy time within which a rate forgets, unless [`MEMORY_BYTES`] came sooner.
 const MEMORY_S: f64 = 0.5;
-/// … or this many bytes, whichever is less: acknowledgements come in bursts, and a donor that was
-/// stuck for long must be believed again after a few chunks.
+/// Bytes within which a rate forgets: acknowledgements come in bursts, and a donor that was stuck for
+/// long must be believed again after a few chunks.
 const MEMORY_BYTES: f64 = (64 << 20) as f64;
 /// Bytes a second expected of a donor not met yet: a gigabit link.
 const UNKNOWN_RATE: f64 = 125e6;

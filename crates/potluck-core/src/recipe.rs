@@ -105,10 +105,16 @@ pub fn unpack<'a>(
 ) -> Result<Vec<Entry>, BadPage> {
     let mut entries = Vec::new();
     for (number, page) in pages.into_iter().enumerate() {
-        entries.extend(unpack_page(page)?);
-        if page.last_chunk() != Some(&check(digest, number, &page[..page.len() - CHECK])) {
-            return Err(BadPage("it is not this page of this file"));
-        }
+        entries.extend(unpack_one(digest, number, page)?);
+    }
+    Ok(entries)
+}
+
+/// Reads page `number` of the recipe of the file with this digest.
+pub fn unpack_one(digest: &Digest, number: usize, page: &[u8]) -> Result<Vec<Entry>, BadPage> {
+    let entries = unpack_page(page)?;
+    if page.last_chunk() != Some(&check(digest, number, &page[..page.len() - CHECK])) {
+        return Err(BadPage("it is not this page of this file"));
     }
     Ok(entries)
 }

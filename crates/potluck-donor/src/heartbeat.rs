@@ -16,7 +16,7 @@ use potluck_core::entropy::Entropy;
 use potluck_core::load::Load;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{Heartbeat, Inventory, Register};
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure};
 use potluck_wire::own_addresses::Told;
 use potluck_wire::packed::Packed;
 use potluck_wire::version;
@@ -78,6 +78,8 @@ pub(crate) struct Heartbeats {
     refused: Option<ManagerTerm>,
     /// When, and which number of the manager's changes was last written down.
     noted: (Tick, u64),
+    /// Whether the owner takes everything back, as the manager said last.
+    leaving: bool,
 }
 
 /// An inventory under way.
@@ -124,6 +126,7 @@ impl Heartbeats {
             complained: None,
             refused: None,
             noted,
+            leaving: false,
         }
     }
 
@@ -253,6 +256,7 @@ impl Heartbeats {
         // Before the changes: what a task stored is listed no later than its result.
         let results = self.tasks.results();
         let answered = results.len();
+        let asked = store.to_discard(self.leaving);
         let batch = store.changes().batch();
         let count = batch.count;
         let heartbeat = Heartbeat {
@@ -265,6 +269,8 @@ impl Heartbeats {
             added: batch.added,
             removed: batch.removed,
             spoiled: batch.spoiled,
+            unreadable: batch.unreadable,
+            quarantined: Packed(asked.clone()),
             sound: batch.sound,
             results,
             excess: store.excess(),
@@ -295,9 +301,11 @@ impl Heartbeats {
             return Ok(());
         }
         if self.heard(term, reply.changes).await {
-            if reply.leaving {
+            self.leaving = reply.leaving;
+            if !asked.is_empty() {
                 let store = Arc::clone(&self.service.store);
-                self.service.env.offload.run(move || store.clear_quarantine()).await;
+                let granted = reply.discard.0;
+                self.service.env.offload.run(move || store.discard(&asked, &granted)).await;
             }
             for task in reply.tasks {
                 self.tasks.take(&self.service, task);
@@ -389,10 +397,16 @@ impl Heartbeats {
         };
         let holdings = Packed(page.holdings);
         let last = page.next.is_none();
-        // Until it is answered, nobody knows whether it arrived: an error begins anew.
-        let rounds = self.listed.take();
-        self.caller.call(&Inventory { incarnation, page: number, holdings, last }).await?;
-        self.listed = rounds;
+        let sent = Inventory { incarnation, page: number, holdings, last };
+        if let Err(why) = self.caller.call(&sent).await {
+            // Nobody knows whether it arrived, so it is sent again. Only where the manager says that it does not
+            // follow what it has, all is listed anew.
+            match why.kind {
+                ErrorKind::Conflict => self.listed = None,
+                _ => self.listing = Some(listing),
+            }
+            return Err(why);
+        }
         if last && self.state.begins_anew() {
             let saved = self.change_state(|state, disk| state.has_begun_anew(disk)).await;
             if let Err(why) = saved {

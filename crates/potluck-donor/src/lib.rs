@@ -29,9 +29,11 @@ mod metrics;
 mod mirror;
 mod peer_addresses;
 mod peer_connections;
+mod quarantine;
 mod rebuild;
 mod reclaim;
 mod registration;
+mod run;
 mod scrub;
 mod serve;
 mod service;
@@ -49,7 +51,6 @@ pub use store::{Claiming, Owner, Removed, StoreError, remove as remove_store, st
 
 use disk::Disk;
 use heartbeat::{About, Heartbeats};
-use mirror::Deferred;
 use potluck_core::budget::Limits;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Incarnation;
@@ -62,16 +63,12 @@ use scrub::Scrub;
 use serve::Server;
 use service::Service;
 use state::State;
-use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{ClaimRequest, KnownStore, Store};
 use tokio::sync::watch;
-
-/// How long requests in progress may take to finish when the donor goes down.
-const CLOSING_GRACE: Duration = Duration::from_secs(5);
 
 /// All chunks are read back once in this time: a disk's silent faults are found while there are
 /// still other copies, at a rate that nobody notices.
@@ -240,7 +237,7 @@ impl Donor {
         let heartbeats =
             Heartbeats::new(Arc::clone(&service), Arc::clone(&disk), caller, state, heard);
         let controls = Controls { service: Arc::clone(&service), about: Arc::new(about) };
-        let server = Server::new(Arc::clone(&service));
+        let server = Server::new(Arc::clone(&service), listener.capacity());
         tracing::info!(
             "the donor of {} serves at {address}, and asks to be reached at {}; version {}",
             config.dir.display(),
@@ -265,24 +262,6 @@ impl Donor {
     pub fn controls(&self) -> Controls {
         self.controls.clone()
     }
-
-    /// Serves until `shutdown` completes, then lets requests in progress finish.
-    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), DonorError> {
-        tokio::select! {
-            () = self.controls.follow_addresses(self.address) => {}
-            () = Arc::clone(&self.server).accept(self.listener) => {}
-            () = self.heartbeats.run_for_ever() => {}
-            () = self.service.chunk_orders.carry_out_for_ever(&self.service) => {}
-            () = self.service.scrub.scrub_for_ever(Arc::clone(&self.service), Arc::clone(&self.disk)) => {}
-            () = Deferred::copy_for_ever(Arc::clone(&self.service)) => {}
-            () = shutdown => {}
-        }
-        self.server.close(CLOSING_GRACE).await;
-        self.service.scrub.save(&self.service.env, &self.disk).await;
-        self.heartbeats.note().await;
-        tracing::info!("the donor has stopped");
-        Ok(())
-    }
 }
 
 /// The state of a donor on its disk.
@@ -305,8 +284,7 @@ fn open(
     let claim = store::claim(&*disk, entropy, &config.dir, request)?;
     let known = KnownStore { id: claim.id.clone(), dir: config.dir.clone() };
     // Before anything is stored there: a store that nobody remembers could be mistaken for none.
-    let anew = *claiming == Claiming::Anew;
-    state.remember_store(&*disk, known, anew).map_err(cannot_keep)?;
+    state.remember_store(&*disk, known).map_err(cannot_keep)?;
     let incarnation = Incarnation(entropy.u64());
     let scrub = Scrub::load(&*disk, &config.state, config.scrub_every);
     let store = Store::open(disk, claim, config.limits, incarnation)?;

@@ -1,19 +1,15 @@
-//! Removes files from a store for these reasons: leftovers of earlier incarnations at the start, chunks on
-//! a tombstone, and quarantined files when their room is needed. Nothing is ever removed for being absent
-//! from a list (promise D5).
+//! Removes files from a store for these reasons: leftovers of earlier incarnations at the start, and chunks
+//! on a tombstone; what is in quarantine has its own file. Nothing is ever removed for being absent from a
+//! list (promise D5).
 
-use crate::store::{Change, Store, chunk_of, stored_len, taken};
+use crate::store::{Change, Store, chunk_of, stored_len};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::Incarnation;
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
 
 /// Longer file names are not kept in quarantine, where they get longer still.
 const LONGEST_KEPT: usize = 128;
-/// One part in so many of what is lent is for quarantined files: enough to look into what happened,
-/// while a bad cable that spoils a whole disk costs the pool little of it.
-const QUARANTINE_PART: u64 = 20;
 
 /// The outcome of a tombstone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +58,7 @@ impl Store {
             return Deletion::WrittenSince;
         }
         let removal = self.usage().removal(len);
+        self.close(name);
         if let Err(why) = self.disk().remove(&path) {
             self.refuse("deleting a chunk", &why);
             return Deletion::Failed;
@@ -69,50 +66,6 @@ impl Store {
         removal.done();
         self.changes().push(Change::Removed(*name));
         Deletion::Deleted
-    }
-
-    /// Counts a file of `len` bytes among the quarantined ones; what it takes is counted already.
-    pub(crate) fn count_quarantined(&self, path: PathBuf, len: u64) {
-        let mut quarantine = self.quarantine();
-        quarantine.bytes += taken(len);
-        quarantine.files.push_back((path, len));
-    }
-
-    /// Removes quarantined files, the oldest first, while the owner's limits do not hold or
-    /// they take more than their part of what is lent. Whether anything was removed.
-    pub(crate) fn trim_quarantine(&self) -> bool {
-        let more =
-            self.quarantine().bytes.saturating_sub(self.usage().limits().max / QUARANTINE_PART);
-        self.remove_quarantined(self.excess().max(more))
-    }
-
-    /// Removes all quarantined files: the owner takes everything back.
-    pub fn clear_quarantine(&self) {
-        self.remove_quarantined(u64::MAX);
-    }
-
-    fn remove_quarantined(&self, bytes: u64) -> bool {
-        let mut removed = 0;
-        while removed < bytes {
-            let mut quarantine = self.quarantine();
-            let Some((path, len)) = quarantine.files.pop_front() else { break };
-            quarantine.bytes = quarantine.bytes.saturating_sub(taken(len));
-            drop(quarantine);
-            let removal = self.usage().removal(len);
-            match self.disk().remove(&path) {
-                Err(why) if why.kind() != io::ErrorKind::NotFound => {
-                    // Tried again at the next look, after the others.
-                    tracing::warn!("cannot remove {}: {why}", path.display());
-                    self.count_quarantined(path, len);
-                    break;
-                }
-                _ => {
-                    removal.done();
-                    removed += taken(len);
-                }
-            }
-        }
-        removed > 0
     }
 }
 

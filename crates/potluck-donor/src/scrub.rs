@@ -83,7 +83,7 @@ impl Round {
 
     /// Bytes a second that end the round after `every`, with `used` bytes held, while the donor
     /// goes on being up for the share of time that it was so far.
-    fn polite(&self, used: u64, every: Duration, wall: UnixMillis) -> u64 {
+    fn background_rate(&self, used: u64, every: Duration, wall: UnixMillis) -> u64 {
         let (every, elapsed) = (every.as_secs().max(1), self.elapsed(wall));
         let most = (used / every).saturating_mul(CATCHING_UP);
         let left = used.max(self.of).saturating_sub(self.done) as f64;
@@ -186,7 +186,7 @@ impl Scrub {
         let round = self.round();
         match round.rate {
             Some(rate) => (rate, HURRIED_TURN),
-            None => (round.polite(used, self.every(), wall), TURN),
+            None => (round.background_rate(used, self.every(), wall), TURN),
         }
     }
 
@@ -257,7 +257,8 @@ fn read_on(service: &Service, round: &mut Round, due: u64) -> u64 {
             if read >= due || service.closing() || store.broken() {
                 return read;
             }
-            if store.scrub(&holding.name) == Ok(CopyHealth::Spoiled) {
+            let health = store.scrub(&holding.name);
+            if matches!(health, Ok(CopyHealth::Spoiled | CopyHealth::Unreadable)) {
                 round.spoiled += 1;
             }
             let bytes = taken(file_len(holding.len));
@@ -314,8 +315,11 @@ mod tests {
         let mut round = Round { of: USED, began: Some(0), ..Round::default() };
         for hour in 0..200 * 24 {
             if hour % 24 < hours {
-                let rate = round.polite(USED, MONTH, (hour * 3_600_000) as UnixMillis);
-                assert!(rate <= CATCHING_UP * USED / (30 * DAY), "{rate}: not polite");
+                let rate = round.background_rate(USED, MONTH, (hour * 3_600_000) as UnixMillis);
+                assert!(
+                    rate <= CATCHING_UP * USED / (30 * DAY),
+                    "{rate}: too fast for a disk that others use"
+                );
                 (round.done, round.age) = (round.done + rate * 3600, round.age + 3600);
                 if round.done >= USED {
                     return hour / 24 + 1;
@@ -330,21 +334,21 @@ mod tests {
         for hours in [24, 16, 8, 4, 3] {
             assert!((28..=30).contains(&days(hours)), "{hours} hours a day: {} days", days(hours));
         }
-        assert!(days(1) < 100, "as fast as is polite");
+        assert!(days(1) < 100, "as fast as is allowed in the background");
         // Away for most of the month: what is left is caught up with.
         let late = Round { of: USED, age: 3 * DAY, began: Some(0), ..Round::default() };
         let wall = (27 * DAY * 1000) as UnixMillis;
-        assert_eq!(late.polite(USED, MONTH, wall), USED / (30 * DAY) * CATCHING_UP);
+        assert_eq!(late.background_rate(USED, MONTH, wall), USED / (30 * DAY) * CATCHING_UP);
     }
 
     #[test]
     fn a_wrong_clock_makes_no_round_rude_or_endless_c1() {
         let round = Round { of: USED, age: DAY, began: Some(0), ..Round::default() };
         let year = (365 * DAY * 1000) as UnixMillis;
-        let polite = USED / (30 * DAY);
-        assert_eq!(round.polite(USED, MONTH, year), polite * CATCHING_UP);
-        let back = round.polite(USED, MONTH, -year);
-        assert!((polite..=polite * 30 / 27).contains(&back), "{back}");
-        assert_eq!(Round::default().polite(0, MONTH, 0), SLOWEST_SCRUB);
+        let rate = USED / (30 * DAY);
+        assert_eq!(round.background_rate(USED, MONTH, year), rate * CATCHING_UP);
+        let back = round.background_rate(USED, MONTH, -year);
+        assert!((rate..=rate * 30 / 27).contains(&back), "{back}");
+        assert_eq!(Round::default().background_rate(0, MONTH, 0), SLOWEST_SCRUB);
     }
 }

@@ -2,8 +2,13 @@
 //!
 //! A stranger gets a task, two small buffers and a few seconds. Only a peer whose first frame is
 //! authentic gets a thread and, with its first put, a buffer for pieces (promise X3).
+//!
+//! There may be many more connections than threads: each has a thread while there are requests on
+//! it ([`turns`]), and waits in the runtime otherwise. Where there are too many connections all the
+//! same, the address that has most of them loses its oldest ([`potluck_wire::admission`]).
 
 mod sockets;
+mod turns;
 mod upgrade;
 
 pub(crate) use sockets::Sockets;
@@ -18,20 +23,24 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use potluck_wire::admission::{Origin, Place, Room, STRANGERS_OF_A_DONOR};
 use potluck_wire::bulk::HEAD_BUFFER;
 use potluck_wire::metrics::CONTENT_TYPE;
 use potluck_wire::net::{BoxStream, Listener};
 use potluck_wire::upgrade::PATH;
 use potluck_wire::whereabouts::{self, Guide};
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use turns::Turns;
 
-/// Peers at once that have proved nothing yet; more are hung up on.
-const STRANGERS: usize = 64;
-/// Bulk connections at once: each is a thread and, once it puts, a piece of memory.
-const CONNECTIONS: usize = 128;
+/// Bulk connections at once. One takes a few kilobytes while it waits for its turn.
+const CONNECTIONS: usize = 4096;
+/// Bulk connections that are served at once: each has a thread and, once it puts, a piece of memory.
+const THREADS: usize = 128;
+/// The most threads that connections from one address have at once.
+const THREADS_EACH: usize = THREADS * 3 / 4;
 /// How long a stranger may take over a request's head.
 const HEADER_DEADLINE: Duration = Duration::from_secs(5);
 /// After the system refused a connection (no more files), wait this long.
@@ -45,21 +54,29 @@ const _: () = assert!(REQUEST_BUFFER + HEAD_BUFFER <= 64 << 10, "promise X3");
 pub(crate) struct Server {
     service: Arc<Service>,
     sockets: Arc<Sockets>,
-    strangers: Arc<Semaphore>,
-    connections: Arc<Semaphore>,
+    strangers: Arc<Room<Origin>>,
+    connections: Arc<Room<Origin>>,
+    turns: Turns<Origin>,
 }
 
-/// A connection holds this until its peer has proved a ticket. Its HTTP side and its upgrade share it.
-type StrangerPermit = Arc<OwnedSemaphorePermit>;
+/// Who is at the other end of a connection that has proved no ticket yet. Its HTTP side and its
+/// upgrade share the place.
+#[derive(Clone)]
+struct Stranger {
+    origin: Origin,
+    place: Arc<Place<Origin>>,
+}
 
 impl Server {
-    /// A server of `service`'s chunks, with no connection yet.
-    pub fn new(service: Arc<Service>) -> Arc<Self> {
+    /// A server of `service`'s chunks, with no connection yet, where `capacity` connections can be open.
+    pub fn new(service: Arc<Service>, capacity: usize) -> Arc<Self> {
         Arc::new(Self {
             service,
             sockets: Arc::default(),
-            strangers: Arc::new(Semaphore::new(STRANGERS)),
-            connections: Arc::new(Semaphore::new(CONNECTIONS)),
+            strangers: Room::new(STRANGERS_OF_A_DONOR.min(capacity / 4)),
+            // One that has a thread has its socket twice, and a chunk open.
+            connections: Room::new(CONNECTIONS.min(capacity / 4)),
+            turns: Turns::new(THREADS, THREADS_EACH),
         })
     }
 
@@ -68,11 +85,9 @@ impl Server {
         let mut failing = false;
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => {
+                Ok((stream, address)) => {
                     failing = false;
-                    if let Ok(permit) = Arc::clone(&self.strangers).try_acquire_owned() {
-                        tokio::spawn(Arc::clone(&self).serve_connection(stream, Arc::new(permit)));
-                    }
+                    tokio::spawn(Arc::clone(&self).serve_connection(stream, address));
                 }
                 Err(why) => {
                     if !std::mem::replace(&mut failing, true) {
@@ -84,24 +99,29 @@ impl Server {
         }
     }
 
-    async fn serve_connection(self: Arc<Self>, stream: BoxStream, stranger: StrangerPermit) {
+    async fn serve_connection(self: Arc<Self>, stream: BoxStream, address: SocketAddr) {
+        let origin = Origin::from(address);
+        let stranger = Stranger { origin, place: Arc::new(self.strangers.enter(origin)) };
         let answer = service_fn(|request: Request<Incoming>| {
-            let (server, stranger) = (Arc::clone(&self), Arc::clone(&stranger));
+            let (server, stranger) = (Arc::clone(&self), stranger.clone());
             async move {
                 if (request.method(), request.uri().path()) == (&Method::POST, whereabouts::PATH) {
                     server.learn_whereabouts(request).await;
                     return Ok::<_, Infallible>(server.show_whereabouts());
                 }
-                Ok(server.respond(request, &stranger))
+                Ok(server.respond(request, stranger))
             }
         });
-        let served = http1::Builder::new()
+        let serving = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_DEADLINE)
             .max_buf_size(REQUEST_BUFFER)
             .serve_connection(TokioIo::new(stream), answer)
-            .with_upgrades()
-            .await;
+            .with_upgrades();
+        let served = tokio::select! {
+            served = serving => served,
+            () = stranger.place.lost() => return tracing::debug!(%address, "too many connections"),
+        };
         if let Err(why) = served {
             tracing::debug!("a connection ended: {why}");
         }
@@ -110,15 +130,14 @@ impl Server {
     fn respond(
         self: &Arc<Self>,
         request: Request<Incoming>,
-        stranger: &StrangerPermit,
+        stranger: Stranger,
     ) -> Response<Full<Bytes>> {
         match (request.method(), request.uri().path()) {
-            (&Method::GET, PATH) => self
-                .upgrade(request, Arc::clone(stranger))
-                .unwrap_or_else(|status| plain(status, "")),
+            (&Method::GET, PATH) => {
+                self.upgrade(request, stranger).unwrap_or_else(|status| plain(status, ""))
+            }
             (&Method::GET, "/metrics") => {
-                let open = CONNECTIONS - self.connections.available_permits();
-                let text = metrics::text(&self.service, open);
+                let text = metrics::text(&self.service, self.connections.count());
                 let mut response = Response::new(Full::new(Bytes::from(text.to_string())));
                 let openmetrics = HeaderValue::from_static(CONTENT_TYPE);
                 response.headers_mut().insert(header::CONTENT_TYPE, openmetrics);
@@ -158,8 +177,7 @@ impl Server {
     pub async fn close(&self, grace: Duration) {
         self.service.close();
         self.sockets.stop_reading();
-        let all = self.connections.acquire_many(CONNECTIONS as u32);
-        if tokio::time::timeout(grace, all).await.is_err() {
+        if tokio::time::timeout(grace, self.connections.empty()).await.is_err() {
             self.sockets.cut();
         }
     }

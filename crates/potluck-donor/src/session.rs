@@ -10,7 +10,12 @@ use crate::socket::PeerIo;
 use crate::stall_timeout::Phase;
 use potluck_wire::bulk::{FrameError, Inbox, Lane, Reply, Request, Status};
 use potluck_wire::ticket::{Grant, Ops};
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a connection may keep a thread that others wait for. A request that has begun is finished.
+const TURN: Duration = Duration::from_millis(50);
 
 /// A bulk connection whose peer has proved its ticket.
 pub(crate) struct Session {
@@ -24,20 +29,47 @@ pub(crate) struct Session {
     routes: Routes,
 }
 
+/// Why a connection gives up its thread, though it has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Paused {
+    /// The peer says nothing.
+    Quiet,
+    /// Other connections wait for a thread.
+    Wanted,
+}
+
 impl Session {
     /// Serves what `grant` allows; answers are signed on `lane`.
     pub fn new(service: Arc<Service>, grant: Grant, inbox: Inbox, lane: Lane) -> Self {
         Self { service, grant, inbox, lane, piece: Vec::new(), routes: Routes::default() }
     }
 
-    /// Answers `first` and every later request, until the peer closes or breaks the protocol.
+    /// Answers `first` and every later request, until the peer closes or breaks the protocol, or the
+    /// session pauses: because the peer is quiet, or, after a while, because the thread is `wanted`.
     pub async fn run(
-        mut self,
+        &mut self,
         io: &mut impl PeerIo,
-        first: (u32, Request),
-    ) -> Result<(), FrameError> {
-        let mut next = Some(first);
-        while let Some((tag, request)) = next {
+        first: Option<(u32, Request)>,
+        wanted: impl Fn() -> bool,
+    ) -> Result<Option<Paused>, FrameError> {
+        let clock = self.service.env.clock.clone();
+        let began = clock.now();
+        let mut first = first;
+        loop {
+            let next = match first.take() {
+                Some(first) => Ok(Some(first)),
+                None => self.inbox.request(io).await,
+            };
+            let (tag, request) = match next {
+                Ok(Some(next)) => next,
+                Ok(None) => return Ok(None),
+                Err(FrameError::Io(why)) if why.kind() == io::ErrorKind::WouldBlock => {
+                    // Whoever reads, or waits for long, needs none.
+                    self.piece = Vec::new();
+                    return Ok(Some(Paused::Quiet));
+                }
+                Err(why) => return Err(why),
+            };
             io.expect(Phase::Body);
             match request {
                 Request::Put { name, ack, len, kind, forward } => {
@@ -51,10 +83,12 @@ impl Session {
                 }
                 Request::Get { name, part } => self.get(io, tag, &name, part).await?,
             }
-            io.expect(Phase::Idle);
-            next = self.inbox.request(io).await?;
+            // What is there already begins a request.
+            io.expect(if self.inbox.is_empty() { Phase::Idle } else { Phase::Head });
+            if clock.now().saturating_sub(began) >= TURN && wanted() {
+                return Ok(Some(Paused::Wanted));
+            }
         }
-        Ok(())
     }
 
     async fn answer(

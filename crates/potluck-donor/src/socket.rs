@@ -11,9 +11,21 @@ use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
 use std::ops::Range;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// A stream whose peer is only waited for so long.
+/// A peer that says nothing for this long after an answer gets no thread while it is silent. Much
+/// longer than starting a thread takes, and shorter than a reader who looks at what it read.
+const QUIET: Duration = Duration::from_millis(50);
+
+/// The page of the system's file cache.
+const PAGE: u64 = 4096;
+/// The most bytes that are copied on their way where they begin within a page, as segments of sealed chunks do: by
+/// `sendfile` each of their pages goes as two pieces, and more packets, which costs twice what copying does.
+const COPIED: u64 = 128 << 10;
+
+/// A stream whose peer is only waited for so long. To read what may never come ([`Phase::Idle`]) fails with
+/// `WouldBlock` when the peer says nothing for a moment and is better waited for elsewhere.
 pub(crate) trait PeerIo: BulkIo {
     /// Says what is expected of the peer from now on.
     fn expect(&mut self, phase: Phase);
@@ -30,15 +42,22 @@ pub(crate) struct SocketIo {
     socket: TcpStream,
     timeout: StallTimeout,
     runtime: Handle,
+    /// Holds answers that are sent from memory; empty until the first.
+    answer: Vec<u8>,
 }
 
 impl SocketIo {
     /// Waits in the kernel on `socket`, which must be in blocking mode, on a thread that is none of
     /// `runtime`'s.
     pub fn new(socket: TcpStream, timeout: StallTimeout, runtime: Handle) -> io::Result<Self> {
-        socket.set_read_timeout(Some(TICK))?;
+        socket.set_read_timeout(Some(QUIET))?;
         socket.set_write_timeout(Some(SEND_TICK))?;
-        Ok(Self { socket, timeout, runtime })
+        Ok(Self { socket, timeout, runtime, answer: Vec::new() })
+    }
+
+    /// Returns the socket, in blocking mode.
+    pub fn into_socket(self) -> TcpStream {
+        self.socket
     }
 
     /// Repeats a call until it moves bytes, the peer's time is up, or it fails.
@@ -54,10 +73,37 @@ impl SocketIo {
                     return Ok(n);
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.timeout.check()?,
+                Err(why @ Errno::AGAIN) => {
+                    self.timeout.check()?;
+                    if self.timeout.phase() == Phase::Idle {
+                        return Err(why.into());
+                    }
+                }
                 Err(why) => return Err(why.into()),
             }
         }
+    }
+
+    /// Sends a head and a part of a file by one call.
+    fn send_copied(
+        &mut self,
+        head: &[u8],
+        file: &dyn ReadAt,
+        range: Range<u64>,
+    ) -> Result<(), SendFileError> {
+        let mut buffer = std::mem::take(&mut self.answer);
+        let len = head.len() + (range.end - range.start) as usize;
+        buffer.resize(len.max(buffer.len()), 0);
+        let answer = &mut buffer[..len];
+        answer[..head.len()].copy_from_slice(head);
+        let mut filled = head.len();
+        while filled < len {
+            let at = range.start + (filled - head.len()) as u64;
+            filled += read_some_at(file, &mut answer[filled..], at)?;
+        }
+        let sent = self.send_all(answer, SendFlags::empty());
+        self.answer = buffer;
+        Ok(sent?)
     }
 
     fn send_all(&mut self, mut bytes: &[u8], flags: SendFlags) -> io::Result<()> {
@@ -121,6 +167,9 @@ impl BulkIo for SocketIo {
         file: &dyn ReadAt,
         range: Range<u64>,
     ) -> Result<(), SendFileError> {
+        if !range.start.is_multiple_of(PAGE) && range.end - range.start <= COPIED {
+            return self.send_copied(head, file, range);
+        }
         self.send_all(head, SendFlags::MORE)?; // leaves with the first bytes of the file
         let (mut at, end) = (range.start, range.end);
         match file.as_file() {
@@ -188,7 +237,7 @@ impl PeerIo for RuntimeIo {
 
 /// How long a stream of the runtime may take to swallow `bytes`: as long as a socket's peer that
 /// is just fast enough.
-fn write_deadline(bytes: u64) -> std::time::Duration {
+fn write_deadline(bytes: u64) -> Duration {
     4 * TICK + TICK * (bytes >> 14).min(u64::from(u32::MAX)) as u32
 }
 

@@ -11,7 +11,7 @@ pub(crate) const TICK: Duration = Duration::from_secs(5);
 pub(crate) const SEND_TICK: Duration = Duration::from_secs(2);
 
 /// An idle connection is closed after this long; clients open another when they need one.
-const IDLE: Duration = Duration::from_secs(120);
+pub(crate) const IDLE: Duration = Duration::from_secs(120);
 /// A frame's head must be complete this long after its first byte.
 const HEAD: Duration = Duration::from_secs(5);
 /// We wait this long for each [`WINDOW_BYTES`] of a body, in either direction. With the ticks, a peer

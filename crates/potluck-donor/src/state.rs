@@ -124,19 +124,12 @@ impl State {
         self.heard.changes = self.heard.changes.max(changes);
     }
 
-    /// Remembers the store. Where it is another than before, `anew` says that the one before is lost.
-    pub fn remember_store(
-        &mut self,
-        disk: &dyn Disk,
-        store: KnownStore,
-        anew: bool,
-    ) -> io::Result<()> {
+    /// Remembers the store. Where it is another than before, the one before is lost.
+    pub fn remember_store(&mut self, disk: &dyn Disk, store: KnownStore) -> io::Result<()> {
         if self.own.store.as_ref() == Some(&store) {
             return Ok(());
         }
-        if self.own.store.as_ref().is_some_and(|before| before.id != store.id) {
-            self.own.begins_anew = anew;
-        }
+        self.own.begins_anew |= self.own.store.as_ref().is_some_and(|before| before.id != store.id);
         self.own.store = Some(store);
         self.save(disk)
     }
@@ -222,7 +215,7 @@ mod tests {
 
         // Of another membership, nothing is taken over.
         let moved = serde_json::from_str(r#"{"id": "0f", "dir": "/new"}"#).expect("a store");
-        state.remember_store(&SystemDisk, moved, false).expect("kept");
+        state.remember_store(&SystemDisk, moved).expect("kept");
         state.remember_manager(&SystemDisk, (Epoch(5), 9), 1).expect("kept");
         let another = load_as(&owner(2));
         assert_eq!((another.heard(), another.store()), (ManagerTerm::default(), None));

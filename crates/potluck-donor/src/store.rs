@@ -6,7 +6,7 @@
 //! DIR/chunks/aa/<name>     a chunk: its stored bytes, 32 for the hash of each segment, a trailer of 64
 //! DIR/temp/                chunks on their way in; emptied at every start
 //! DIR/quarantine/          what was no chunk, or no longer the chunk it should be; never served.
-//!                          Removed when the owner needs the room, or there is too much of it
+//!                          Looked at again, and removed when the manager says that it may be
 //! ```
 //! `<name>` is the chunk's name in 64 lower-case hex digits and `aa` the first two of them; the 256
 //! directories are made with the store, so that storing a chunk never has to make one durable.
@@ -25,7 +25,9 @@ mod incoming;
 mod inventory;
 mod layout;
 mod marker;
+mod open_chunks;
 mod presence;
+mod quarantine;
 mod removal;
 mod trailer;
 mod usage;
@@ -44,17 +46,17 @@ pub(crate) use usage::{Usage, taken};
 pub(crate) use verify::CopyHealth;
 
 use crate::disk::{Disk, OldFile, is_broken, is_full, read_exact_at};
+use open_chunks::OpenChunks;
 use potluck_core::budget::{DiskState, Limits};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::Incarnation;
-use potluck_core::merkle::SegmentHashes;
+use potluck_core::merkle::{SegmentHashes, TreeParts};
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
-use std::collections::VecDeque;
+use quarantine::Quarantine;
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use trailer::Trailer;
 use usage::Fault;
 use write_sequence::WriteSequence;
@@ -73,6 +75,7 @@ pub(crate) struct Store {
     write_sequence: Mutex<WriteSequence>,
     changes: Mutex<Changes>,
     quarantine: Mutex<Quarantine>,
+    open_chunks: OpenChunks,
     incarnation: Incarnation,
     /// Numbers temporary and quarantined files.
     serial: AtomicU64,
@@ -81,15 +84,6 @@ pub(crate) struct Store {
     id: StoreId,
     /// Of the directory; none while that is missing.
     lock: Mutex<Option<Box<dyn Send + Sync>>>,
-}
-
-/// The chunks in quarantine.
-#[derive(Debug, Default)]
-pub(crate) struct Quarantine {
-    /// Files and their lengths. The oldest first, as far as this incarnation knows.
-    pub files: VecDeque<(PathBuf, u64)>,
-    /// Bytes that they take.
-    pub bytes: u64,
 }
 
 /// Why nothing was stored or found.
@@ -109,14 +103,21 @@ pub(crate) struct Found {
     pub file: Box<dyn OldFile>,
     /// Stored bytes.
     pub len: u32,
+    /// The hashes of its segments that are stored with it, once they were asked for; nothing if they are
+    /// not those of its name.
+    tree: OnceLock<Option<TreeParts>>,
 }
 
 impl Found {
-    /// The hashes of the chunk's segments, as they were stored with it.
-    pub fn segment_hashes(&self) -> Option<SegmentHashes> {
-        let mut table = vec![0; tail_len(self.len) - TRAILER];
-        read_exact_at(&*self.file, &mut table, self.len.into()).ok()?;
-        Some(SegmentHashes::from_bytes(&table))
+    /// What proves parts of the chunk `name`, which this is.
+    pub fn tree(&self, name: &ChunkName) -> Option<&TreeParts> {
+        let read = || {
+            let mut table = vec![0; tail_len(self.len) - TRAILER];
+            read_exact_at(&*self.file, &mut table, self.len.into()).ok()?;
+            let tree = SegmentHashes::from_bytes(&table).parts();
+            (tree.root() == Some(&name.0)).then_some(tree)
+        };
+        self.tree.get_or_init(read).as_ref()
     }
 }
 
@@ -138,6 +139,7 @@ impl Store {
             write_sequence: Mutex::default(),
             changes: Mutex::default(),
             quarantine: Mutex::default(),
+            open_chunks: OpenChunks::default(),
             incarnation,
             serial: AtomicU64::default(),
             served: AtomicU64::default(),
@@ -263,13 +265,32 @@ impl Store {
     /// The chunk called `name`, if it is held.
     pub fn find(&self, name: &ChunkName) -> Result<Option<Found>, Refusal> {
         match self.disk.open(&self.layout.chunk(name)) {
-            Ok(file) => Ok(stored_len(file.len()).map(|len| Found { file, len })),
+            Ok(file) => {
+                Ok(stored_len(file.len()).map(|len| Found { file, len, tree: OnceLock::new() }))
+            }
             Err(why) if why.kind() == io::ErrorKind::NotFound && !self.is_missing() => Ok(None),
             Err(why) => {
                 tracing::warn!("cannot open chunk {name}: {why}");
                 Err(Refusal::Disk)
             }
         }
+    }
+
+    /// The chunk called `name`, if it is held, of which parts are read: it is kept open for the next.
+    pub fn find_to_read_parts(&self, name: &ChunkName) -> Result<Option<Arc<Found>>, Refusal> {
+        if let Some(open) = self.open_chunks.get(name) {
+            return Ok(Some(open));
+        }
+        // Nobody removes it meanwhile, and whoever does afterwards has it closed.
+        let _alone = self.lock_name(name);
+        let found = self.find(name)?.map(Arc::new);
+        found.iter().for_each(|found| self.open_chunks.keep(*name, Arc::clone(found)));
+        Ok(found)
+    }
+
+    /// Closes a chunk that is to be removed, so that its room is free then.
+    pub(crate) fn close(&self, name: &ChunkName) {
+        self.open_chunks.close(name);
     }
 
     /// Sorts out a failed write. A disk that is broken, not full, takes nothing more in this incarnation.

@@ -66,7 +66,7 @@ pub fn check(caller: &Caller, verb: Verb) -> Result<(), Failure> {
     let needed = needed.map_or("nobody", article);
     let what = format!(
         "{} is for {needed}, and this is the identity of {}",
-        deed(verb),
+        action(verb),
         article(who.role)
     );
     Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
@@ -74,7 +74,7 @@ pub fn check(caller: &Caller, verb: Verb) -> Result<(), Failure> {
 }
 
 /// Returns the command by which people make a call, for the names of calls are in no document of theirs.
-fn deed(verb: Verb) -> &'static str {
+fn action(verb: Verb) -> &'static str {
     match verb {
         Verb::Join => "`potluck join`",
         Verb::Leave => "`potluck leave`",

@@ -1,12 +1,33 @@
 //! Makes the alarms for everything that is wrong and does not mend itself, each with what to do. They are
 //! made here and nowhere else; the verdict counts on it, and `status`, metrics and pages show it.
 
-use crate::service::Service;
+use crate::gc_freeze::GcFreeze;
+use crate::handles::handles;
+use crate::log::copies::Copies;
+use crate::scan_state::ScanState;
+use crate::settings::Settings;
+use potluck_catalog::Catalog;
 use potluck_catalog::Error;
 use potluck_core::size::{count, format_size};
 use potluck_pool::redundancy::Damaged;
+use potluck_recovery::state_dir::StateDir;
+use potluck_recovery::whereabouts::Signpost;
 use potluck_wire::addresses::{Address, DONOR_PORT};
 use potluck_wire::control::{Alarm, AlarmKind as Kind, DonorState, DonorStatus, RepairState};
+use std::sync::Arc;
+
+handles! {
+    /// The handles for making alarms.
+    pub struct Alarms {
+        catalog: Catalog,
+        signpost: Arc<Signpost>,
+        gc_freeze: Arc<GcFreeze>,
+        log: Arc<Copies>,
+        scan_state: Arc<ScanState>,
+        state: Arc<StateDir>,
+        settings: Arc<Settings>,
+    }
+}
 
 /// So many chunks lost or spoiled since they were committed are no accident any more. A bit flips
 /// now and then, and nobody needs to look at a disk for one.
@@ -14,37 +35,39 @@ const MANY_BAD: u64 = 8;
 /// Space is short when less than so many percent of what is lent are left.
 const SHORT_PERCENT: u64 = 5;
 
-/// All there are, the most urgent first.
-pub fn all(service: &Service, donors: &[DonorStatus], repair: &RepairState) -> Vec<Alarm> {
-    let disk = service.catalog.disk_fault();
-    // A write that fails for that reason is no fault of donors.
-    let others = |failed: Option<String>| failed.filter(|_| disk.is_none());
-    let mut alarms: Vec<Alarm> = Vec::new();
-    alarms.extend(disk.as_ref().map(|why| unwritable(service, why)));
-    alarms.extend(service.signpost.alarm());
-    alarms.extend(unseen(service));
-    alarms.extend(own_settings(service));
-    for sort in [disk_fails, unreachable, unreached_by_some, bad_settings] {
-        alarms.extend(donors.iter().filter_map(|donor| Some(sort(donor)?.of(donor.donor))));
+impl Alarms {
+    /// All there are, the most urgent first.
+    pub fn all(&self, donors: &[DonorStatus], repair: &RepairState) -> Vec<Alarm> {
+        let disk = self.catalog.disk_fault();
+        // A write that fails for that reason is no fault of donors.
+        let others = |failed: Option<String>| failed.filter(|_| disk.is_none());
+        let mut alarms: Vec<Alarm> = Vec::new();
+        alarms.extend(disk.as_ref().map(|why| self.unwritable(why)));
+        alarms.extend(self.signpost.alarm());
+        alarms.extend(self.unseen());
+        alarms.extend(self.own_settings());
+        for sort in [disk_fails, unreachable, unreached_by_some, bad_settings] {
+            alarms.extend(donors.iter().filter_map(|donor| Some(sort(donor)?.of(donor.donor))));
+        }
+        alarms.extend(others(self.log.file.failed()).map(|why| {
+            let what = format!("the catalog is not backed up to a file: {why}");
+            Alarm::new(Kind::Backup, what, "look at the disk of --backup-dir")
+        }));
+        alarms.extend(self.gc_freeze.why().map(|why| {
+            let advice = "when all is where it should be: `potluck gc resume`";
+            Alarm::new(Kind::GcFrozen, format!("nothing is reclaimed: {why}"), advice)
+        }));
+        alarms.extend(others(self.log.donors.failed()).map(|why| {
+            let what = format!("the metadata log on the donors is not written: {why}");
+            Alarm::new(Kind::Log, what, "look at the donors and their room")
+        }));
+        alarms.extend(repair_rests(repair));
+        for sort in [quarantined, bad_copies] {
+            alarms.extend(donors.iter().filter_map(|donor| Some(sort(donor)?.of(donor.donor))));
+        }
+        alarms.extend(short_of_space(donors));
+        alarms
     }
-    alarms.extend(others(service.log.file.failed()).map(|why| {
-        let what = format!("the catalog is not backed up to a file: {why}");
-        Alarm::new(Kind::Backup, what, "look at the disk of --backup-dir")
-    }));
-    alarms.extend(service.gc_frozen().map(|why| {
-        let advice = "when all is where it should be: `potluck gc resume`";
-        Alarm::new(Kind::GcFrozen, format!("nothing is reclaimed: {why}"), advice)
-    }));
-    alarms.extend(others(service.log.donors.failed()).map(|why| {
-        let what = format!("the metadata log on the donors is not written: {why}");
-        Alarm::new(Kind::Log, what, "look at the donors and their room")
-    }));
-    alarms.extend(repair_rests(repair));
-    for sort in [quarantined, bad_copies] {
-        alarms.extend(donors.iter().filter_map(|donor| Some(sort(donor)?.of(donor.donor))));
-    }
-    alarms.extend(short_of_space(donors));
-    alarms
 }
 
 /// That little space is left.
@@ -60,28 +83,33 @@ fn short_of_space(donors: &[DonorStatus]) -> Option<Alarm> {
     })
 }
 
-/// Makes the alarm for the manager's own disk that takes no writes.
-fn unwritable(service: &Service, why: &Error) -> Alarm {
-    let place = service.state.root().display();
-    let advice = match why {
-        Error::DiskFull => format!("free space on the manager's disk, at {place}"),
-        _ => format!("look at the manager's disk, at {place}"),
-    };
-    Alarm::new(Kind::CatalogDisk, format!("the manager cannot write its catalog: {why}"), advice)
-}
+impl Alarms {
+    /// Makes the alarm for the manager's own disk that takes no writes.
+    fn unwritable(&self, why: &Error) -> Alarm {
+        let place = self.state.root().display();
+        let advice = match why {
+            Error::DiskFull => format!("free space on the manager's disk, at {place}"),
+            _ => format!("look at the manager's disk, at {place}"),
+        };
+        Alarm::new(
+            Kind::CatalogDisk,
+            format!("the manager cannot write its catalog: {why}"),
+            advice,
+        )
+    }
 
-/// Makes the alarms for files that scans could not see.
-fn unseen(service: &Service) -> impl Iterator<Item = Alarm> {
-    let kept = service.scan_state.kept();
-    let failed = kept.failed.as_ref().map(|why| {
-        let what = format!(
-            "how safe files are could not be looked at, and nothing new is repaired: {why}"
-        );
-        let advice = "look at the manager's log and at the disk that holds its state directory";
-        Alarm::new(Kind::ScanFailed, what, advice)
-    });
-    let Damaged { files, first } = &kept.damaged;
-    let damaged = (*files > 0).then(|| {
+    /// Makes the alarms for files that scans could not see.
+    fn unseen(&self) -> impl Iterator<Item = Alarm> {
+        let kept = self.scan_state.kept();
+        let failed = kept.failed.as_ref().map(|why| {
+            let what = format!(
+                "how safe files are could not be looked at, and nothing new is repaired: {why}"
+            );
+            let advice = "look at the manager's log and at the disk that holds its state directory";
+            Alarm::new(Kind::ScanFailed, what, advice)
+        });
+        let Damaged { files, first } = &kept.damaged;
+        let damaged = (*files > 0).then(|| {
         let what = format!(
             "the catalog's records of {} are damaged, first {first}. No copy in excess is deleted \
              meanwhile",
@@ -91,12 +119,12 @@ fn unseen(service: &Service) -> impl Iterator<Item = Alarm> {
                       `potluck manager restore`";
         Alarm::new(Kind::DamagedRecords, what, advice)
     });
-    failed.into_iter().chain(damaged)
-}
+        failed.into_iter().chain(damaged)
+    }
 
-fn own_settings(service: &Service) -> Option<Alarm> {
-    let why = service.settings_fault.lock().expect("no panic holds it");
-    why.as_ref().map(|why| settings("the manager", why))
+    fn own_settings(&self) -> Option<Alarm> {
+        self.settings.fault().map(|why| settings("the manager", &why))
+    }
 }
 
 /// Makes the alarm for a donor's settings that cannot be used.

@@ -19,104 +19,144 @@ mod session;
 mod space;
 mod status;
 
-pub use donor::reachable;
-pub use session::{end as end_session, interrupt as interrupt_session};
-
 use crate::access;
 use crate::callers::Caller;
-use crate::failure;
-use crate::service::Service;
-use axum::body::Bytes;
+use crate::handles::Handles;
+use crate::shared_pool::SharedPool;
+use crate::tasks::reach::Reach;
+use axum::body::{Body, Bytes};
 use potluck_core::ids::DonorId;
+use potluck_wire::bodies::{Received, SHORT};
 use potluck_wire::control::{self, Call};
+use potluck_wire::env::Offload;
 use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::serve::{Answers, Peer, no_such_call};
 use potluck_wire::token::Role;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How one kind of call is answered.
+/// Answers calls of one kind, by the handles of the group that they belong to.
 ///
 /// The future runs to its end even when the caller goes away, and may be dropped only with the
 /// whole runtime.
-trait Answer: Call {
+trait Answer<C: Call>: for<'a> From<&'a Handles> + Send + 'static {
     /// Answers `caller`, who may make this call.
     fn answer(
         self,
-        service: Arc<Service>,
+        call: C,
         caller: Caller,
-    ) -> impl Future<Output = Result<Self::Reply, Failure>> + Send;
+    ) -> impl Future<Output = Result<C::Reply, Failure>> + Send;
 }
 
 /// A reply leaves this long before its caller stops waiting for it.
 const MARGIN: Duration = Duration::from_millis(500);
-/// Bodies longer than this are read where they hold up nobody.
-const LONG_BODY: usize = 256 << 10;
 
 macro_rules! calls {
-    ($($verb:ident)*) => {
+    ($($group:ty: $($verb:ident)*;)*) => {
         /// Every call there is.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Verb { $(
+        pub enum Verb { $($(
             #[doc = concat!("[`control::", stringify!($verb), "`]")]
             $verb,
-        )* }
+        )*)* }
 
         impl Verb {
             /// The call that a path names.
             pub fn named(name: &str) -> Option<Self> {
-                $(if name == <control::$verb as Call>::NAME {
+                $($(if name == <control::$verb as Call>::NAME {
                     return Some(Self::$verb);
-                })*
+                })*)*
                 None
             }
 
             /// Its name in paths.
             pub fn name(self) -> &'static str {
-                match self { $(Self::$verb => <control::$verb as Call>::NAME,)* }
+                match self { $($(Self::$verb => <control::$verb as Call>::NAME,)*)* }
             }
         }
 
         /// Answers a call: JSON in, JSON out.
-        pub async fn answer(
-            service: &Arc<Service>,
+        async fn answer(
+            handles: &Handles,
             caller: Caller,
             verb: Verb,
-            body: Bytes,
+            body: Received,
         ) -> Result<Vec<u8>, Failure> {
-            access::check(&caller, verb)?;
-            let began = service.time.tick();
+            let began = handles.time.tick();
             let answered = match verb {
-                $(Verb::$verb => answer_one::<control::$verb>(service, caller, body).await,)*
+                $($(Verb::$verb => {
+                    answer_one::<control::$verb, $group>(handles, caller, body).await
+                })*)*
             };
-            let took = service.time.tick().saturating_sub(began);
-            service.metrics.calls.ended(verb.name(), took, answered.is_ok());
+            let took = handles.time.tick().saturating_sub(began);
+            handles.metrics.calls.ended(verb.name(), took, answered.is_ok());
             answered
         }
     };
 }
 calls! {
-    Join Invite InvitationList InvitationRemove MemberList Revoke Leave SpaceCreate SpaceRemove SpaceList
-    Reserve Offer Grow Renew Commit Abort Open Report Unreached
-    List Stat MakeDir Move CopyFiles Remove Usage Status Check PolicySet
-    Register Inventory Heartbeat Locate Find
-    GcResume ReclaimUnknown
-    RepairStatus RepairControl GiveBack GiveBackStatus Departing Away Trust ScrubNow Fsck
+    membership::MembershipCalls: Join Invite InvitationList InvitationRemove MemberList Revoke Leave;
+    space::SpaceCalls: SpaceCreate SpaceRemove SpaceList;
+    session::SessionCalls: Reserve Offer Grow Renew Abort;
+    commit::CommitCalls: Commit;
+    reading::ReadingCalls: Open Report Unreached;
+    naming::NamingCalls: List Stat MakeDir Move Remove Usage;
+    copying::CopyCalls: CopyFiles;
+    status::StatusCalls: Status Check;
+    policy::PolicyCalls: PolicySet;
+    donor::DonorCalls: Register Inventory Heartbeat Locate;
+    find::FindCalls: Find;
+    gc_freeze::GcFreezeCalls: GcResume ReclaimUnknown;
+    repair::RepairCalls: RepairStatus RepairControl Away Trust ScrubNow;
+    give_back::GiveBackCalls: GiveBack GiveBackStatus Departing;
+    fsck::FsckCalls: Fsck;
 }
 
-async fn answer_one<C: Answer>(
-    service: &Arc<Service>,
+impl Answers for Handles {
+    async fn answer(
+        self: Arc<Self>,
+        peer: Peer,
+        call: String,
+        body: Body,
+    ) -> Result<Vec<u8>, Failure> {
+        let verb = Verb::named(&call).ok_or_else(|| no_such_call(&call))?;
+        let who = match peer.certificate {
+            Some(certificate) if verb != Verb::Join => {
+                Some(self.members.identify(&certificate, self.time.wall_ms())?)
+            }
+            _ => None,
+        };
+        let caller = Caller { who, peer: peer.address.ip(), connection: peer.connection };
+        // First, so that nothing is kept in memory of who may not make the call.
+        access::check(&caller, verb)?;
+        let member = caller.who.is_some().then_some(peer.certificate).flatten();
+        let body = self.bodies.read(body, member).await?;
+        answer(&self, caller, verb, body).await
+    }
+
+    async fn ready(&self) -> Result<(), String> {
+        self.catalog.pool_name().await.map(drop).map_err(|why| why.to_string())
+    }
+
+    async fn connection_ended(self: Arc<Self>, connection: u64) {
+        Reach::from(&*self).connection_ended(connection).await;
+    }
+}
+
+async fn answer_one<C: Call, G: Answer<C>>(
+    handles: &Handles,
     caller: Caller,
-    body: Bytes,
+    body: Received,
 ) -> Result<Vec<u8>, Failure> {
     // A task of its own: a caller that goes away leaves nothing half done, and a panic ends the
     // call, not the connection.
-    let task = tokio::spawn({
-        let service = Arc::clone(service);
-        async move {
-            let request = read::<C>(&service, body).await?;
-            let reply = request.answer(service, caller).await?;
-            serde_json::to_vec(&reply).map_err(|why| bug(C::NAME, &why.to_string()))
-        }
+    let (group, offload) = (G::from(handles), handles.env.offload);
+    let task = tokio::spawn(async move {
+        let Received { bytes, claim } = body;
+        let call = read::<C>(offload, bytes).await?;
+        let reply = group.answer(call, caller).await?;
+        drop(claim);
+        serde_json::to_vec(&reply).map_err(|why| bug(C::NAME, &why.to_string()))
     });
     match tokio::time::timeout(C::DEADLINE.saturating_sub(MARGIN), task).await {
         Ok(Ok(result)) => result,
@@ -130,19 +170,20 @@ async fn answer_one<C: Answer>(
     }
 }
 
-async fn read<C: Call>(service: &Service, body: Bytes) -> Result<C, Failure> {
-    let long = body.len() > LONG_BODY;
+async fn read<C: Call>(offload: Offload, body: Bytes) -> Result<C, Failure> {
+    // Where it holds up nobody.
+    let long = body.len() > SHORT;
     let parse = move || {
         serde_json::from_slice(&body).map_err(|why| {
-            failure::bad_request(format!("the request “{}” cannot be read: {why}", C::NAME))
+            Failure::bad_request(format!("the request “{}” cannot be read: {why}", C::NAME))
         })
     };
-    if long { service.env.offload.run(parse).await } else { parse() }
+    if long { offload.run(parse).await } else { parse() }
 }
 
 /// The donor that a call is about: a donor's own call is about itself.
 fn concerned(
-    service: &Service,
+    pool: &SharedPool,
     caller: &Caller,
     named: Option<DonorId>,
 ) -> Result<DonorId, Failure> {
@@ -155,9 +196,9 @@ fn concerned(
                 .hint("use the identity of an admin"))
         }
         (own, named) => match own.or(named) {
-            Some(donor) if service.pool().knows_donor(donor) => Ok(donor),
+            Some(donor) if pool.lock().knows_donor(donor) => Ok(donor),
             Some(donor) => Err(no_donor(donor)),
-            None => Err(failure::bad_request("the request names no donor")),
+            None => Err(Failure::bad_request("the request names no donor")),
         },
     }
 }

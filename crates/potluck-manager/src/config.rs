@@ -37,6 +37,8 @@ pub struct ManagerConfig {
     pub metadata_copies: u32,
     /// A donor silent for longer is gone, and what it holds is made again elsewhere.
     pub repair_grace: Duration,
+    /// The longest grace and the longest absence that a donor may claim for itself.
+    pub longest_absence: Duration,
     /// Bytes a second that repair makes in the whole pool at most.
     pub repair_rate: u64,
     /// Bytes a second that repair asks of one donor at most, reading and writing counted apart.
@@ -55,6 +57,7 @@ impl ManagerConfig {
             suspect_after: self.suspect_after,
             silent_after: self.silent_after,
             grace: self.repair_grace,
+            longest_absence: self.longest_absence,
             repair_rate: self.repair_rate,
             repair_donor_rate: self.repair_donor_rate,
         }
@@ -79,6 +82,7 @@ impl Default for ManagerConfig {
             backup_dir: None,
             metadata_copies: 3,
             repair_grace: Duration::from_secs(600),
+            longest_absence: Duration::from_secs(7 * 86_400),
             repair_rate: 400 << 20,
             repair_donor_rate: 100 << 20,
             scan_every: Duration::from_secs(600),

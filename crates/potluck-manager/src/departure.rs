@@ -8,12 +8,16 @@
 mod facts;
 mod removal;
 
-pub use facts::may_go;
-pub use removal::{Removal, allow};
+pub use removal::Removal;
 
+use crate::gc_freeze::GcFreeze;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
 use crate::scan::leaving_below;
-use crate::scan_state::Leaving;
-use crate::service::Service;
+use crate::scan_state::{Leaving, ScanState};
+use crate::settings::Settings;
+use crate::shared_pool::SharedPool;
+use potluck_catalog::Catalog;
 use potluck_catalog::units::{Met, Root};
 use potluck_catalog::{Error, PageLimit};
 use potluck_core::chunk::Digest;
@@ -21,8 +25,23 @@ use potluck_core::ids::{DonorId, VersionId};
 use potluck_pool::PoolView;
 use potluck_pool::redundancy::{Findings, Layout, Moving, Version, judge_file};
 use potluck_wire::control::Health;
+use potluck_wire::env::Env;
 use std::cmp::{Reverse, max_by_key};
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+handles! {
+    /// The handles for looking at departures.
+    pub struct Departures {
+        settings: Arc<Settings>,
+        env: Env,
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        gc_freeze: Arc<GcFreeze>,
+        scan_state: Arc<ScanState>,
+    }
+}
 
 /// Files listed by name.
 const LISTED: usize = 100;
@@ -50,7 +69,7 @@ impl Departure {
 /// The effects of a departure.
 #[derive(Debug, Clone, Default)]
 pub struct Outlook {
-    /// The chunks that are made elsewhere first, and the hindrances to that.
+    /// The chunks that are made elsewhere first, and what blocks that.
     pub leaving: Leaving,
     /// The files that are lost when they go at once.
     pub loss: Loss,
@@ -74,9 +93,9 @@ pub struct Loss {
     pub paths: Vec<String>,
     /// The number of files.
     pub files: u64,
-    /// All of them, in order, …
+    /// All of these files, in order.
     pub versions: Vec<VersionId>,
-    /// … and files whose records are damaged, so that nobody knows.
+    /// Files whose records are damaged, so that nobody knows whether they are lost.
     pub damaged: u64,
 }
 
@@ -89,84 +108,68 @@ impl Loss {
     }
 }
 
-/// Looks at everything that donors have as if that left them.
-pub async fn look(service: &Service, departure: &Departure) -> Result<Outlook, Error> {
-    let mut looking = Looking::new(service, departure).await?;
-    let roots = service.catalog.roots().await?;
-    for root in roots {
-        looking.findings.walk(&root.name);
-        let mut cursor: Option<String> = None;
-        loop {
-            let page = service.catalog.files_of(root.clone(), cursor, PAGE).await?;
-            let of = root.clone();
-            let judge = move || {
-                looking.judge(&of, page.files);
-                looking
-            };
-            looking = service.env.offload.run(judge).await;
-            cursor = page.next;
-            if cursor.is_none() {
-                break;
+impl Departures {
+    /// Looks at everything that donors have as if that left them.
+    pub async fn look(&self, departure: &Departure) -> Result<Outlook, Error> {
+        let mut looking = self.looking(departure).await?;
+        let roots = self.catalog.roots().await?;
+        for root in roots {
+            looking.findings.walk(&root.name);
+            let mut cursor: Option<String> = None;
+            loop {
+                let page = self.catalog.files_of(root.clone(), cursor, PAGE).await?;
+                let of = root.clone();
+                let judge = move || {
+                    looking.judge(&of, page.files);
+                    looking
+                };
+                looking = self.env.offload.run(judge).await;
+                cursor = page.next;
+                if cursor.is_none() {
+                    break;
+                }
             }
         }
+        let Looking { findings, mut loss, less_safe, .. } = looking;
+        // One that was moved meanwhile may have been met twice.
+        loss.versions.sort_unstable();
+        loss.versions.dedup();
+        loss.files = loss.versions.len() as u64 + loss.damaged;
+        let mut leaving = Leaving { awaited: loss.files, ..Leaving::default() };
+        for donor in &departure.donors {
+            let Moving { chunks, bytes } = findings.moving.get(donor).copied().unwrap_or_default();
+            leaving.moving.chunks += chunks;
+            leaving.moving.bytes += bytes;
+            leaving.unreached += findings.unreached.get(donor).copied().unwrap_or_default();
+            // A chunk that several of them hold is counted at each.
+            let blocked = findings.blocked.get(donor).copied().unwrap_or_default();
+            leaving.blocked = max_by_key(leaving.blocked, blocked, |blocked| blocked.chunks);
+        }
+        Ok(Outlook { leaving, loss, less_safe })
     }
-    let Looking { findings, mut loss, less_safe, .. } = looking;
-    // One that was moved meanwhile may have been met twice.
-    loss.versions.sort_unstable();
-    loss.versions.dedup();
-    loss.files = loss.versions.len() as u64 + loss.damaged;
-    let mut leaving = Leaving { awaited: loss.files, ..Leaving::default() };
-    for donor in &departure.donors {
-        let Moving { chunks, bytes } = findings.moving.get(donor).copied().unwrap_or_default();
-        leaving.moving.chunks += chunks;
-        leaving.moving.bytes += bytes;
-        leaving.unreached += findings.unreached.get(donor).copied().unwrap_or_default();
-        // A chunk that several of them hold is counted at each.
-        let blocked = findings.blocked.get(donor).copied().unwrap_or_default();
-        leaving.blocked = max_by_key(leaving.blocked, blocked, |blocked| blocked.chunks);
-    }
-    Ok(Outlook { leaving, loss, less_safe })
-}
 
-struct Looking {
-    departure: Departure,
-    /// The donors as they are, and without those that leave, …
-    now: [PoolView; 2],
-    /// … as they would be if nothing left them, …
-    staying: PoolView,
-    /// … and if those of them that were given up came back, …
-    returned: PoolView,
-    /// … and the first two if those that were given up came back. `None` while it is not known of all
-    /// others what they have.
-    at_best: Option<[PoolView; 2]>,
-    /// The findings of a scan if all that is to leave left them.
-    findings: Findings,
-    loss: Loss,
-    less_safe: LessSafe,
-}
-
-impl Looking {
-    async fn new(service: &Service, departure: &Departure) -> Result<Self, Error> {
+    /// Begins to look at what `departure` means.
+    async fn looking(&self, departure: &Departure) -> Result<Looking, Error> {
         let donors = &departure.donors;
-        let now = service.time.tick();
-        let view = service.pool().view(now);
+        let now = self.time.tick();
+        let view = self.pool.lock().view(now);
         let leaves = match departure.over {
             None => view.leaving(donors),
             Some(over) => {
                 let mut shrinking = view.clone();
                 for donor in donors {
-                    let below = leaving_below(service, *donor, over).await?;
+                    let below = leaving_below(&self.catalog, *donor, over).await?;
                     shrinking = shrinking.shrinking(*donor, below);
                 }
                 shrinking
             }
         };
         let mut findings = Findings::new(leaves);
-        findings.metadata.health.asked = service.config().metadata_copies;
+        findings.metadata.health.asked = self.settings.get().metadata_copies;
         // A catalog that was restored may not know of copies that are there.
-        let known = service.pool().assembled(now) && service.gc_frozen().is_none();
+        let known = self.pool.lock().assembled(now) && self.gc_freeze.why().is_none();
         let pair = |view: &PoolView| [view.beside(donors), view.without(donors)];
-        Ok(Self {
+        Ok(Looking {
             at_best: known.then(|| pair(&view.all_back())),
             now: pair(&view),
             staying: view.staying(donors),
@@ -177,7 +180,26 @@ impl Looking {
             less_safe: LessSafe::default(),
         })
     }
+}
 
+struct Looking {
+    departure: Departure,
+    /// The donors as they are, and without those that leave.
+    now: [PoolView; 2],
+    /// The donors as they would be if nothing left them.
+    staying: PoolView,
+    /// The donors as they would be if nothing left them and those that were given up came back.
+    returned: PoolView,
+    /// The donors of `now` if those that were given up came back. `None` while it is not known of all
+    /// others what they have.
+    at_best: Option<[PoolView; 2]>,
+    /// The findings of a scan if all that is to leave left them.
+    findings: Findings,
+    loss: Loss,
+    less_safe: LessSafe,
+}
+
+impl Looking {
     /// Whether a part of a file is at one of these donors.
     fn lies_at(layout: &Layout, is: impl Fn(&DonorId) -> bool) -> bool {
         let mut holders = layout.pieces.iter().flat_map(|piece| &piece.holders);

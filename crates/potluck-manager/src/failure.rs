@@ -5,18 +5,7 @@ use potluck_core::path::BadPath;
 use potluck_core::placement::Refusal;
 use potluck_core::policy::{BadPolicy, Redundancy};
 use potluck_core::size::count;
-use potluck_pool::OutOfOrder;
 use potluck_wire::error::{ErrorKind, Failure, code};
-
-/// A page of an inventory that does not follow the last.
-pub fn of_inventory(_: OutOfOrder) -> Failure {
-    Failure::new(
-        ErrorKind::Conflict,
-        code::BAD_REQUEST,
-        "this page of the inventory does not follow the last one that arrived",
-    )
-    .hint("begin the inventory anew with page 0, after registering if the manager asks for it")
-}
 
 /// A plan for files kept by `redundancy` that cannot be made; `joined` donors are of the pool, and
 /// `expected` of them take files now or when they are back.
@@ -89,10 +78,4 @@ pub fn of_policy(why: &BadPolicy) -> Failure {
 /// A name the pool cannot hold.
 pub fn of_path(why: &BadPath) -> Failure {
     Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string()).hint("choose another name")
-}
-
-/// A request that makes no sense.
-pub fn bad_request(why: impl Into<String>) -> Failure {
-    Failure::new(ErrorKind::Usage, code::BAD_REQUEST, why)
-        .hint("bring both sides to releases of Potluck at most one minor version apart")
 }

@@ -7,103 +7,117 @@
 //! and kept when the give-back begins, so that a file written afterwards, or one that another owner's
 //! `--now` leaves to this donor alone, is moved first.
 
-use crate::departure::{self, Departure, Outlook};
+use crate::departure::Departures;
+use crate::departure::{Departure, Outlook};
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
 use crate::scan_state::Leaving;
-use crate::service::Service;
+use crate::scan_state::ScanState;
+use crate::shared_pool::SharedPool;
+use potluck_catalog::Catalog;
 use potluck_catalog::{Error, donors};
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_pool::Giving;
 use potluck_wire::control::{GivingBack, Going};
 use std::sync::Arc;
 
-/// Begins a give-back: at once where `lose` lists what may be lost for that.
-pub async fn begin(
-    service: &Service,
-    donor: DonorId,
-    lose: Option<Vec<VersionId>>,
-    leaving: Leaving,
-) -> Result<(), Error> {
-    let start = service.pool().held(donor);
-    let at_once = lose.is_some();
-    let kept = donors::Goal { start, at_once, lose: lose.unwrap_or_default() };
-    let lose: Arc<[VersionId]> = kept.lose.as_slice().into();
-    service.catalog.give_back(donor, Some(kept)).await?;
-    let now = service.time.tick();
-    let giving = Giving { start, at_once, lose, since: now };
-    service.pool().give_back(donor, Some(giving));
-    service.scan_state.kept().foresee(donor, now, leaving);
-    service.scan_state.hurry(now);
-    Ok(())
-}
-
-/// Calls a give-back off: the donor's space is lent again.
-pub async fn cancel(service: &Service, donor: DonorId) -> Result<(), Error> {
-    service.catalog.give_back(donor, None).await?;
-    service.pool().give_back(donor, None);
-    service.scan_state.hurry(service.time.tick());
-    Ok(())
-}
-
-/// How far a donor's give-back is.
-pub async fn progress(service: &Service, donor: DonorId) -> Result<GivingBack, Error> {
-    let leaving = service.scan_state.kept().of(donor);
-    of(service, &Departure::of(donor), leaving).await
-}
-
-/// Returns the effects of a departure that was just looked at.
-pub async fn planned(
-    service: &Service,
-    departure: &Departure,
-    outlook: Outlook,
-) -> Result<GivingBack, Error> {
-    let Outlook { leaving, loss, less_safe } = outlook;
-    Ok(GivingBack {
-        listing: Some(loss.digest()),
-        lost: loss.paths,
-        lost_files: loss.files,
-        less_safe: less_safe.paths,
-        less_safe_files: less_safe.files,
-        ..of(service, departure, leaving).await?
-    })
-}
-
-async fn of(
-    service: &Service,
-    departure: &Departure,
-    leaving: Leaving,
-) -> Result<GivingBack, Error> {
-    let may_go = departure::may_go(service, departure, leaving).await?;
-    let now = service.time.tick();
-    let donors = &departure.donors;
-    let mut pool = service.pool();
-    let only = donors.first().copied().filter(|_| donors.len() == 1);
-    let giving = only.and_then(|donor| Some((donor, pool.giving(donor)?)));
-    let repair = pool.repair_state(now);
-    let mut back = GivingBack {
-        active: giving.is_some(),
-        held: donors.iter().map(|donor| pool.held(*donor)).sum(),
-        unclaimed: donors.iter().map(|donor| pool.unclaimed(*donor)).sum(),
-        last_donor: pool.stayers(donors, now) == 0,
-        room_elsewhere: Some(pool.room(donors, now)),
-        silent: donors.iter().any(|donor| !pool.is_heard(*donor, now)),
-        may_go,
-        ..GivingBack::default()
-    };
-    drop(pool);
-    let Leaving { moving, blocked, .. } = leaving;
-    // A chunk that several files use was counted for each.
-    (back.to_move, back.to_move_bytes) = (moving.chunks, moving.bytes.min(back.held));
-    back.stuck = blocked.chunks;
-    if let Some((donor, giving)) = giving {
-        back.held_at_start = giving.start;
-        back.stuck = blocked.chunks.max(repair.stuck.min(moving.chunks));
-        let known = service.scan_state.kept().knows(donor, giving.since);
-        back.safe_to_remove = known && back.may_go.verdict == Going::Now;
-        back.done = back.safe_to_remove;
+handles! {
+    /// The handles for giving space back.
+    pub struct GiveBacks {
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        scan_state: Arc<ScanState>,
+        departures: Departures,
     }
-    if back.stuck > 0 {
-        let stuck = back.may_go.verdict == Going::Stuck;
-        back.stuck_why = if stuck { Some(back.may_go.why.clone()) } else { repair.stuck_why };
+}
+
+impl GiveBacks {
+    /// Begins a give-back: at once where `lose` lists what may be lost for that.
+    pub async fn begin(
+        &self,
+        donor: DonorId,
+        lose: Option<Vec<VersionId>>,
+        leaving: Leaving,
+    ) -> Result<(), Error> {
+        let start = self.pool.lock().held(donor);
+        let at_once = lose.is_some();
+        let kept = donors::Goal { start, at_once, lose: lose.unwrap_or_default() };
+        let lose: Arc<[VersionId]> = kept.lose.as_slice().into();
+        self.catalog.give_back(donor, Some(kept)).await?;
+        let now = self.time.tick();
+        let giving = Giving { start, at_once, lose, since: now };
+        self.pool.lock().give_back(donor, Some(giving));
+        self.scan_state.kept().foresee(donor, now, leaving);
+        self.scan_state.hurry(now);
+        Ok(())
     }
-    Ok(back)
+
+    /// Calls a give-back off: the donor's space is lent again.
+    pub async fn cancel(&self, donor: DonorId) -> Result<(), Error> {
+        self.catalog.give_back(donor, None).await?;
+        self.pool.lock().give_back(donor, None);
+        self.scan_state.hurry(self.time.tick());
+        Ok(())
+    }
+
+    /// How far a donor's give-back is.
+    pub async fn progress(&self, donor: DonorId) -> Result<GivingBack, Error> {
+        let leaving = self.scan_state.kept().of(donor);
+        self.of(&Departure::of(donor), leaving).await
+    }
+
+    /// Returns the effects of a departure that was just looked at.
+    pub async fn planned(
+        &self,
+        departure: &Departure,
+        outlook: Outlook,
+    ) -> Result<GivingBack, Error> {
+        let Outlook { leaving, loss, less_safe } = outlook;
+        Ok(GivingBack {
+            listing: Some(loss.digest()),
+            lost: loss.paths,
+            lost_files: loss.files,
+            less_safe: less_safe.paths,
+            less_safe_files: less_safe.files,
+            ..self.of(departure, leaving).await?
+        })
+    }
+
+    async fn of(&self, departure: &Departure, leaving: Leaving) -> Result<GivingBack, Error> {
+        let may_go = self.departures.may_go(departure, leaving).await?;
+        let now = self.time.tick();
+        let donors = &departure.donors;
+        let mut pool = self.pool.lock();
+        let only = donors.first().copied().filter(|_| donors.len() == 1);
+        let giving = only.and_then(|donor| Some((donor, pool.giving(donor)?)));
+        let repair = pool.repair_state(now);
+        let mut back = GivingBack {
+            active: giving.is_some(),
+            held: donors.iter().map(|donor| pool.held(*donor)).sum(),
+            unclaimed: donors.iter().map(|donor| pool.unclaimed(*donor)).sum(),
+            last_donor: pool.staying(donors, now) == 0,
+            room_elsewhere: Some(pool.room(donors, now)),
+            silent: donors.iter().any(|donor| !pool.is_heard(*donor, now)),
+            may_go,
+            ..GivingBack::default()
+        };
+        drop(pool);
+        let Leaving { moving, blocked, .. } = leaving;
+        // A chunk that several files use was counted for each.
+        (back.to_move, back.to_move_bytes) = (moving.chunks, moving.bytes.min(back.held));
+        back.stuck = blocked.chunks;
+        if let Some((donor, giving)) = giving {
+            back.held_at_start = giving.start;
+            back.stuck = blocked.chunks.max(repair.stuck.min(moving.chunks));
+            let known = self.scan_state.kept().knows(donor, giving.since);
+            back.safe_to_remove = known && back.may_go.verdict == Going::Now;
+            back.done = back.safe_to_remove;
+        }
+        if back.stuck > 0 {
+            let stuck = back.may_go.verdict == Going::Stuck;
+            back.stuck_why = if stuck { Some(back.may_go.why.clone()) } else { repair.stuck_why };
+        }
+        Ok(back)
+    }
 }

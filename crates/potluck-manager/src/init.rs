@@ -1,17 +1,15 @@
 //! Making a pool.
 
-use crate::ca::{Ca, ProvenKey};
 use crate::config::ManagerConfig;
-use crate::error::ManagerError;
-use crate::kit;
-use crate::state_dir::{StateDir, names};
-use potluck_catalog::{Error, Founding};
-use potluck_core::chunk::Digest;
-use potluck_core::ids::MemberId;
+use potluck_catalog::Founding;
+use potluck_recovery::ManagerError;
+use potluck_recovery::admin::NewAdmin;
+use potluck_recovery::ca::Ca;
+use potluck_recovery::kit;
+use potluck_recovery::state_dir::{StateDir, names};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
-use potluck_wire::identity::{About, Identity, fingerprint, new_key_and_request};
-use potluck_wire::token::Role;
+use potluck_wire::identity::fingerprint;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -112,48 +110,4 @@ impl Drop for Made {
             tracing::warn!("the pool that was made for this start stays: {why}");
         }
     }
-}
-
-/// An admin that nobody invites.
-pub struct NewAdmin<'a> {
-    /// The pool's name.
-    pub pool: &'a str,
-    /// The name that people call them by.
-    pub name: &'a str,
-    /// Where the manager is.
-    pub manager: Addresses,
-}
-
-impl NewAdmin<'_> {
-    /// Writes the identity of this admin, who is member `id`, into the state directory, and gives the
-    /// fingerprint of its certificate. It is written before its member is, so that a pool with a member
-    /// has an admin whose identity is there.
-    pub fn certify(self, state: &StateDir, ca: &Ca, id: MemberId) -> Result<Digest, Error> {
-        let Self { pool, name, manager } = self;
-        let bug = |why: String| Error::Bug(format!("an admin's identity: {why}"));
-        let (key, request) = new_key_and_request().map_err(|why| bug(why.to_string()))?;
-        let proven = ProvenKey::of_request(&request).map_err(|why| bug(why.to_string()))?;
-        let certificate = ca
-            .certify(&proven, id, Role::Admin)
-            .map_err(|why| Error::BadCertificateRequest(why.to_string()))?;
-        let (pool, name, role) = (pool.into(), name.into(), Role::Admin);
-        let about = About { pool, manager, member: id, role, name };
-        let identity = Identity { about, ca: ca.certificate().clone(), certificate, key };
-        identity.save(&state.admin()).map_err(|why| bug(why.to_string()))?;
-        Ok(fingerprint(&identity.certificate))
-    }
-}
-
-/// Tells the local admin where the manager is now.
-pub fn update_admin_address(state: &StateDir, addresses: &Addresses) -> Result<(), ManagerError> {
-    let dir = state.admin();
-    if !Identity::exists(&dir) {
-        return Ok(()); // moved to safety by its owner
-    }
-    let mut identity = Identity::load(&dir).map_err(StateDir::io(dir.clone()))?;
-    if identity.about.manager == *addresses {
-        return Ok(());
-    }
-    identity.about.manager = addresses.clone();
-    identity.save_about(&dir).map_err(StateDir::io(dir))
 }

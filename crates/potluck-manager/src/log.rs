@@ -1,31 +1,21 @@
-//! The metadata log: every change to names, members and policies lies in two copies seconds or a minute
-//! later, one on donors and one in a file, so that a lost catalog can be made again from either.
-//!
-//! Changes are noted as rows in the transactions that make them ([`potluck_catalog::changes`]). Each copy
-//! takes them as records in sealed blocks ([`copying`]), and notes the last row that it has in the
-//! transaction that forgets what both have. A copy begins with a base, the whole state of one moment. When the changes
-//! since outweigh the base, a new generation begins with another; so what a copy costs follows what
-//! changes, and what a restore reads follows what there is.
+//! Keeps the copies of the metadata log ([`potluck_recovery::log`]): one on donors, one in a file.
 
 pub mod adapting;
 pub mod backup;
-pub mod block;
-pub mod chain;
 pub mod copies;
-pub mod copying;
-pub mod donors;
-pub mod file;
-pub mod put;
+pub mod copy_on_donors;
+pub mod metadata_writer;
 
-use crate::service::Service;
+use crate::pool_time::PoolTime;
+use crate::shared_pool::SharedPool;
 use potluck_catalog::Error;
 use potluck_core::placement::Refusal;
 use potluck_pool::TooManyOffered;
 use potluck_wire::peer_connection::PeerError;
 
 /// Whether a donor is there that takes anything.
-pub fn any_taker(service: &Service) -> bool {
-    !service.pool().takers(service.time.tick()).is_empty()
+pub fn any_taker(pool: &SharedPool, time: &PoolTime) -> bool {
+    !pool.lock().takers(time.tick()).is_empty()
 }
 
 /// Why the pool did not take a part of its own metadata.

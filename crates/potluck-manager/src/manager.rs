@@ -1,49 +1,51 @@
 //! A manager from start to stop.
 
-use crate::background;
-use crate::ca::{self, Ca};
 use crate::callers::{Members, inviting_donor};
 use crate::config::ManagerConfig;
-use crate::error::ManagerError;
-use crate::event_log;
-use crate::init::update_admin_address;
-use crate::kit;
-use crate::log::{self, copies::Copies};
-use crate::metrics::{self, counted::Metrics};
+use crate::gc_freeze::GcFreeze;
+use crate::handles::{Handles, handles};
+use crate::log::backup::FileLog;
+use crate::log::copy_on_donors::DonorLog;
+use crate::metrics::Exporter;
+use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
-use crate::reach;
-use crate::repair;
-use crate::scan_state::ScanState;
-use crate::serve;
-use crate::service::Service;
-use crate::signpost;
-use crate::state_dir::StateDir;
-use crate::stats_cache::StatsCache;
-use crate::whereabouts::Signpost;
+use crate::settings::Settings;
+use crate::shared_pool::SharedPool;
+use crate::tasks::event_log::Events;
+use crate::tasks::reach::Reach;
+use crate::tasks::repair::Repair;
+use crate::tasks::rounds::Rounds;
+use crate::tasks::saved_time::SavedTime;
+use crate::tasks::signpost::Signposts;
+use crate::wakeup::Wakeup;
 use potluck_catalog::authority::Authority;
 use potluck_catalog::{Catalog, OpenError, TermStart, donors};
 use potluck_core::chunk::Digest;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_pool::{Giving, NewSession, Pool, Record};
+use potluck_recovery::ManagerError;
+use potluck_recovery::admin::update_admin_address;
+use potluck_recovery::ca::{self, Ca};
+use potluck_recovery::kit;
+use potluck_recovery::state_dir::StateDir;
+use potluck_recovery::whereabouts::Signpost;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::fingerprint;
 use potluck_wire::net::Listener;
 use potluck_wire::own_addresses::{Told, Watch, from_this_machine};
-use potluck_wire::tls::{Admit, TlsAdmit};
+use potluck_wire::serve;
+use potluck_wire::tls::Admit;
 use potluck_wire::token::Role;
 use potluck_wire::version;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
 
 /// A manager that listens, and serves once it is run.
 pub struct Manager {
-    service: Arc<Service>,
+    handles: Handles,
     listener: Box<dyn Listener>,
     /// Where metrics are asked for, if anywhere.
     metrics: Option<Box<dyn Listener>>,
@@ -70,7 +72,7 @@ impl Manager {
         let ca = Ca::load(&state.ca())?;
         let admit = match admit {
             Some(admit) => admit,
-            None => tls(&ca, &state.ca())?,
+            None => ca::tls(&ca, &state.ca())?,
         };
         let (path, offload) = (state.catalog(), env.offload);
         let catalog = offload.run(move || Catalog::open(&path, offload)).await?;
@@ -117,45 +119,44 @@ impl Manager {
             left.epoch
         );
 
-        let service = Service {
-            config: RwLock::new(Arc::new(config)),
-            settings_fault: Mutex::default(),
-            retuned: watch::Sender::new(()),
+        let handles = Handles {
+            settings: Arc::new(Settings::new(config)),
             env,
             time,
-            epoch: AtomicU64::new(left.epoch.0),
-            gc_frozen: Mutex::new(left.gc_frozen),
-            start,
-            pool_name: left.pool_name,
+            term: Arc::new(OwnTerm::new(left.pool_name, start, left.epoch)),
+            pool: SharedPool::new(pool),
             catalog,
-            members: Members::new(left.members),
-            ca,
-            signpost: Signpost::new(told.addresses.clone()),
-            chores: Notify::new(),
-            log: Copies::default(),
-            metrics: Metrics::default(),
-            stats: StatsCache::default(),
-            scan_state: ScanState::default(),
-            pool: Mutex::new(pool),
-            state,
+            bodies: Arc::default(),
+            inventory_turns: Arc::default(),
+            members: Arc::new(Members::new(left.members)),
+            ca: Arc::new(ca),
+            signpost: Arc::new(Signpost::new(told.addresses.clone())),
+            background: Wakeup::default(),
+            gc_freeze: Arc::new(GcFreeze::new(left.gc_frozen)),
+            foreign_terms: Arc::default(),
+            log: Arc::default(),
+            metrics: Arc::default(),
+            stats: Arc::default(),
+            scan_state: Arc::default(),
+            state: Arc::new(state),
         };
-        Ok(Self { service: Arc::new(service), listener, metrics, address, told, admit })
+        Ok(Self { handles, listener, metrics, address, told, admit })
     }
 
-    /// Its parts, for tests.
+    /// The handles on its parts, for tests.
     #[cfg(test)]
-    pub(crate) fn service(&self) -> Arc<Service> {
-        Arc::clone(&self.service)
+    pub(crate) fn handles(&self) -> Handles {
+        self.handles.clone()
     }
 
     /// Returns the controls that change it while it runs.
     pub fn controls(&self) -> Controls {
-        Controls(Arc::clone(&self.service))
+        (&self.handles).into()
     }
 
     /// Which pool it manages: its authority's fingerprint.
     pub fn pool(&self) -> Digest {
-        fingerprint(self.service.ca.certificate())
+        fingerprint(self.handles.ca.certificate())
     }
 
     /// Where it listens.
@@ -170,57 +171,57 @@ impl Manager {
 
     /// Serves until `shutdown` completes; then answers what was asked, and closes the catalog.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ManagerError> {
-        let Self { service, listener, metrics, admit, address, told } = self;
-        let watch = Watch::new(Arc::clone(&service.env.net), address, told);
+        let Self { handles, listener, metrics, admit, address, told } = self;
+        let watch = Watch::new(Arc::clone(&handles.env.net), address, told);
+        let (all, time) = (&handles, SavedTime::from(&handles));
         // The time must be past what an earlier term said, also if this term is short.
-        if let Err(why) = background::save_time(&service).await {
+        if let Err(why) = time.save().await {
             tracing::error!(%why, "the pool's time could not be saved");
         }
         tokio::select! {
-            () = serve::serve(Arc::clone(&service), listener, admit, shutdown) => {}
-            () = background::run(Arc::clone(&service)) => {}
-            () = log::backup::run(Arc::clone(&service)) => {}
-            () = log::donors::run(Arc::clone(&service)) => {}
-            () = repair::run(Arc::clone(&service)) => {}
-            () = event_log::run(Arc::clone(&service)) => {}
-            () = reach::run(Arc::clone(&service)) => {}
-            () = metrics::serve(Arc::clone(&service), metrics) => {}
-            () = signpost::run(Arc::clone(&service)) => {}
-            () = signpost::follow_addresses(Arc::clone(&service), watch, address) => {}
+            () = serve::serve(Arc::new(all.clone()), listener, admit, shutdown) => {}
+            () = Rounds::from(all).run() => {}
+            () = FileLog::from(all).run() => {}
+            () = DonorLog::from(all).run() => {}
+            () = Repair::from(all).run() => {}
+            () = Events::from(all).run() => {}
+            () = Reach::from(all).run() => {}
+            () = Exporter::from(all).serve(metrics) => {}
+            () = Signposts::from(all).run() => {}
+            () = Signposts::from(all).follow_addresses(watch, address) => {}
         }
-        if let Err(why) = background::save_time(&service).await {
+        if let Err(why) = time.save().await {
             tracing::error!(%why, "the pool's time could not be saved");
         }
-        service.catalog.close().await;
+        handles.catalog.close().await;
         tracing::info!("the manager has stopped");
         Ok(())
     }
 }
 
-/// Changes a manager that runs.
-#[derive(Clone)]
-pub struct Controls(Arc<Service>);
+handles! {
+    /// Changes a manager that runs.
+    pub struct Controls {
+        settings: Arc<Settings>,
+        pool: SharedPool,
+        background: Wakeup,
+    }
+}
 
 impl Controls {
     /// Goes by `config` from now on, apart from what is fixed at the start: the state directory, the
     /// pool's name, where it listens and what it advertises.
     pub fn retune(&self, config: ManagerConfig) {
-        self.0.retune(config);
+        self.pool.lock().set_limits(config.limits());
+        self.settings.change(config);
+        self.background.wake();
     }
 
     /// Has `potluck status` show that the settings cannot be used, and it goes by those of before;
     /// `None`: they can.
     pub fn settings_fault(&self, why: Option<String>) {
-        *self.0.settings_fault.lock().expect("no panic holds it") = why;
+        self.settings.set_fault(why);
     }
-}
-
-/// Has peers prove themselves by TLS under the authority `ca`, whose files are in `dir`.
-pub(crate) fn tls(ca: &Ca, dir: &Path) -> Result<Arc<dyn Admit>, ManagerError> {
-    let (certificate, key) = ca::manager_identity(dir)?;
-    let admit = TlsAdmit::new(ca.certificate(), certificate, key)
-        .map_err(|why| ManagerError::Certificates { path: dir.into(), detail: why.to_string() })?;
-    Ok(Arc::new(admit))
 }
 
 fn rebuild(config: &ManagerConfig, left: &TermStart, now: Tick) -> Pool {

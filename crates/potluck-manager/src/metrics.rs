@@ -6,8 +6,11 @@
 
 pub mod counted;
 
-use crate::pool_status::pool_status;
-use crate::service::Service;
+use crate::handles::handles;
+use crate::metrics::counted::Metrics;
+use crate::pool_status::Overview;
+use crate::pool_time::PoolTime;
+use crate::settings::Settings;
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -15,6 +18,7 @@ use axum::routing::get;
 use http::{StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use potluck_catalog::Catalog;
 use potluck_wire::control::{
     AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, SpaceHealth, SpaceInfo,
 };
@@ -25,6 +29,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
+handles! {
+    /// The handles for making metrics.
+    pub struct Exporter {
+        settings: Arc<Settings>,
+        time: PoolTime,
+        catalog: Catalog,
+        metrics: Arc<Metrics>,
+        overview: Overview,
+    }
+}
+
 /// Connections at once: a few monitors, and whoever looks by hand.
 const CONNECTIONS: usize = 16;
 /// How long one may take from its beginning to its end.
@@ -32,48 +47,54 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// After a failure to accept a connection.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Answers scrapes until dropped; for ever without a listener.
-pub async fn serve(service: Arc<Service>, listener: Option<Box<dyn Listener>>) {
-    let Some(mut listener) = listener else { return std::future::pending().await };
-    let router = Router::new().route("/metrics", get(scrape)).with_state(service);
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-        let answer = TowerToHyperService::new(router.clone());
-        tokio::spawn(async move {
-            let mut http = hyper::server::conn::http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).keep_alive(false);
-            let talk = http.serve_connection(TokioIo::new(stream), answer);
-            let _ = tokio::time::timeout(REQUEST_TIMEOUT, talk).await; // its end is nobody's concern
-            drop(place);
-        });
+impl Exporter {
+    /// Answers scrapes until dropped; for ever without a listener.
+    pub async fn serve(self, listener: Option<Box<dyn Listener>>) {
+        let Some(mut listener) = listener else { return std::future::pending().await };
+        let router = Router::new().route("/metrics", get(scrape)).with_state(self);
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        loop {
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+            let answer = TowerToHyperService::new(router.clone());
+            tokio::spawn(async move {
+                let mut http = hyper::server::conn::http1::Builder::new();
+                http.timer(TokioTimer::new())
+                    .header_read_timeout(REQUEST_TIMEOUT)
+                    .keep_alive(false);
+                let talk = http.serve_connection(TokioIo::new(stream), answer);
+                let _ = tokio::time::timeout(REQUEST_TIMEOUT, talk).await; // its end is nobody's concern
+                drop(place);
+            });
+        }
     }
 }
 
-async fn scrape(State(service): State<Arc<Service>>) -> Response {
-    match text(&service).await {
+async fn scrape(State(exporter): State<Exporter>) -> Response {
+    match exporter.text().await {
         Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text.to_string()).into_response(),
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     }
 }
 
-/// The metrics now, or a moment ago. Those who ask while they are put together wait for that.
-async fn text(service: &Arc<Service>) -> Result<Arc<str>, Failure> {
-    let _one = service.metrics.making.lock().await;
-    let now = service.time.tick();
-    if let Some(text) = service.metrics.cached.good(now) {
-        return Ok(text);
+impl Exporter {
+    /// The metrics now, or a moment ago. Those who ask while they are put together wait for that.
+    async fn text(&self) -> Result<Arc<str>, Failure> {
+        let _one = self.metrics.making.lock().await;
+        let now = self.time.tick();
+        if let Some(text) = self.metrics.cached.good(now) {
+            return Ok(text);
+        }
+        let status = self.overview.pool_status().await?;
+        let spaces = self.catalog.spaces().await?;
+        let to_pool = self.settings.get().metadata_copies > 0;
+        let mut exposition = exposition(&status, &spaces, to_pool);
+        exposition.calls(&self.metrics.calls);
+        Ok(self.metrics.cached.keep(now, &exposition))
     }
-    let status = pool_status(service).await?;
-    let spaces = service.catalog.spaces().await?;
-    let to_pool = service.config().metadata_copies > 0;
-    let mut exposition = exposition(&status, &spaces, to_pool);
-    exposition.calls(&service.metrics.calls);
-    Ok(service.metrics.cached.keep(now, &exposition))
 }
 
 /// The pool's figures; `to_pool` says whether donors keep a copy of the metadata log.

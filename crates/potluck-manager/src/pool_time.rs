@@ -4,6 +4,7 @@
 //! manager runs and follows the monotonic clock while one does, so a wall clock that jumps ends
 //! nothing early (promise C1).
 
+use potluck_catalog::names::When;
 use potluck_core::clock::{SharedClock, Tick};
 use std::time::Duration;
 
@@ -47,5 +48,10 @@ impl PoolTime {
     /// Wall time, for people.
     pub fn wall_ms(&self) -> i64 {
         self.clock.wall()
+    }
+
+    /// The moment of a change to names.
+    pub fn when(&self) -> When {
+        When { pool_ms: self.now_ms(), wall_ms: self.wall_ms() }
     }
 }

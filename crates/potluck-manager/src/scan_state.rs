@@ -110,6 +110,20 @@ impl ScanState {
         kept.worse = Some((now, why));
     }
 
+    /// Notes files that are found less safe than they should be, and were not by the last scan: the pool is
+    /// not called healthy until the next.
+    pub fn found_worse(&self, now: Tick) {
+        if !self.is_known_worse() {
+            self.worse(now, "a file was found less safe than promised");
+        }
+    }
+
+    /// Whether the last scan found files less safe than promised.
+    pub fn is_known_worse(&self) -> bool {
+        let worse = |space: &SpaceHealth| space.incomplete + space.unreadable > 0;
+        self.kept().spaces.values().any(worse)
+    }
+
     /// Returns what the last scan does not know, by which files may be less safe than it found.
     pub fn unseen(&self, unheard: &BTreeSet<DonorId>) -> Option<Unseen> {
         let kept = self.kept();
@@ -285,7 +299,7 @@ impl Kept {
     }
 
     /// First answers whose second will not come.
-    pub(crate) fn forsaken(&mut self, awaited: &BTreeSet<Group>) -> Vec<Encoded> {
+    pub(crate) fn abandoned(&mut self, awaited: &BTreeSet<Group>) -> Vec<Encoded> {
         self.encoded.extract_if(.., |group, _| !awaited.contains(group)).map(|(_, e)| e).collect()
     }
 }

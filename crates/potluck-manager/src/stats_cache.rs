@@ -12,7 +12,11 @@ const SHARE: u32 = 20;
 
 /// The last count, while it is good.
 #[derive(Default)]
-pub struct StatsCache(Mutex<Cached>);
+pub struct StatsCache {
+    cached: Mutex<Cached>,
+    /// Held by whoever counts; the others wait for what comes of it.
+    counting: tokio::sync::Mutex<()>,
+}
 
 #[derive(Default)]
 struct Cached {
@@ -43,6 +47,10 @@ impl Cached {
 impl StatsCache {
     /// The figures, counted now or a moment ago.
     pub async fn get(&self, catalog: &Catalog, time: &PoolTime) -> Result<Stats, Error> {
+        if let Some(stats) = self.cached().good(time.tick()) {
+            return Ok(stats);
+        }
+        let _counting = self.counting.lock().await;
         let began = time.tick();
         let forgotten = {
             let cached = self.cached();
@@ -69,7 +77,7 @@ impl StatsCache {
     }
 
     fn cached(&self) -> MutexGuard<'_, Cached> {
-        self.0.lock().expect("no holder panics")
+        self.cached.lock().expect("no holder panics")
     }
 }
 

@@ -1,8 +1,12 @@
 //! Takes the results of donors' tasks: copies and parity that they made, and tasks that they could not do.
 
-use crate::audit;
-use crate::probation;
-use crate::service::Service;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::probation::Probation;
+use crate::scan_state::ScanState;
+use crate::shared_pool::SharedPool;
+use crate::tasks::audit::Audit;
+use potluck_catalog::Catalog;
 use potluck_catalog::conversions::{Computed, Encoded};
 use potluck_catalog::{Error, Learnt};
 use potluck_core::chunk::ChunkName;
@@ -10,154 +14,168 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_pool::redundancy::{Encode, Purpose};
 use potluck_wire::control::{TaskFault, TaskOutcome, TaskResult};
+use std::sync::Arc;
 
-/// A donor says what came of tasks. However many they are, its heartbeat waits for the writer
-/// once for each sort: else donors that do much would seem silent while others commit.
-pub async fn answered(
-    service: &Service,
-    donor: DonorId,
-    results: Vec<TaskResult>,
-) -> Result<(), Error> {
-    let now = service.time.tick();
-    let (mut made, mut computed, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    for TaskResult { task, outcome } in results {
-        let purpose = service.pool().task_answered(donor, task, now);
-        match (purpose, outcome) {
-            (Some(Purpose::Make { chunk, len, .. }), TaskOutcome::Done) => {
-                service.pool().chunk_made(chunk, len, now);
-                made.push(chunk);
-            }
-            (Some(Purpose::Encode { group, asked, .. }), TaskOutcome::Encoded { parity }) => {
-                service.pool().parity_made(&group, now);
-                computed.extend(compared(service, donor, &group, asked, parity.0));
-            }
-            (Some(Purpose::Make { chunk, .. }), TaskOutcome::Failed { why, donor: source }) => {
-                failed(service, (donor, task), chunk, why, source, now);
-            }
-            (Some(Purpose::Encode { group, .. }), TaskOutcome::Failed { why, donor: source }) => {
-                let chunk = group.shards[0].name;
-                failed(service, (donor, task), chunk, why, source, now);
-            }
-            (Some(purpose), outcome) => others.push((purpose, outcome)),
-            (None, _) => {} // of an earlier term, or given up
-        }
-    }
-    if !made.is_empty() {
-        service.catalog.on_disk(donor, made).await?;
-        finished(service, now);
-    }
-    if !computed.is_empty() {
-        learn(service, computed).await?;
-        finished(service, now);
-    }
-    for (purpose, outcome) in others {
-        if let Purpose::Probe { chunk, suspect } = &purpose {
-            probation::heard(service, *suspect, *chunk, &outcome).await?;
-        }
-        audit::answered(service, donor, purpose, outcome);
-    }
-    Ok(())
-}
-
-/// Looks again when nothing is under way any more: what was made completes versions. Where nothing is
-/// left either, that all is well again is known as soon as it is so.
-fn finished(service: &Service, now: Tick) {
-    let (idle, done) = {
-        let pool = service.pool();
-        (pool.repairs.idle(), pool.repairs.is_unseen())
-    };
-    match (idle, done) {
-        (_, true) => service.scan_state.hurry(now),
-        (true, false) => service.scan_state.changed(now),
-        (false, false) => {}
+handles! {
+    /// The handles for taking the results of tasks.
+    pub struct TaskResults {
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        scan_state: Arc<ScanState>,
+        audit: Audit,
+        probation: Probation,
     }
 }
 
-fn failed(
-    service: &Service,
-    (donor, task): (DonorId, u64),
-    chunk: ChunkName,
-    why: TaskFault,
-    source: Option<DonorId>,
-    now: Tick,
-) {
-    tracing::debug!(%donor, %chunk, ?why, ?source, "a task of repair failed");
-    let mut pool = service.pool();
-    match (why, source) {
-        (TaskFault::SourceMissing | TaskFault::SourceWrong, Some(source)) => {
-            pool.order_verify(source, chunk, now);
-            pool.leave_alone(source, now);
+impl TaskResults {
+    /// A donor says what came of tasks. However many they are, its heartbeat waits for the writer
+    /// once for each sort: else donors that do much would seem silent while others commit.
+    pub async fn take(&self, donor: DonorId, results: Vec<TaskResult>) -> Result<(), Error> {
+        let now = self.time.tick();
+        let (mut made, mut computed, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        for TaskResult { task, outcome } in results {
+            let purpose = self.pool.lock().task_answered(donor, task, now);
+            match (purpose, outcome) {
+                (Some(Purpose::Make { chunk, len, .. }), TaskOutcome::Done) => {
+                    self.pool.lock().chunk_made(chunk, len, now);
+                    made.push(chunk);
+                }
+                (Some(Purpose::Encode { group, asked, .. }), TaskOutcome::Encoded { parity }) => {
+                    self.pool.lock().parity_made(&group, now);
+                    computed.extend(self.compared(donor, &group, asked, parity.0));
+                }
+                (Some(Purpose::Make { chunk, .. }), TaskOutcome::Failed { why, donor: source }) => {
+                    self.failed((donor, task), chunk, why, source, now);
+                }
+                (
+                    Some(Purpose::Encode { group, .. }),
+                    TaskOutcome::Failed { why, donor: source },
+                ) => {
+                    let chunk = group.shards[0].name;
+                    self.failed((donor, task), chunk, why, source, now);
+                }
+                (Some(purpose), outcome) => others.push((purpose, outcome)),
+                (None, _) => {} // of an earlier term, or given up
+            }
         }
-        (TaskFault::SourceAway, Some(source)) => pool.source_is_away(source, task, now),
-        _ => pool.leave_alone(donor, now),
+        if !made.is_empty() {
+            self.catalog.on_disk(donor, made).await?;
+            self.finished(now);
+        }
+        if !computed.is_empty() {
+            self.learn(computed).await?;
+            self.finished(now);
+        }
+        for (purpose, outcome) in others {
+            if let Purpose::Probe { chunk, suspect } = &purpose {
+                self.probation.heard(*suspect, *chunk, &outcome).await?;
+            }
+            self.audit.answered(donor, purpose, outcome);
+        }
+        Ok(())
     }
-    if why == TaskFault::SourceWrong
-        && let Some(source) = source
-    {
-        pool.accuse(source, chunk, MemberId(donor.0), now);
-    }
-    drop(pool);
-    service.scan_state.changed(now);
-}
 
-/// One of the donors that compute a group's parity answers. It is believed when another computed
-/// the same, or when nobody else could be asked.
-fn compared(
-    service: &Service,
-    donor: DonorId,
-    group: &Encode,
-    asked: usize,
-    parity: Vec<ChunkName>,
-) -> Vec<Computed> {
-    let now = service.time.tick();
-    if parity.len() != group.ec.parity() {
-        service.pool().leave_alone(donor, now);
-        return Vec::new();
+    /// Looks again when nothing is under way any more: what was made completes versions. Where nothing is
+    /// left either, that all is well again is known as soon as it is so.
+    fn finished(&self, now: Tick) {
+        let (idle, done) = {
+            let pool = self.pool.lock();
+            (pool.repairs.idle(), pool.repairs.is_unseen())
+        };
+        match (idle, done) {
+            (_, true) => self.scan_state.hurry(now),
+            (true, false) => self.scan_state.changed(now),
+            (false, false) => {}
+        }
     }
-    let len = group.longest();
-    let mut encoded = Encoded {
-        version: group.version,
-        ec: group.ec,
-        group: group.group,
-        parity: parity.into_iter().map(|name| (name, len)).collect(),
-        holders: vec![donor],
-    };
-    if asked == 1 {
-        return vec![Computed::Believed(encoded)];
+
+    fn failed(
+        &self,
+        (donor, task): (DonorId, u64),
+        chunk: ChunkName,
+        why: TaskFault,
+        source: Option<DonorId>,
+        now: Tick,
+    ) {
+        tracing::debug!(%donor, %chunk, ?why, ?source, "a task of repair failed");
+        let mut pool = self.pool.lock();
+        match (why, source) {
+            (TaskFault::SourceMissing | TaskFault::SourceWrong, Some(source)) => {
+                pool.order_verify(source, chunk, now);
+                pool.leave_alone(source, now);
+            }
+            (TaskFault::SourceAway, Some(source)) => pool.source_is_away(source, task, now),
+            _ => pool.leave_alone(donor, now),
+        }
+        if why == TaskFault::SourceWrong
+            && let Some(source) = source
+        {
+            pool.accuse(source, chunk, MemberId(donor.0), now);
+        }
+        drop(pool);
+        self.scan_state.changed(now);
     }
-    let key = group.key();
-    let mut kept = service.scan_state.kept();
-    let Some(first) = kept.encoded.remove(&key) else {
-        kept.encoded.insert(key, encoded);
-        return Vec::new();
-    };
-    let other = first.holders[0];
-    if other == donor {
-        kept.encoded.insert(key, encoded);
-        return vec![Computed::Doubtful(first)];
-    }
-    drop(kept);
-    if first.parity == encoded.parity {
-        encoded.holders.push(other);
-        return vec![Computed::Believed(encoded)];
-    }
-    tracing::error!(version = %group.version, group = group.group, %donor, %other,
+
+    /// One of the donors that compute a group's parity answers. It is believed when another computed
+    /// the same, or when nobody else could be asked.
+    fn compared(
+        &self,
+        donor: DonorId,
+        group: &Encode,
+        asked: usize,
+        parity: Vec<ChunkName>,
+    ) -> Vec<Computed> {
+        let now = self.time.tick();
+        if parity.len() != group.ec.parity() {
+            self.pool.lock().leave_alone(donor, now);
+            return Vec::new();
+        }
+        let len = group.longest();
+        let mut encoded = Encoded {
+            version: group.version,
+            ec: group.ec,
+            group: group.group,
+            parity: parity.into_iter().map(|name| (name, len)).collect(),
+            holders: vec![donor],
+        };
+        if asked == 1 {
+            return vec![Computed::Believed(encoded)];
+        }
+        let key = group.key();
+        let mut kept = self.scan_state.kept();
+        let Some(first) = kept.encoded.remove(&key) else {
+            kept.encoded.insert(key, encoded);
+            return Vec::new();
+        };
+        let other = first.holders[0];
+        if other == donor {
+            kept.encoded.insert(key, encoded);
+            return vec![Computed::Doubtful(first)];
+        }
+        drop(kept);
+        if first.parity == encoded.parity {
+            encoded.holders.push(other);
+            return vec![Computed::Believed(encoded)];
+        }
+        tracing::error!(version = %group.version, group = group.group, %donor, %other,
         "two donors computed different parity; neither is believed");
-    service.pool().parity_differs(key, [donor, other], now);
-    service.scan_state.changed(now);
-    vec![Computed::Doubtful(first), Computed::Doubtful(encoded)]
-}
-
-/// Writes down what donors computed: as some version's, or for garbage collection to find.
-pub async fn learn(service: &Service, computed: Vec<Computed>) -> Result<(), Error> {
-    if computed.is_empty() {
-        return Ok(());
+        self.pool.lock().parity_differs(key, [donor, other], now);
+        self.scan_state.changed(now);
+        vec![Computed::Doubtful(first), Computed::Doubtful(encoded)]
     }
-    let Learnt { again, claimed } =
-        service.catalog.learn_parity(computed, service.time.now_ms()).await?;
-    let now = service.time.tick();
-    let mut pool = service.pool();
-    again.iter().for_each(|again| pool.in_use_again(again, now));
-    claimed.into_iter().for_each(|(donor, chunks)| pool.claimed(donor, chunks));
-    Ok(())
+
+    /// Writes down what donors computed: as some version's, or for garbage collection to find.
+    pub async fn learn(&self, computed: Vec<Computed>) -> Result<(), Error> {
+        if computed.is_empty() {
+            return Ok(());
+        }
+        let Learnt { again, claimed } =
+            self.catalog.learn_parity(computed, self.time.now_ms()).await?;
+        let now = self.time.tick();
+        let mut pool = self.pool.lock();
+        again.iter().for_each(|again| pool.in_use_again(again, now));
+        claimed.into_iter().for_each(|(donor, chunks)| pool.claimed(donor, chunks));
+        Ok(())
+    }
 }

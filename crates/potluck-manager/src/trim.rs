@@ -1,4 +1,4 @@
-//! Trim: copies that no unit needs are deleted, by the same two phases as garbage (gc.rs).
+//! Trim: copies that no unit needs are deleted, by the same two phases as garbage (tasks/gc.rs).
 //!
 //! Why no unit ever loses a copy it relies on:
 //! 1. Every version that uses the chunk in the whole catalog was seen by one scan, and each can do
@@ -12,7 +12,11 @@
 //!    copy stays.
 //! 4. The order carries what the donor had counted before all this, so that a later put voids it.
 
-use crate::service::Service;
+use crate::gc_freeze::GcFreeze;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::shared_pool::SharedPool;
+use potluck_catalog::Catalog;
 use potluck_catalog::Error;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
@@ -20,9 +24,19 @@ use potluck_pool::redundancy::Excess;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Copies marked in one job, …
+handles! {
+    /// The handles for trimming.
+    pub struct Trim {
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        gc_freeze: Arc<GcFreeze>,
+    }
+}
+
+/// The most copies marked in one job.
 const PER_JOB: usize = 512;
-/// … and versions asked about for them, so that commits do not wait long.
+/// The most versions asked about in one job, so that commits do not wait long.
 const VOTES_PER_JOB: usize = 8192;
 
 /// The outcome of trimming copies in excess.
@@ -36,65 +50,65 @@ pub struct Trimmed {
 
 type Found = BTreeMap<(ChunkName, DonorId), Excess>;
 
-/// Has copies deleted that a scan found to be too many.
-pub async fn trim(service: &Arc<Service>, excess: Found) -> Result<Trimmed, Error> {
-    let mut agreed: Vec<_> = excess.into_iter().filter(|(_, excess)| excess.is_agreed()).collect();
-    let mut trimmed = Trimmed { ordered: 0, waiting: agreed.len() as u64 };
-    if service.gc_frozen().is_some() {
-        return Ok(trimmed);
-    }
-    while !agreed.is_empty() {
-        let mut votes = 0;
-        let fits = agreed.iter().take(PER_JOB).take_while(|(_, excess)| {
-            votes += excess.votes.len();
-            votes <= VOTES_PER_JOB
-        });
-        let rest = agreed.split_off(fits.count().max(1));
-        trimmed.ordered += trim_some(service, agreed).await?;
-        agreed = rest;
-    }
-    trimmed.waiting -= trimmed.ordered;
-    Ok(trimmed)
-}
-
-async fn trim_some(
-    service: &Arc<Service>,
-    copies: Vec<((ChunkName, DonorId), Excess)>,
-) -> Result<u64, Error> {
-    let now = service.time.tick();
-    let (decided, snapshot, chosen) = {
-        let pool = service.pool();
-        let by_name: Vec<(ChunkName, [DonorId; 1])> =
-            copies.iter().map(|((name, donor), _)| (*name, [*donor])).collect();
-        // One chunk at a time loses a copy: what the next relies on is judged by the next scan.
-        let mut seen = BTreeSet::new();
-        let once = by_name.iter().filter(|(name, _)| seen.insert(*name));
-        let decided = pool.decide(once.map(|(name, donors)| (name, &donors[..])), now);
-        let stays = |(relied, at): &(ChunkName, DonorId)| !pool.has_deletion(*at, relied);
-        let mut chosen = copies;
-        chosen.retain(|((name, donor), excess)| {
-            decided.has(name, *donor) && excess.keep.iter().all(stays)
-        });
-        (decided, pool.snapshot(now), chosen)
-    };
-    if chosen.is_empty() {
-        return Ok(0);
-    }
-    let relied: BTreeMap<_, _> =
-        chosen.iter().map(|(copy, excess)| (*copy, excess.keep.clone())).collect();
-    let marked = service.catalog.mark_excess(snapshot, chosen).await?;
-    let mut pool = service.pool();
-    // Garbage collection may have ordered the deletion of a copy that is relied on, for a chunk that
-    // came into use at that very moment.
-    let stays = |(name, donor): &(ChunkName, DonorId)| !pool.has_deletion(*donor, name);
-    let goes = |copy: &&(ChunkName, DonorId)| relied[*copy].iter().all(stays);
-    let names: Vec<ChunkName> = marked.iter().filter(goes).map(|(name, _)| *name).collect();
-    let free = pool.unoffered(&names);
-    pool.order_deletions(&decided, &free, now);
-    for (name, donor) in marked {
-        if !free.contains(&name) {
-            pool.stay(donor, name, now);
+impl Trim {
+    /// Has copies deleted that a scan found to be too many.
+    pub async fn run(&self, excess: Found) -> Result<Trimmed, Error> {
+        let mut agreed: Vec<_> =
+            excess.into_iter().filter(|(_, excess)| excess.is_agreed()).collect();
+        let mut trimmed = Trimmed { ordered: 0, waiting: agreed.len() as u64 };
+        if self.gc_freeze.why().is_some() {
+            return Ok(trimmed);
         }
+        while !agreed.is_empty() {
+            let mut votes = 0;
+            let fits = agreed.iter().take(PER_JOB).take_while(|(_, excess)| {
+                votes += excess.votes.len();
+                votes <= VOTES_PER_JOB
+            });
+            let rest = agreed.split_off(fits.count().max(1));
+            trimmed.ordered += self.trim_some(agreed).await?;
+            agreed = rest;
+        }
+        trimmed.waiting -= trimmed.ordered;
+        Ok(trimmed)
     }
-    Ok(free.len() as u64)
+
+    async fn trim_some(&self, copies: Vec<((ChunkName, DonorId), Excess)>) -> Result<u64, Error> {
+        let now = self.time.tick();
+        let (decided, snapshot, chosen) = {
+            let pool = self.pool.lock();
+            let by_name: Vec<(ChunkName, [DonorId; 1])> =
+                copies.iter().map(|((name, donor), _)| (*name, [*donor])).collect();
+            // One chunk at a time loses a copy: what the next relies on is judged by the next scan.
+            let mut seen = BTreeSet::new();
+            let once = by_name.iter().filter(|(name, _)| seen.insert(*name));
+            let decided = pool.decide(once.map(|(name, donors)| (name, &donors[..])), now);
+            let stays = |(relied, at): &(ChunkName, DonorId)| !pool.has_deletion(*at, relied);
+            let mut chosen = copies;
+            chosen.retain(|((name, donor), excess)| {
+                decided.has(name, *donor) && excess.keep.iter().all(stays)
+            });
+            (decided, pool.snapshot(now), chosen)
+        };
+        if chosen.is_empty() {
+            return Ok(0);
+        }
+        let relied: BTreeMap<_, _> =
+            chosen.iter().map(|(copy, excess)| (*copy, excess.keep.clone())).collect();
+        let marked = self.catalog.mark_excess(snapshot, chosen).await?;
+        let mut pool = self.pool.lock();
+        // Garbage collection may have ordered the deletion of a copy that is relied on, for a chunk that
+        // came into use at that very moment.
+        let stays = |(name, donor): &(ChunkName, DonorId)| !pool.has_deletion(*donor, name);
+        let goes = |copy: &&(ChunkName, DonorId)| relied[*copy].iter().all(stays);
+        let names: Vec<ChunkName> = marked.iter().filter(goes).map(|(name, _)| *name).collect();
+        let free = pool.unoffered(&names);
+        pool.order_deletions(&decided, &free, now);
+        for (name, donor) in marked {
+            if !free.contains(&name) {
+                pool.stay(donor, name, now);
+            }
+        }
+        Ok(free.len() as u64)
+    }
 }

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 /// Donors of which an earlier term heard until its end.
 #[derive(Debug, Default)]
 pub struct Expected {
-    /// Those that have not registered, …
+    /// Donors that have not registered.
     pub(crate) report: BTreeSet<DonorId>,
-    /// … and those that have not told all they hold.
+    /// Donors that have not told all they hold.
     pub(crate) listing: BTreeSet<DonorId>,
 }
 

@@ -4,6 +4,8 @@
 //! under way. Nothing is deleted for it (promise D5).
 
 use potluck_core::chunk::ChunkName;
+use potluck_core::ids::ChunkId;
+use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -12,15 +14,15 @@ use std::sync::{Arc, Weak};
 #[derive(Debug, Default)]
 pub struct Taking {
     pub(crate) next_page: u32,
-    /// Rows of known chunks that were listed.
-    pub(crate) listed: Vec<i64>,
+    /// Known chunks that were listed.
+    pub(crate) listed: Vec<ChunkId>,
     /// How many of them were told apart last.
     distinct: usize,
     /// Names that arrived meanwhile; asked by name only, never walked.
     pub(crate) arrived: HashSet<ChunkName>,
-    /// Names that are about to be counted as missing, …
+    /// Names that are about to be counted as missing.
     pub(crate) suspected: HashSet<ChunkName>,
-    /// … and whether one of them arrived since.
+    /// Whether one of the suspected names arrived since.
     pub(crate) refuted: Arc<AtomicBool>,
 }
 
@@ -29,9 +31,9 @@ pub struct Taking {
 const MOST_ARRIVED: usize = 1 << 20;
 
 impl Taking {
-    /// Rows that a page listed. A donor that lists some again and again takes no more memory for that.
-    pub fn list(&mut self, rows: &[i64]) {
-        self.listed.extend_from_slice(rows);
+    /// Chunks that a page listed. A donor that lists some again and again takes no more memory for that.
+    pub fn list(&mut self, chunks: &[ChunkId]) {
+        self.listed.extend_from_slice(chunks);
         if self.listed.len() > 2 * self.distinct + (1 << 16) {
             self.listed.sort_unstable();
             self.listed.dedup();
@@ -77,6 +79,15 @@ impl UnlistedCopies {
 /// A page that does not follow the last: begin anew with page 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfOrder;
+
+impl From<OutOfOrder> for Failure {
+    fn from(_: OutOfOrder) -> Self {
+        let what = "this page of the inventory does not follow the last one that arrived";
+        Failure::new(ErrorKind::Conflict, code::BAD_REQUEST, what).hint(
+            "begin the inventory anew with page 0, after registering if the manager asks for it",
+        )
+    }
+}
 
 /// The outcome of a page of an inventory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

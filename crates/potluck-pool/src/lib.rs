@@ -12,6 +12,7 @@ mod expected;
 mod given_up;
 mod inventory;
 mod limits;
+mod liveness;
 mod offered;
 mod parking;
 mod pool;

@@ -13,8 +13,10 @@ pub struct Limits {
     pub silent_after: Duration,
     /// How long until it is given up and what it holds is made again elsewhere.
     pub grace: Duration,
-    /// Bytes a second that repair makes in all, …
+    /// The longest grace and the longest absence that a donor may claim for itself.
+    pub longest_absence: Duration,
+    /// Bytes a second that repair makes in all.
     pub repair_rate: u64,
-    /// … and asks of one donor.
+    /// Bytes a second that repair asks of one donor.
     pub repair_donor_rate: u64,
 }

@@ -28,6 +28,7 @@ use crate::snapshot::Losses;
 use crate::trust::Complaints;
 use crate::uncommitted::Uncommitted;
 use potluck_core::clock::Tick;
+use potluck_core::ids::MemberId;
 use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::reservation::Ledger;
 use potluck_wire::control::Heartbeat;
@@ -40,6 +41,8 @@ pub struct Pool {
     pub(crate) donors: Donors,
     pub(crate) expected: Expected,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
+    /// How many of them each member has.
+    pub(crate) sessions_of: BTreeMap<MemberId, usize>,
     pub(crate) ledger: Ledger,
     pub(crate) offered: Offered,
     pub(crate) uncommitted: Uncommitted,
@@ -61,6 +64,7 @@ impl Pool {
             donors: Donors::default(),
             expected: Expected::default(),
             sessions: BTreeMap::new(),
+            sessions_of: BTreeMap::new(),
             ledger: Ledger::default(),
             offered: Offered::default(),
             uncommitted: Uncommitted::default(),
@@ -91,12 +95,12 @@ impl Pool {
                 self.ledger.used(session, donor, u64::from(holding.len));
             }
         }
-        for name in heartbeat.removed.0.iter().chain(&heartbeat.spoiled.0) {
+        let quarantined = || heartbeat.spoiled.0.iter().chain(&heartbeat.unreadable.0);
+        for name in heartbeat.removed.0.iter().chain(quarantined()) {
             self.uncommitted.lost(name, donor);
         }
-        self.admitted(donor, &heartbeat.spoiled.0);
-        for name in heartbeat.removed.0.iter().chain(&heartbeat.spoiled.0).chain(&heartbeat.sound.0)
-        {
+        self.admitted(donor, quarantined());
+        for name in heartbeat.removed.0.iter().chain(quarantined()).chain(&heartbeat.sound.0) {
             self.chunk_orders.answered(donor, name);
         }
         true

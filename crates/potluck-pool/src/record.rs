@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub struct Record {
     pub label: Option<String>,
-    /// Announced by its owner.
+    /// Announced by its owner, who may claim more than the pool grants.
     pub grace: Option<Duration>,
     /// How long it had been silent when this manager started, if it was ever heard.
     pub silent_before: Option<Duration>,

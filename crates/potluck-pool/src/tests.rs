@@ -1,17 +1,17 @@
 //! The state machine by itself: every moment is made up here.
 
 mod budgets;
+mod graces;
 
 use super::{Enlisted, Giving, Limits, NewSession, NoSession, PageDone, Pool};
 use crate::InUseAgain;
 use potluck_core::budget::DiskState;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId};
+use potluck_core::ids::{ChunkId, DonorId, Incarnation, MemberId, SessionId, SpaceId};
 use potluck_core::load::Load;
 use potluck_core::placement::{Plan, Refusal, Section};
 use potluck_core::policy::{Override, Policy};
-use potluck_core::repair_plan::Worth;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{DiskFault, DonorState, Heartbeat, Holding, Register};
 use potluck_wire::packed::Packed;
@@ -37,6 +37,7 @@ pub(crate) fn pool() -> Pool {
         suspect_after: at(5.0),
         silent_after: at(60.0),
         grace: at(600.0),
+        longest_absence: at(86_400.0),
         repair_rate: 400 << 20,
         repair_donor_rate: 100 << 20,
     })
@@ -85,6 +86,8 @@ fn heartbeat(incarnation: u64, write_sequence: u64) -> Heartbeat {
         added: Packed::default(),
         removed: Packed::default(),
         spoiled: Packed::default(),
+        unreadable: Packed::default(),
+        quarantined: Packed::default(),
         sound: Packed::default(),
         results: Vec::new(),
         excess: 0,
@@ -365,6 +368,27 @@ fn a_tombstone_carries_the_count_of_a_moment_when_nobody_had_the_chunk_d5() {
 }
 
 #[test]
+fn a_member_has_only_so_many_sessions_at_once() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    send_heartbeat(&mut pool, 1, 7, 1, 0.0);
+    let session = |number: u16| {
+        let mut id = [0; 16];
+        id[..2].copy_from_slice(&number.to_be_bytes());
+        SessionId(id)
+    };
+    for number in 0..4096 {
+        assert!(!pool.has_most_sessions(ME), "{number}");
+        open(&mut pool, session(number), 0, 0.0).expect("opened");
+    }
+    assert!(pool.has_most_sessions(ME) && !pool.has_most_sessions(MemberId(ME.0 + 1)));
+    pool.end_session(&session(7));
+    assert!(pool.has_most_sessions(ME), "what it offered is not accounted for");
+    pool.forget_session(&session(7));
+    assert!(!pool.has_most_sessions(ME));
+}
+
+#[test]
 fn a_chunk_that_a_session_offered_is_never_ordered_away_d5() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
@@ -452,13 +476,13 @@ fn a_donor_counts_for_nothing_new_until_its_whole_inventory_was_compared_d6() {
     assert!(!pool.vouches(donor, at(0.0)));
     assert_eq!(pool.inventory_page(donor, incarnation, 1).ok(), None, "begins with page 0");
     assert_eq!(pool.inventory_page(donor, incarnation, 0), Ok(PageDone::Next));
-    pool.inventory_listed(donor, incarnation, &[5, 3]);
+    pool.inventory_listed(donor, incarnation, &[ChunkId(5), ChunkId(3)]);
     assert_eq!(pool.inventory_page(donor, incarnation, 1), Ok(PageDone::Next));
     assert_eq!(pool.inventory_page(donor, incarnation, 1), Ok(PageDone::Repeated));
     assert!(pool.inventory_page(donor, incarnation, 3).is_err());
     assert!(pool.inventory_page(donor, Incarnation(6), 2).is_err(), "another incarnation");
-    pool.inventory_listed(donor, incarnation, &[1]);
-    assert_eq!(pool.inventory_rows(donor, incarnation), [1, 3, 5]);
+    pool.inventory_listed(donor, incarnation, &[ChunkId(1)]);
+    assert_eq!(pool.inventoried(donor, incarnation), [1, 3, 5].map(ChunkId));
     assert!(!pool.vouches(donor, at(0.0)));
     pool.inventory_done(donor, incarnation);
     assert!(pool.vouches(donor, at(0.0)));
@@ -506,35 +530,6 @@ fn a_member_reports_bad_copies_no_faster_than_donors_can_be_asked_to_read() {
 }
 
 #[test]
-fn a_donor_that_slept_beyond_its_grace_and_went_on_is_waited_for_at_its_next_silence_a3() {
-    let mut pool = pool();
-    let (donor, incarnation) = (DonorId(1), Incarnation(7));
-    let worth = |pool: &Pool, now| pool.view(at(now)).get(donor).expect("known").worth;
-    register(&mut pool, 1, 7, 0.0);
-    pool.inventory_done(donor, incarnation);
-    assert_eq!(pool.pass_time(at(700.0)).dead, [donor]);
-    assert_eq!(worth(&pool, 700.0), Worth::Lost);
-    assert!(
-        send_heartbeat(&mut pool, 1, 7, 0, 701.0),
-        "the same incarnation: it registers and lists nothing"
-    );
-    assert_eq!(pool.pass_time(at(701.0)).back, [donor]);
-    assert_eq!(worth(&pool, 701.0), Worth::Counts);
-    pool.pass_time(at(711.0));
-    assert_eq!(worth(&pool, 711.0), Worth::Silent, "it has its grace again");
-
-    // A new incarnation counts for nothing before it has listed (promise D6), silent or not.
-    pool.pass_time(at(1400.0));
-    register(&mut pool, 1, 8, 1401.0);
-    pool.pass_time(at(1401.0));
-    assert_eq!(worth(&pool, 1401.0), Worth::Lost);
-    pool.pass_time(at(1411.0));
-    assert_eq!(worth(&pool, 1411.0), Worth::Lost);
-    pool.inventory_done(donor, Incarnation(8));
-    assert_eq!(worth(&pool, 1411.0), Worth::Silent);
-}
-
-#[test]
 fn unknown_chunks_are_given_up_by_a_few_donors_at_a_time_and_for_one_list_of_each() {
     let (mut pool, donors, now) = (pool(), 12, at(1.0));
     let all: Vec<DonorId> = (1..=donors).map(DonorId).collect();
@@ -578,6 +573,21 @@ fn unknown_chunks_are_given_up_by_a_few_donors_at_a_time_and_for_one_list_of_eac
     assert!(!pool.is_given_up(DonorId(1)) && pool.is_given_up(DonorId(2)));
     pool.keep_unknown();
     assert!(!all.iter().any(|donor| pool.is_given_up(*donor)));
+}
+
+#[test]
+fn a_donor_that_is_silent_for_a_moment_counts_and_one_that_is_given_up_only_by_receipt_d3() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    pool.inventory_done(DonorId(1), Incarnation(7));
+    let keeps_and_proves = |pool: &Pool, seconds| {
+        let view = pool.view(at(seconds));
+        (view.keeps(DonorId(1), &chunk(1)), view.proves(DonorId(1), &chunk(1)))
+    };
+    assert_eq!(keeps_and_proves(&pool, 100.0), (true, true));
+    assert_eq!(keeps_and_proves(&pool, 601.0), (false, true));
+    pool.remove_donor(DonorId(1));
+    assert_eq!(keeps_and_proves(&pool, 0.0), (false, false));
 }
 
 #[test]

@@ -35,9 +35,9 @@ pub struct DonorView {
     pub domain: Domain,
     /// Bytes it can still take.
     pub free: u64,
-    /// Copies with names in parts below this leave, …
+    /// Copies with names in parts below this leave.
     pub below: u32,
-    /// … under this rule.
+    /// The rule under which copies leave.
     pub rule: Rule,
     /// Versions that may be lost for that, in order.
     pub lose: Arc<[VersionId]>,

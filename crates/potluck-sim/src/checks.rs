@@ -80,7 +80,7 @@ impl World {
     }
 
     /// Why the pool is not at rest yet.
-    pub fn unrest(&self) -> Option<String> {
+    pub fn unsettled(&self) -> Option<String> {
         let board = self.stage.board();
         let Some(status) = &board.status else { return Some("the manager does not answer".into()) };
         let PoolStatus { sessions, condemned_chunks, donors, .. } = status;

@@ -11,7 +11,7 @@ use potluck_client::{ByteRange, Input, Item, Items, Pool, PutOptions, PutReport,
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::unpack_page;
-use potluck_wire::control::{Condition, EntryKind, List, Open, Remove};
+use potluck_wire::control::{Condition, EntryKind, Open};
 use potluck_wire::error::{ErrorKind, Failure};
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read, Write};
@@ -195,8 +195,7 @@ impl Actor {
     async fn remove(&self, path: &str) {
         let begun = self.now();
         let write = self.begin(path, None);
-        let remove = Remove { path: pool_path(path), recursive: false };
-        match self.client.call(&remove).await {
+        match self.client.remove(&pool_path(path), false).await {
             Ok(removed) => {
                 self.say(format_args!("removed {} bytes", removed.bytes));
                 self.end(&write, Fate::Done(None));
@@ -307,8 +306,7 @@ impl Actor {
         let mut entries = BTreeMap::new();
         let mut after = None;
         loop {
-            let list = List { path: pool_path(dir), recursive: true, after: after.take() };
-            match self.client.call(&list).await {
+            match self.client.list_page(&pool_path(dir), true, after.take()).await {
                 Ok(page) => {
                     let files =
                         page.entries.into_iter().filter(|entry| entry.kind == EntryKind::File);

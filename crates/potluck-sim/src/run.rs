@@ -73,14 +73,14 @@ impl Show<'_> {
         if !self.plan.until_clean {
             return self.world.check_copies(self.plan.redundancy);
         }
-        self.until("the pool is clean", World::clean_within(), |world| match world.unrest() {
+        self.until("the pool is clean", World::clean_within(), |world| match world.unsettled() {
             Some(why) => Err(why),
             None => Ok(()),
         })?;
         self.world.check_copies(self.plan.redundancy)?;
         self.world.ask_for_healing();
         self.until("everything is safe", HEALED, |world| {
-            match world.danger(self.plan.redundancy).or_else(|| world.unrest()) {
+            match world.danger(self.plan.redundancy).or_else(|| world.unsettled()) {
                 Some(why) => Err(why),
                 None => Ok(()),
             }

@@ -32,9 +32,9 @@ pub const RESUME_WINDOW: Duration = Duration::from_secs(15);
 const SCAN_EVERY: Duration = Duration::from_secs(10);
 /// Bytes of a donor's disk.
 const DISK: u64 = 512 << 20;
-/// Where a donor keeps chunks …
+/// The directory where a donor keeps chunks.
 pub const LENT: &str = "/lend";
-/// … and what it remembers.
+/// The directory where a donor keeps its own state.
 const STATE: &str = "/state";
 
 /// The simulated machines, and the driver's hands on them.

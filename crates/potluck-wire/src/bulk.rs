@@ -171,7 +171,7 @@ pub struct Part {
     /// Its stored bytes; never 0.
     pub len: u32,
     /// Whether it must be whole segments, and what proves them to who knows the name is to go before them
-    /// ([`potluck_core::merkle::SegmentHashes::proof`]).
+    /// ([`potluck_core::merkle::TreeParts::proof`]).
     pub proven: bool,
 }
 
@@ -494,6 +494,11 @@ impl Inbox {
         Ok(Self { lane, buffer, start: 0, end: early.len() })
     }
 
+    /// Whether nothing was received that is not yet read.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
     /// The next request and its tag; `None` at a clean end of the stream.
     pub async fn request(
         &mut self,
@@ -510,11 +515,6 @@ impl Inbox {
     ) -> Result<Option<(u32, Reply)>, FrameError> {
         let Some(head) = self.head(io).await? else { return Ok(None) };
         Ok(Some((head.tag(), Reply::decode(&head)?)))
-    }
-
-    /// Whether bytes are here that came together with a head.
-    pub fn has_bytes(&self) -> bool {
-        self.start < self.end
     }
 
     /// Reads some bytes of the current frame's body, at most `out`; never returns 0 for a

@@ -25,7 +25,7 @@ pub use membership::{
 pub use names::{
     ChildUse, ChunkFacts, CopiedFile, CopiedFiles, CopyFiles, Entry, EntryKind, Health,
     HealthLevel, List, Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, Share,
-    Stat, Stated, Usage, Used, fewer_now,
+    Stat, Stated, Usage, Used, UsedUpTo, fewer_now,
 };
 pub use reading::{CopyFault, Open, OpenFile, Opened, Report, Unreached};
 pub use safety::{

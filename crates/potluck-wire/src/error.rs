@@ -88,6 +88,12 @@ impl Failure {
         Self { kind, code: code.into(), message: message.into(), hint: String::new() }
     }
 
+    /// A request that makes no sense.
+    pub fn bad_request(why: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Usage, code::BAD_REQUEST, why)
+            .hint("bring both sides to releases of Potluck at most one minor version apart")
+    }
+
     /// Adds the next step for a person to the failure.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = hint.into();
@@ -139,6 +145,8 @@ pub mod code {
     pub const NO_SESSION: &str = "POT-E040";
     /// A commit names chunks nobody acknowledged.
     pub const NOT_ACKNOWLEDGED: &str = "POT-E041";
+    /// A member has as many write sessions as one may have.
+    pub const TOO_MANY_SESSIONS: &str = "POT-E042";
     /// No copy could be read.
     pub const UNREADABLE: &str = "POT-E050";
     /// Bytes are not what their name says.

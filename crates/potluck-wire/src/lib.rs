@@ -4,9 +4,12 @@
 //! and the manager: [`control`] holds the messages, [`call`] the caller's side, [`identity`] and
 //! [`tls`] who is who. *Bulk* carries chunks between clients and donors on raw TCP after an HTTP
 //! upgrade: [`ticket`] says what a connection may do, [`upgrade`] opens it, [`bulk`] frames it.
-//! [`addresses`] says where somebody is, [`race`] tries it. [`net`] and [`env`] are what a role takes from the outside, so that a simulation can replace it.
+//! [`addresses`] says where somebody is, [`race`] tries it. [`admission`] shares a server's connections out among its
+//! peers, [`open_files`] says how many there can be. [`net`] and [`env`] are what a role takes from the outside, so that a simulation can replace it.
 
 pub mod addresses;
+pub mod admission;
+pub mod bodies;
 pub mod bulk;
 pub mod call;
 pub mod control;
@@ -16,10 +19,12 @@ pub mod identity;
 pub mod mdns;
 pub mod metrics;
 pub mod net;
+pub mod open_files;
 pub mod own_addresses;
 pub mod packed;
 pub mod peer_connection;
 pub mod race;
+pub mod serve;
 pub mod ticket;
 pub mod tls;
 pub mod token;

@@ -1,6 +1,7 @@
 //! Sockets as an argument: the machine's, or a simulation's.
 
 use crate::mdns::{self, Nearby};
+use crate::open_files;
 use potluck_core::chunk::Digest;
 use std::future::Future;
 use std::io;
@@ -10,6 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpSocket;
 
 /// How long a connection may take to open before the peer counts as away.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(3);
@@ -112,6 +114,10 @@ pub type SharedNet = Arc<dyn Net>;
 pub trait Listener: Send {
     /// Where it listens.
     fn local_addr(&self) -> io::Result<SocketAddr>;
+    /// How many streams can be open at once; a thousand or two where nothing limits them.
+    fn capacity(&self) -> usize {
+        2048
+    }
     /// The next stream and who opened it.
     fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxStream, SocketAddr)>>;
 }
@@ -187,9 +193,29 @@ async fn look_up(address: &str) -> io::Result<Vec<SocketAddr>> {
     Ok(tokio::net::lookup_host(address).await.map_err(unknown)?.collect())
 }
 
+/// Connections that the kernel keeps until they are accepted. Where more come at once it lets them
+/// try again a second later, and again: many clients have given up by then.
+const BACKLOG: u32 = 4096;
+
 async fn bind(address: &str) -> io::Result<tokio::net::TcpListener> {
-    #[allow(clippy::disallowed_methods)] // the one place that opens real sockets
-    tokio::net::TcpListener::bind(address).await
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
+    for address in tokio::net::lookup_host(address).await? {
+        let listen = || {
+            let socket = match address {
+                SocketAddr::V4(_) => TcpSocket::new_v4()?,
+                SocketAddr::V6(_) => TcpSocket::new_v6()?,
+            };
+            // Connections of the daemon that had this port before are no obstacle.
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            socket.listen(BACKLOG)
+        };
+        match listen() {
+            Ok(listener) => return Ok(listener),
+            Err(why) => failed = why,
+        }
+    }
+    Err(failed)
 }
 
 fn no_ipv6(why: &io::Error) -> bool {
@@ -200,6 +226,10 @@ fn no_ipv6(why: &io::Error) -> bool {
 impl Listener for tokio::net::TcpListener {
     fn local_addr(&self) -> io::Result<SocketAddr> {
         tokio::net::TcpListener::local_addr(self)
+    }
+
+    fn capacity(&self) -> usize {
+        open_files::connections()
     }
 
     fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxStream, SocketAddr)>> {

@@ -149,6 +149,12 @@ pub static KEYS: &[Key] = &[
         "How long a donor may be silent before what it holds is made again elsewhere",
     ),
     Key::new(
+        "manager.longest-absence",
+        Kind::Time { least: Duration::ZERO },
+        Unset::Value("7d"),
+        "How long a donor may be silent at most because its owner said so, by `lend.away` or `potluck away`",
+    ),
+    Key::new(
         "manager.repair-rate",
         Kind::Size { least: 1 },
         Unset::Value("400MiB"),

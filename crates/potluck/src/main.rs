@@ -21,6 +21,7 @@ use args::{Args, Command};
 use clap::Parser;
 use output::Output;
 use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::open_files;
 use std::process::ExitCode;
 
 /// The exit code of something interrupted by its user.
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Err(why) => return refuse(&why),
     };
     log::begin(&args);
+    allow_open_files(&args.command);
     let output = Output::new(&args.global);
     // Commands that only write texts work where there is no home, no configuration and no pool.
     match &args.command {
@@ -56,6 +58,19 @@ fn main() -> ExitCode {
     // Threads that are stuck in a system call must not keep the process from ending.
     runtime.shutdown_background();
     end(done, &output)
+}
+
+/// Lets the process have as many files and connections open as the system allows.
+fn allow_open_files(command: &Command) {
+    let limit = open_files::raise();
+    let is_daemon = matches!(command, Command::Manager(_) | Command::Lend(_) | Command::Up(_));
+    if is_daemon && limit < open_files::ENOUGH {
+        tracing::warn!(
+            "this process may have {limit} files and connections open at once: with hundreds of \
+             members, some will be turned away; let it have {} (LimitNOFILE= of its unit, or ulimit -Hn)",
+            open_files::ENOUGH
+        );
+    }
 }
 
 /// The exit code of what a command came to; a failure is told.

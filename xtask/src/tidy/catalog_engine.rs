@@ -8,6 +8,7 @@ pub const REASON: &str = "only potluck-catalog/src/sqlite names SQLite: another 
 const ENGINE: &str = "rusqlite";
 /// Its folder, and the file that names what is in it.
 const HOME: &str = "crates/potluck-catalog/src/sqlite";
+const MANIFEST: &str = "crates/potluck-catalog/Cargo.toml";
 
 /// Where sources name the engine outside of its folder. Tests may look into its files.
 pub fn named_elsewhere(tree: &Tree) -> Vec<Offence> {
@@ -21,6 +22,24 @@ pub fn named_elsewhere(tree: &Tree) -> Vec<Offence> {
         let code = code(&file.text);
         for at in words(&code, ENGINE) {
             offences.push(Offence::line(&file.path, line_of(&code, at), format!("`{ENGINE}`")));
+        }
+    }
+    offences.extend(built_into_another_crate(tree));
+    offences
+}
+
+/// Where another crate than the catalog's is built with the engine. Its tests may be.
+fn built_into_another_crate(tree: &Tree) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    let manifests = tree.with_extension("toml");
+    for file in manifests.filter(|file| file.path.starts_with("crates/") && file.path != MANIFEST) {
+        let mut of_tests = false;
+        for (at, line) in file.text.lines().enumerate() {
+            if line.starts_with('[') {
+                of_tests = line == "[dev-dependencies]";
+            } else if line.starts_with(ENGINE) && !of_tests {
+                offences.push(Offence::line(&file.path, at + 1, format!("`{ENGINE}`")));
+            }
         }
     }
     offences
@@ -40,8 +59,12 @@ mod tests {
             ("crates/potluck-manager/tests/manager/restart.rs", uses),
             ("crates/potluck-catalog/src/names.rs", "// not rusqlite\n"),
             ("crates/potluck-catalog/src/spaces.rs", uses),
+            (MANIFEST, "[dependencies]\nrusqlite.workspace = true\n"),
+            ("crates/a/Cargo.toml", "[dependencies]\nrusqlite.workspace = true\n"),
+            ("crates/b/Cargo.toml", "[dependencies]\n[dev-dependencies]\nrusqlite = \"1\"\n"),
         ]);
         let found = shown(&named_elsewhere(&tree));
-        assert_eq!(found, ["crates/potluck-catalog/src/spaces.rs:1: `rusqlite`"]);
+        let catalog = "crates/potluck-catalog/src/spaces.rs:1: `rusqlite`";
+        assert_eq!(found, [catalog, "crates/a/Cargo.toml:2: `rusqlite`"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::tree::{Offence, Tree};
 
-pub const REASON: &str = "core <- wire <- {donor, client, pool <- catalog <- manager}, client <- fronts; roles meet on the wire";
+pub const REASON: &str = "core <- wire <- {donor, client, pool <- catalog <- recovery <- manager}, client <- fronts; roles meet on the wire";
 
 /// Each package of ours and which of ours it may use, in tests too.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -11,12 +11,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("potluck-donor", &["core", "wire"]),
     ("potluck-pool", &["core", "wire"]),
     ("potluck-catalog", &["core", "wire", "pool"]),
-    ("potluck-manager", &["core", "wire", "pool", "catalog"]),
+    ("potluck-recovery", &["core", "wire", "pool", "catalog"]),
+    ("potluck-manager", &["core", "wire", "pool", "catalog", "recovery"]),
     ("potluck-client", &["core", "wire"]),
     ("potluck-mount", &["core", "wire", "client"]),
     ("potluck-gateway", &["core", "wire", "client"]),
     ("potluck-python", &["core", "wire", "client"]),
-    ("potluck", &["core", "wire", "donor", "manager", "client", "mount", "gateway"]),
+    ("potluck", &["core", "wire", "donor", "recovery", "manager", "client", "mount", "gateway"]),
     ("potluck-sim", &["core", "wire", "donor", "manager", "client", "mount", "gateway"]),
     ("potluck-bench", &["core", "wire", "client"]),
     ("xtask", &[]),

@@ -7,8 +7,8 @@ use std::path::Path;
 pub const REASON: &str = "one thing has one name: the word was retired (docs/GLOSSARY.md)";
 
 const CLIENT: &str = "crates/potluck-client/";
-const CORE: &str = "crates/potluck-core/";
 const DONOR: &str = "crates/potluck-donor/";
+const MANAGER: &str = "crates/potluck-manager/";
 const POOL: &str = "crates/potluck-pool/";
 const WIRE: &str = "crates/potluck-wire/";
 const EVERYWHERE: &str = "crates/";
@@ -34,7 +34,7 @@ const fn retired(
 const RETIRED: &[Retired] = &[
     retired(&["errand", "errands"], "task", &[EVERYWHERE]),
     retired(&["courier", "couriers"], "peer connection", &[EVERYWHERE]),
-    retired(&["guest", "guests"], "peer", &[DONOR, WIRE]),
+    retired(&["guest", "guests"], "peer", &[CLIENT, DONOR, MANAGER, POOL, WIRE]),
     retired(&["claimant", "claimants"], "pending peer, or claim request", &[EVERYWHERE]),
     retired(&["neighbour", "neighbours"], "peer, or another donor", &[EVERYWHERE]),
     retired(&["door", "doors"], "server", &[EVERYWHERE]),
@@ -53,14 +53,16 @@ const RETIRED: &[Retired] = &[
     retired(&["keeper"], "scan state", &[EVERYWHERE]),
     retired(&["pressed"], "over quota", &[EVERYWHERE]),
     retired(&["pedigree"], "term history", &[EVERYWHERE]),
-    retired(
-        &["patience", "patiently"],
-        "stall timeout, retry limit, or deadline",
-        &[CLIENT, CORE, DONOR, WIRE],
-    ),
+    retired(&["patience", "patiently"], "stall timeout, retry limit, or deadline", &[EVERYWHERE]),
     retired(&["pace", "paces"], "rate estimate", &[EVERYWHERE]),
-    retired(&["excused", "dismissed"], "declared dead", &[EVERYWHERE]),
+    retired(&["excused", "dismiss", "dismissed"], "declared dead", &[EVERYWHERE]),
+    retired(&["seat", "seats", "seated"], "slot", &[EVERYWHERE]),
     retired(&["book", "books"], "what it records", &[EVERYWHERE]),
+    retired(&["wish", "wishes"], "request", &[EVERYWHERE]),
+    retired(&["chore", "chores"], "background work", &[EVERYWHERE]),
+    retired(&["deed", "deeds"], "action", &[EVERYWHERE]),
+    retired(&["hindrance", "hindrances", "hindered"], "blocker", &[EVERYWHERE]),
+    retired(&["wanted"], "request, or chunk request", &[CLIENT]),
 ];
 
 /// Retired words in names, comments and strings of Rust files, and in the names of the files.
@@ -123,7 +125,7 @@ mod tests {
         let tree = Tree::planted(&[
             ("crates/potluck-donor/src/errands.rs", ""),
             ("crates/potluck-donor/src/a.rs", text),
-            ("crates/potluck-client/src/a.rs", "// It touches the door of a guest."),
+            ("crates/potluck-client/src/a.rs", "// It touches the door."),
             ("benches/src/a.rs", text),
         ]);
         assert_eq!(

@@ -18,7 +18,7 @@ pub struct Package {
     pub name: String,
     /// Relative to the root, such as `crates/potluck-core`.
     pub directory: String,
-    /// Where its targets start: `src/lib.rs`, each test executable, …
+    /// Where its targets start: `src/lib.rs`, each test executable.
     pub roots: Vec<String>,
     /// How many of these are integration test executables.
     pub test_executables: usize,

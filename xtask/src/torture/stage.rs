@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use serde_json::Value;
+
 use super::chance::Chance;
 use super::counts::Counts;
 use super::damage::chunk_files;
@@ -19,6 +21,8 @@ use super::small_disk::{SmallDisk, relieve};
 
 /// Bytes of a disk that can fill up.
 const SMALL: u64 = 160 << 20;
+/// Bytes that are left on one that is not filled, whatever has been written to it.
+const ROOM: u64 = 64 << 20;
 /// Manager options that let a run see sessions and chunks go. Checkpoints on donors come and go: what
 /// is nobody's could not be told from them.
 const BRISK: [&str; 8] =
@@ -163,6 +167,22 @@ impl Stage {
             self.pool.check_alive()?;
             let ran = self.pool.run(&["--json", "status"])?;
             Ok(ran.code == 0 && super::pool::live_donors(&ran.json()?).len() >= live)
+        })
+    }
+
+    /// Waits until the manager has heard that a donor's disk has room again: writes that come before are refused.
+    pub fn hear_of_room(&mut self, donor: usize) -> Result<()> {
+        self.settle()?;
+        if self.dead.contains(&donor) {
+            return Ok(());
+        }
+        let name = format!("donor-{donor}");
+        wait_until("that a donor's room is heard of", DEADLINE, || {
+            let ran = self.pool.run(&["--json", "status"])?;
+            let status = ran.json()?;
+            let donors = status["donors"].as_array().into_iter().flatten();
+            let room = donors.filter(|donor| donor["name"] == *name).map(|donor| &donor["room"]);
+            Ok(ran.code == 0 && room.filter_map(Value::as_u64).any(|room| room >= ROOM))
         })
     }
 

@@ -335,6 +335,7 @@ impl Stage {
         if let Some(number) = self.full.pop_first() {
             self.say(format!("donor-{number} has room again"));
             small_disk::relieve(&self.pool.donors[number].disk)?;
+            self.hear_of_room(number)?;
         } else if !small.is_empty() {
             let number = self.chance.pick(&small);
             self.say(format!("donor-{number}'s disk is filled"));

@@ -1,11 +1,10 @@
 //! Operations on the facts kept about donors, and on the chunks that they hold.
 
-use crate::chunks::ChunkId;
 use crate::donors::{self, Goal, Known};
 use crate::placements::{self, Compared, CopyState, Drawn, Told};
 use crate::{Catalog, Durability, Error, chunks, notes};
 use potluck_core::chunk::{ChunkName, PARTS};
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{ChunkId, DonorId};
 use potluck_pool::UnlistedCopies;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::Holding;
@@ -153,6 +152,24 @@ impl Catalog {
         let note =
             move |db: &_| names.iter().try_for_each(|name| placements::on_disk(db, name, donor));
         self.write(Durability::Process, note).await
+    }
+
+    /// Those of some chunks that no file needs, or that a donor has.
+    pub async fn dispensable(&self, names: Vec<ChunkName>) -> Result<Vec<ChunkName>, Error> {
+        let is_dispensable = |db: &_, name: &ChunkName| {
+            let Some(chunk) = chunks::get(db, name)? else { return Ok(true) };
+            Ok::<_, Error>(chunk.refs == 0 || !placements::holders(db, chunk.id)?.is_empty())
+        };
+        let select = move |db: &_| {
+            let mut dispensable = Vec::new();
+            for name in &names {
+                if is_dispensable(db, name)? {
+                    dispensable.push(*name);
+                }
+            }
+            Ok(dispensable)
+        };
+        self.read(select).await
     }
 
     /// Whether a donor is known to have a chunk, so that a reader may have been sent there.

@@ -1,10 +1,9 @@
 //! Chunks that no file uses, on their way out.
 
-use crate::chunks::ChunkId;
-use crate::gc::{self, Condemned, Waiting};
+use crate::unused_chunks::{self, Condemned, Waiting};
 use crate::{Catalog, Durability, Error};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{ChunkId, DonorId};
 use potluck_wire::control::Holding;
 
 impl Catalog {
@@ -15,12 +14,12 @@ impl Catalog {
         after: Waiting,
         limit: usize,
     ) -> Result<Vec<(Waiting, ChunkName)>, Error> {
-        self.read(move |db| gc::unused(db, before_ms, after, limit)).await
+        self.read(move |db| unused_chunks::unused(db, before_ms, after, limit)).await
     }
 
     /// Condemns those of `names` that still no file has used since `before_ms`.
     pub async fn condemn(&self, names: Vec<ChunkName>, before_ms: u64) -> Result<(), Error> {
-        self.write(Durability::Disk, move |db| gc::condemn(db, &names, before_ms)).await
+        self.write(Durability::Disk, move |db| unused_chunks::condemn(db, &names, before_ms)).await
     }
 
     /// A page of the chunks that are condemned.
@@ -29,12 +28,12 @@ impl Catalog {
         after: ChunkId,
         limit: usize,
     ) -> Result<Vec<Condemned>, Error> {
-        self.read(move |db| gc::condemned(db, after, limit)).await
+        self.read(move |db| unused_chunks::condemned(db, after, limit)).await
     }
 
     /// Those of `names` that are condemned at this moment.
     pub async fn still_condemned(&self, names: Vec<ChunkName>) -> Result<Vec<ChunkName>, Error> {
-        self.read(move |db| gc::still_condemned(db, &names)).await
+        self.read(move |db| unused_chunks::still_condemned(db, &names)).await
     }
 
     /// Forgets copies that need no order: of condemned chunks, at donors that were removed.
@@ -45,18 +44,20 @@ impl Catalog {
     ) -> Result<(), Error> {
         let forget = move |db: &_| {
             let mut all = copies.iter();
-            all.try_for_each(|(chunk, donors)| gc::forget_copies(db, *chunk, donors, now_ms))
+            all.try_for_each(|(chunk, donors)| {
+                unused_chunks::forget_copies(db, *chunk, donors, now_ms)
+            })
         };
         self.write(Durability::Process, forget).await
     }
 
     /// Forgets chunks that have been gone from everywhere since `before_ms`.
     pub async fn prune_chunks(&self, before_ms: u64) -> Result<(), Error> {
-        self.write(Durability::Process, move |db| gc::prune_gone(db, before_ms)).await
+        self.write(Durability::Process, move |db| unused_chunks::prune_gone(db, before_ms)).await
     }
 
     /// Makes chunks known that no file uses, unless they are known by now; gives their numbers.
     pub async fn take_in(&self, chunks: Vec<Holding>, now_ms: u64) -> Result<Vec<ChunkId>, Error> {
-        self.write(Durability::Process, move |db| gc::take_in(db, &chunks, now_ms)).await
+        self.write(Durability::Process, move |db| unused_chunks::take_in(db, &chunks, now_ms)).await
     }
 }

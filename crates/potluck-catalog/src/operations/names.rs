@@ -3,10 +3,11 @@
 use crate::copies::{self, Copied, CopyRequest, Outcome};
 use crate::lists::{self, Facts};
 use crate::names::{self, When};
-use crate::{Catalog, Durability, Error, trash};
+use crate::{Catalog, Durability, Error, reaping, trash};
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{Listing, Removed, Used};
+use potluck_pool::Snapshot;
+use potluck_wire::control::{Listing, Removed, Used, UsedUpTo};
 
 impl Catalog {
     /// The entries of a directory after `after`, or with `recursive` of the tree there; a page.
@@ -24,9 +25,14 @@ impl Catalog {
         self.read(move |db| lists::stat(db, &path)).await
     }
 
-    /// The sums of a tree.
-    pub async fn usage(&self, path: PoolPath) -> Result<Used, Error> {
-        self.read(move |db| lists::usage(db, &path)).await
+    /// The sums of the part of a tree that follows `after`, some `most` entries and chunks.
+    pub async fn usage(
+        &self,
+        path: PoolPath,
+        after: Option<UsedUpTo>,
+        most: u64,
+    ) -> Result<Used, Error> {
+        self.read_in_turn(move |db| lists::usage(db, &path, after.as_ref(), most)).await
     }
 
     /// Makes a directory, with `parents` those above it too.
@@ -47,41 +53,49 @@ impl Catalog {
         no_replace: bool,
         when: When,
     ) -> Result<(), Error> {
+        let (source, target) = (from.clone(), to.clone());
+        self.read(move |db| names::check_lengths(db, &source, &target)).await?;
         let rename = move |db: &_| names::move_entry(db, &from, &to, no_replace, when);
         self.write(Durability::Disk, rename).await
     }
 
-    /// Removes a file or a directory, with `recursive` also one that has entries.
+    /// Removes a file or a directory, with `recursive` also one that has entries; gives the files that were there
+    /// just before.
     pub async fn remove(
         &self,
         path: PoolPath,
         recursive: bool,
         when: When,
     ) -> Result<Removed, Error> {
-        self.write(Durability::Disk, move |db| names::remove(db, &path, recursive, when)).await
+        let there = path.clone();
+        let removed = self.read(move |db| names::count(db, &there)).await?;
+        self.write(Durability::Disk, move |db| names::remove(db, &path, recursive, when)).await?;
+        Ok(removed)
     }
 
-    /// Copies files inside the pool, or says again what came of the `page` of the `copy` that was asked
+    /// Copies files inside the pool of which enough holders are there in the snapshot, or says again what came of the `page` of the `copy` that was asked
     /// for before; `reply` is what is kept to be said again.
     pub async fn copy_files(
         &self,
         (copy, page): (SessionId, u32),
         wanted: CopyRequest,
+        donors: Snapshot,
         when: When,
         reply: impl Fn(&Copied) -> Result<String, Error> + Send + 'static,
     ) -> Result<Outcome, Error> {
         let work = move |db: &_| {
-            copies::copy(db, (copy, page), &wanted, when.pool_ms, when.wall_ms, &reply)
+            let view = donors.current();
+            copies::copy(db, (copy, page), &wanted, &view, when.pool_ms, when.wall_ms, &reply)
         };
         self.write(Durability::Disk, work).await
     }
 
-    /// Takes some `entries` of removed trees apart; whether there are more.
+    /// Takes some `entries` of what was removed apart, and of their chunks; whether there are more.
     pub async fn reap_removed(&self, entries: usize, now_ms: u64) -> Result<bool, Error> {
         // Mostly there is nothing, and a look takes no turn of the writer.
         if !self.read(trash::any).await? {
             return Ok(false);
         }
-        self.write(Durability::Process, move |db| trash::reap(db, entries, now_ms)).await
+        self.write(Durability::Process, move |db| reaping::reap(db, entries, now_ms)).await
     }
 }

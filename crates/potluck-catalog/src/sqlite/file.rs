@@ -8,13 +8,22 @@ use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The format this release reads and writes. Until 1.0 no catalog of another is read.
 const FORMAT: i64 = 2;
 const SCHEMA: &str = include_str!("schema.sql");
 /// "POTL", so that `file` and people recognise a catalog.
 const APPLICATION: i64 = 0x504f_544c;
+
+/// The files that the catalog at `path` may be in: its own, and those that are beside it while it is open.
+pub fn files_of(path: &Path) -> impl Iterator<Item = PathBuf> {
+    ["", "-journal", "-wal", "-shm"].into_iter().map(|suffix| {
+        let mut file = path.as_os_str().to_owned();
+        file.push(suffix);
+        file.into()
+    })
+}
 
 /// An open catalog, for who has it alone. Statements outside of a [`Transaction`] are each one of their own.
 pub struct Database(pub(crate) Tx);

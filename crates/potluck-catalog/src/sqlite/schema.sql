@@ -59,9 +59,16 @@ CREATE TABLE entries (
     PRIMARY KEY (parent, name)
 ) WITHOUT ROWID;
 
--- Directories that no path reaches any more, emptied in the background.
+-- What no path reaches any more, taken apart in the background: a directory, whose files count in the sums
+-- of a space until then; a version of many chunks, of which recipe pages (with the digest of their file) and
+-- conversions are left; or the names of chunks, 32 bytes each, whose references are to end.
 CREATE TABLE trash (
-    dir INTEGER PRIMARY KEY
+    id      INTEGER PRIMARY KEY,
+    dir     INTEGER,
+    space   INTEGER,
+    version INTEGER,
+    digest  BLOB,
+    names   BLOB
 );
 
 -- What differs below a directory from what holds above it, as JSON.

@@ -14,8 +14,8 @@ use crate::sql::{Tx, params};
 use crate::sqlite::Database;
 use crate::walk::{Walk, What};
 use crate::{
-    Error, changes, conversions, dir_policies, donors, goals, log_position, notes, restored,
-    spaces, sqlite, trash, units, versions,
+    Error, changes, conversions, dir_policies, donors, goals, log_position, notes, reaping,
+    restored, spaces, sqlite, units, versions,
 };
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, MemberId, VersionId};
@@ -137,7 +137,7 @@ fn small(at: &str, content: &[u8]) -> PreparedFile {
 fn steps() -> Vec<fn(&mut Fixture)> {
     fn remove(fixture: &Fixture, at: &str) {
         names::remove(&fixture.db, &path(at), true, WHEN).expect("removed");
-        while trash::reap(&fixture.db, 10, 0).expect("reaped") {}
+        while reaping::reap(&fixture.db, 10, 0).expect("reaped") {}
     }
     fn moved(fixture: &Fixture, from: &str, to: &str) {
         names::move_entry(&fixture.db, &path(from), &path(to), false, WHEN).expect("moved");
@@ -181,7 +181,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             spaces::create(&f.db, "third", &policy, None, 0).expect("a space");
             names::make_dir(&f.db, &path("pot://third/x"), false, WHEN).expect("made");
             spaces::remove(&f.db, "third", true).expect("removed");
-            while trash::reap(&f.db, 10, 0).expect("reaped") {}
+            while reaping::reap(&f.db, 10, 0).expect("reaped") {}
             let over = Override { copies: Some(2), ..Override::default() };
             goals::set(&f.db, &path("pot://other"), &over).expect("set");
         },
@@ -293,7 +293,7 @@ fn directories_stay_when_the_files_that_made_them_have_passed() {
     for at in ["pot://lab/d/x", "pot://lab/f/x"] {
         names::remove(&fixture.db, &path(at), false, WHEN).expect("removed");
     }
-    while trash::reap(&fixture.db, 10, 0).expect("reaped") {}
+    while reaping::reap(&fixture.db, 10, 0).expect("reaped") {}
     target.apply(&drain(&fixture.db));
     assert_eq!(target.replay.left_out, 0);
     assert_eq!(told(&target.db), told(&fixture.db));
@@ -483,4 +483,28 @@ fn changes_wait_for_a_copy_that_cannot_be_written_no_longer_than_a_base_is_cheap
     };
     assert_eq!(late.note(db), Err(Error::NoSession));
     assert_eq!(epoch, Epoch(1));
+}
+
+/// A move looks at what is below before its transaction; somebody may put more there in between.
+#[test]
+fn an_entry_with_too_long_a_path_is_left_out_of_the_log_and_all_others_are_in_it() {
+    let mut fixture = Fixture::new();
+    fixture.commit(vec![small("pot://lab/a/one", b"1"), small("pot://lab/z", b"2")]);
+    let db = &*fixture.db;
+    let long = format!("pot://lab{}", format!("/{}", "d".repeat(199)).repeat(20));
+    names::make_dir(db, &path(&long), true, WHEN).expect("made");
+    let deep = entries::existing_dir(db, &path(&long)).expect("there");
+    let one = entries::existing(db, &path("pot://lab/a/one")).expect("there");
+    entries::insert(db, deep, &"f".repeat(200), one.place, 1).expect("put");
+    let (records, _) = base(&fixture);
+    let files = records.iter().filter_map(|record| match record {
+        Record::File { path, .. } => Some(path.to_string()),
+        _ => None,
+    });
+    assert_eq!(files.collect::<Vec<_>>(), ["pot://lab/a/one", "pot://lab/z"]);
+    assert!(
+        records
+            .iter()
+            .any(|record| matches!(record, Record::Dir { path, .. } if path.to_string() == long))
+    );
 }

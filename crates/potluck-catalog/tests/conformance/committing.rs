@@ -102,7 +102,7 @@ async fn a_condemned_chunk_needs_a_fresh_receipt_and_is_then_kept_d5() {
     assert!(matches!(refused(&outcomes[0]), Error::NotAcknowledged { .. }));
 
     let batch = vec![file("pot://lab/b", &[1], &[2])];
-    match stage.commit_batch(90, batch, false, 60).await.expect("committed") {
+    match stage.commit_batch(90, batch, false, 60).await.expect("committed").outcome {
         Outcome::Fresh { files, again } => {
             assert!(files[0].is_ok());
             assert_eq!(again.condemned, [chunk(1)]);
@@ -118,9 +118,9 @@ async fn a_condemned_chunk_needs_a_fresh_receipt_and_is_then_kept_d5() {
 async fn a_repeated_batch_repeats_its_reply_and_nothing_else() {
     let stage = Stage::new().await;
     let batch = || vec![file("pot://lab/a", &[1], &[1])];
-    let first = stage.commit_batch(0, batch(), true, 0).await;
-    assert!(matches!(first, Ok(Outcome::Fresh { .. })));
-    match stage.commit_batch(0, batch(), true, 0).await.expect("answered") {
+    let first = stage.commit_batch(0, batch(), true, 0).await.expect("committed");
+    assert!(matches!(first.outcome, Outcome::Fresh { .. }));
+    match stage.commit_batch(0, batch(), true, 0).await.expect("answered").outcome {
         Outcome::Repeated(text) => assert_eq!(text, "1 files"),
         Outcome::Fresh { .. } => panic!("committed twice"),
     }

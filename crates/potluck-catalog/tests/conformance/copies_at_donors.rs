@@ -1,11 +1,10 @@
 //! Tests which copies are counted at donors, and how their reports change that.
 
 use crate::stage::Stage;
-use potluck_catalog::chunks::ChunkId;
 use potluck_catalog::fixture::{chunk, file, path, register};
 use potluck_catalog::placements::Told;
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, Incarnation};
+use potluck_core::ids::{ChunkId, DonorId, Incarnation};
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
 use std::sync::Arc;
@@ -108,4 +107,35 @@ async fn only_a_copy_that_counted_and_that_a_file_uses_is_a_loss() {
     assert!(!lost(1, 3).await, "never there");
     assert!(lost(1, 1).await);
     assert!(!lost(1, 1).await, "said again");
+}
+
+#[tokio::test]
+async fn the_copies_of_a_donor_are_counted_and_drawn_from_with_their_other_holders() {
+    let mut stage = Stage::new().await;
+    let numbers: Vec<u64> = (1..=40).collect();
+    stage.put(file("pot://lab/a", &numbers, &[1])).await;
+    stage.put(file("pot://lab/b", &numbers[..20], &[2])).await;
+    stage.put(file("pot://lab/c", &[77], &[3])).await;
+    let catalog = &stage.catalog;
+    assert_eq!(catalog.used_at(DonorId(1)).await, Ok((40, 40_000)));
+    let parts = catalog.bytes_by_part(DonorId(1)).await.expect("read");
+    let mut expected = vec![0; parts.len()];
+    numbers.iter().for_each(|n| expected[chunk(*n).part() as usize] += 1000);
+    assert_eq!(parts, expected);
+
+    let holders = |name| match numbers[..20].iter().any(|n| chunk(*n) == name) {
+        true => vec![DonorId(1), DonorId(2)],
+        false => vec![DonorId(1)],
+    };
+    for random in [0, 1, u64::MAX / 2, u64::MAX] {
+        let drawn = catalog.drawn(DonorId(1), random).await.expect("read").expect("one of them");
+        assert_eq!((drawn.len, &drawn.holders), (1000, &holders(drawn.name)));
+    }
+    let sample = catalog.sample(DonorId(1), 10, 3).await.expect("read");
+    let mut names: Vec<_> = sample.iter().map(|drawn| drawn.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 10, "none twice");
+    assert!(sample.iter().all(|drawn| drawn.holders == holders(drawn.name)));
+    assert!(catalog.drawn(DonorId(9), 5).await.expect("read").is_none(), "it has nothing");
 }

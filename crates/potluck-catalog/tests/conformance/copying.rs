@@ -4,6 +4,7 @@ use crate::stage::{Stage, when};
 use potluck_catalog::Error;
 use potluck_catalog::copies::{Copied, CopyRequest, Outcome};
 use potluck_catalog::fixture::{chunk, coded, file, path};
+use potluck_core::clock::Tick;
 use potluck_core::ids::SessionId;
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::seal::SpaceKey;
@@ -23,7 +24,8 @@ fn wanted(from: &str, to: &str) -> CopyRequest {
 async fn page(stage: &Stage, number: u32, wanted: &CopyRequest) -> Result<Outcome, Error> {
     let reply = |copied: &Copied| Ok(format!("{} files", copied.files.len()));
     let command = (SessionId([99; 16]), number);
-    stage.catalog.copy_files(command, wanted.clone(), when(60), reply).await
+    let donors = stage.donors.snapshot(Tick::ZERO);
+    stage.catalog.copy_files(command, wanted.clone(), donors, when(60), reply).await
 }
 
 async fn copied(stage: &Stage, number: u32, wanted: &CopyRequest) -> Copied {
@@ -131,7 +133,7 @@ async fn a_copy_gets_what_its_directory_asks_for_as_its_goal() {
     stage.catalog.make_directory(dir.clone(), false, when(1)).await.expect("made");
     let twice = Override { copies: Some(2), ..Override::default() };
     stage.catalog.set_policy(dir, twice).await.expect("set");
-    let of = |copied: Copied| copied.files[0].1.clone().expect("copied");
+    let of = |copied: Copied| copied.files[0].1.clone().expect("copied").version;
     let copy = of(copied(&stage, 0, &wanted("pot://lab/a", "pot://lab/twice/b")).await);
     assert_eq!((copy.copies, copy.goal), (1, Some(Redundancy::Copies(2))));
     assert_eq!(copy.safe_wall_ms, None, "not as safe as is asked for yet");

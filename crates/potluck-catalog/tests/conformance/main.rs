@@ -4,8 +4,11 @@
 mod committing;
 mod copies_at_donors;
 mod copying;
+mod excess;
 mod joining;
 mod naming;
+mod policies;
 mod reclaiming;
+mod redundancy;
 mod stage;
 mod terms;

@@ -5,7 +5,7 @@ use potluck_catalog::Error;
 use potluck_catalog::fixture::{chunk, file, path};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
-use potluck_wire::control::EntryKind;
+use potluck_wire::control::{EntryKind, Used};
 
 async fn moved(stage: &Stage, from: &str, to: &str) -> Result<(), Error> {
     stage.catalog.rename(path(from), path(to), false, when(1)).await
@@ -112,6 +112,30 @@ async fn moving_keeps_versions_and_replaces_like_rename() {
     assert_eq!(stage.listed("pot://lab/empty", false, None).await, ["one", "two"]);
 }
 
+/// Directories below `top` and a file in the last, with a path of `bytes` bytes in all.
+fn long_path(top: &str, bytes: usize) -> String {
+    let mut at = top.to_owned();
+    while bytes - at.len() > 201 {
+        at = format!("{at}/{}", "d".repeat(99));
+    }
+    format!("{at}/{}", "f".repeat(bytes - at.len() - 1))
+}
+
+#[tokio::test]
+async fn what_would_make_a_path_too_long_is_refused() {
+    let mut stage = Stage::new().await;
+    let long = file(&long_path("pot://lab/b", 4090), &[1], &[1]);
+    assert!(stage.commit(vec![long]).await.iter().all(Result::is_ok));
+    moved(&stage, "pot://lab/b", "pot://lab/bbbbbbb").await.expect("4096 bytes");
+    let target = path("pot://lab/bbbbbbbb");
+    let refused = Error::TooLong { to: target.clone(), bytes: 4097 };
+    let stay = moved(&stage, "pot://lab/bbbbbbb", "pot://lab/bbbbbbbb").await;
+    assert_eq!(stay, Err(refused));
+    assert_eq!(stage.listed("pot://lab", false, None).await, ["bbbbbbb"]);
+    // One with a short path goes anywhere, and a long one to a shorter path.
+    moved(&stage, "pot://lab/bbbbbbb", "pot://lab/a").await.expect("a shorter one");
+}
+
 #[tokio::test]
 async fn directories_are_made_and_removed_as_asked() {
     let stage = tree().await;
@@ -135,13 +159,60 @@ async fn directories_are_made_and_removed_as_asked() {
 #[tokio::test]
 async fn usage_counts_shared_chunks_once_and_children_apart() {
     let stage = tree().await;
-    let used = stage.catalog.usage(path("pot://lab")).await.expect("summed");
+    let used = usage(&stage, "pot://lab", 1000).await;
     assert_eq!((used.files, used.dirs, used.bytes, used.stored), (5, 3, 6000, 5000));
     let children: Vec<_> =
         used.children.iter().map(|c| (c.name.as_str(), c.dir, c.files, c.bytes)).collect();
     assert_eq!(children, [("a", false, 1, 1000), ("b", true, 3, 4000), ("b.txt", false, 1, 1000)]);
-    let one = stage.catalog.usage(path("pot://lab/a")).await.expect("summed");
+    // Each file of a chunk counts an equal part, and all together the whole.
+    let mut stage = stage;
+    let thirds = (0..3).map(|n| file(&format!("pot://lab/thirds/{n}"), &[9], &[1])).collect();
+    assert!(stage.commit(thirds).await.iter().all(Result::is_ok));
+    assert_eq!(usage(&stage, "pot://lab/thirds", 1000).await.stored, 1000);
+    assert_eq!(usage(&stage, "pot://lab/thirds/0", 1000).await.stored, 333);
+    let one = usage(&stage, "pot://lab/a", 1000).await;
     assert_eq!((one.files, one.bytes, one.children.len()), (1, 1000, 0));
+}
+
+/// Sums in parts of some `most` entries and chunks.
+async fn usage(stage: &Stage, of: &str, most: u64) -> Used {
+    let part = async |after| stage.catalog.usage(path(of), after, most).await.expect("summed");
+    let mut used = part(None).await;
+    while let Some(after) = used.next.take() {
+        used.add(part(Some(after)).await);
+    }
+    used
+}
+
+#[tokio::test]
+async fn usage_in_parts_is_that_of_the_whole_also_within_a_file() {
+    let mut stage = tree().await;
+    let shown = |used: &Used| {
+        let children = used.children.iter().map(|c| (c.name.clone(), c.dir, c.files, c.bytes));
+        (used.files, used.dirs, used.bytes, used.stored, children.collect::<Vec<_>>())
+    };
+    for of in ["pot://lab", "pot://lab/a", "pot://"] {
+        let whole = usage(&stage, of, u64::MAX).await;
+        for most in 1..5 {
+            assert_eq!(shown(&usage(&stage, of, most).await), shown(&whole), "{of} by {most}");
+        }
+    }
+    let many: Vec<u64> = (100..3100).collect();
+    stage.put(file("pot://lab/b/large", &many, &[1, 2])).await;
+    for of in ["pot://lab", "pot://lab/b/large", "pot://"] {
+        let whole = usage(&stage, of, u64::MAX).await;
+        assert!(whole.stored >= 6_000_000);
+        for most in [100, 1024, 1025, 2999, 3003] {
+            assert_eq!(shown(&usage(&stage, of, most).await), shown(&whole), "{of} by {most}");
+        }
+    }
+    // What is removed meanwhile is not asked for.
+    let half = stage.catalog.usage(path("pot://lab"), None, 2000).await.expect("summed");
+    let after = half.next.expect("the large file is in the middle");
+    assert_eq!((after.path.as_str(), after.chunks.is_some()), ("b/large", true));
+    stage.remove("pot://lab/b", 1).await;
+    let rest = stage.catalog.usage(path("pot://lab"), Some(after), 2000).await.expect("summed");
+    assert_eq!((rest.files, rest.next), (1, None));
 }
 
 #[tokio::test]

@@ -1,12 +1,13 @@
 //! Chunks that no file uses, until no donor has them any more.
 
 use crate::stage::{Stage, when};
+use potluck_catalog::chunks::Kept;
 use potluck_catalog::commit::Outcome;
 use potluck_catalog::fixture::{chunk, file, path};
-use potluck_catalog::gc::Waiting;
 use potluck_catalog::placements::Told;
+use potluck_catalog::unused_chunks::Waiting;
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{ChunkId, DonorId};
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
 use std::sync::Arc;
@@ -54,13 +55,44 @@ async fn what_an_aborted_session_wrote_is_reclaimed_from_all_its_donors_d2() {
 }
 
 #[tokio::test]
+async fn references_of_what_is_removed_end_step_by_step() {
+    let mut stage = Stage::new().await;
+    let many: Vec<u64> = (100..2600).collect();
+    let small: Vec<u64> = (3000..3010).collect();
+    stage.put(file("pot://lab/a/large", &many, &[1])).await;
+    stage.put(file("pot://lab/a/small", &small, &[1])).await;
+    stage.put(file("pot://lab/replaced", &many, &[1])).await;
+    let sums = async |stage: &Stage| {
+        let space = stage.catalog.spaces().await.expect("spaces").remove(0);
+        (space.files, space.bytes)
+    };
+    assert_eq!(sums(&stage).await, (3, 5_010_000));
+    stage.put(file("pot://lab/replaced", &[1], &[1])).await;
+    assert_eq!(sums(&stage).await, (3, 2_511_000), "what is replaced counts no more");
+    let removed = stage.catalog.remove(path("pot://lab/a"), true, when(1)).await.expect("removed");
+    assert_eq!((removed.files, removed.bytes, removed.more), (2, 2_510_000, false));
+    assert_eq!(stage.listed("pot://lab", true, None).await, ["replaced"]);
+    assert_eq!(stage.unused(500).await, [], "the references are there yet");
+    let mut steps = 0;
+    let mut before = 0;
+    while stage.catalog.reap_removed(1000, 500).await.expect("a step") {
+        let unused = stage.catalog.unused_chunks(500, Waiting::FIRST, 10_000).await.expect("read");
+        assert!(unused.len() - before <= 1024, "a step ends {} references", unused.len() - before);
+        (steps, before) = (steps + 1, unused.len());
+    }
+    assert!(steps > 5, "{steps}");
+    assert_eq!(before, many.len() + small.len());
+    assert_eq!(sums(&stage).await, (1, 1000));
+}
+
+#[tokio::test]
 async fn what_an_ended_session_perhaps_stored_is_asked_for_once_it_is_used_i2() {
     let mut stage = Stage::new().await;
     offered_and_ended(&stage, vec![chunk(1)], 0).await;
     stage.new_session(2).await;
     let again = async |number| {
         let file = vec![file("pot://lab/a", &[1], &[1])];
-        match stage.commit_batch(number, file, false, 0).await.expect("committed") {
+        match stage.commit_batch(number, file, false, 0).await.expect("committed").outcome {
             Outcome::Fresh { again, .. } => again.assumed,
             Outcome::Repeated(_) => panic!("not repeated"),
         }
@@ -140,4 +172,42 @@ async fn chunks_that_must_wait_do_not_hold_up_those_behind_them() {
         seen.extend(page.into_iter().map(|(_, name)| name));
     }
     assert_eq!(seen, (0..10).map(chunk).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn what_only_donors_that_left_have_needs_no_order_and_is_forgotten() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/a", &[1], &[1, 2])).await;
+    stage.remove("pot://lab/a", 10).await;
+    stage.catalog.condemn(vec![chunk(1)], 10).await.expect("condemned");
+    let condemned = || stage.catalog.condemned_chunks(ChunkId::FIRST, 10);
+    let id = condemned().await.expect("read").remove(0).id;
+    let forget = |donor| stage.catalog.forget_copies(vec![(id, vec![DonorId(donor)])], 20);
+    forget(2).await.expect("forgotten");
+    assert_eq!(condemned().await.expect("read").remove(0).donors, [DonorId(1)]);
+    forget(1).await.expect("forgotten");
+    assert!(condemned().await.expect("read").is_empty());
+    // It is remembered for a while, since what was on its way to a donor may arrive late.
+    let listed = Holding { name: chunk(1), len: 1000 };
+    let unknown = async || {
+        let compared = stage.catalog.compare(DonorId(1), vec![listed]).await.expect("compared");
+        !compared.unknown.is_empty()
+    };
+    stage.catalog.prune_chunks(19).await.expect("pruned");
+    assert!(!unknown().await);
+    stage.catalog.prune_chunks(20).await.expect("pruned");
+    assert!(unknown().await);
+}
+
+#[tokio::test]
+async fn what_an_interrupted_upload_left_is_kept_for_the_session_that_goes_on_with_it() {
+    let mut stage = Stage::new().await;
+    offered_and_ended(&stage, vec![chunk(1), chunk(2)], 100).await;
+    stage.catalog.condemn(vec![chunk(2)], 100).await.expect("condemned");
+    stage.new_session(2).await;
+    let kept = |n| Kept { name: chunk(n), len: 1000, donors: vec![DonorId(1)] };
+    let held = stage.catalog.keep_unused(vec![(7, kept(1)), (8, kept(2))], 200).await;
+    let held: Vec<_> = held.expect("kept").iter().map(|held| (held.index, held.unused)).collect();
+    assert_eq!(held, [(7, true)], "what is condemned must be sent again");
+    assert!(!stage.unused(200).await.contains(&chunk(1)), "its wait begins anew");
 }

@@ -1,20 +1,22 @@
 //! A catalog in a directory of its own, with the plain space “lab” and an open session.
 
-use potluck_catalog::chunks::ChunkId;
 use potluck_catalog::commit::{Batch, Outcome, PreparedFile, Refused, Stored};
-use potluck_catalog::fixture::{donors_there, path};
-use potluck_catalog::gc::Waiting;
+use potluck_catalog::fixture::{chunk, donors_there, path};
 use potluck_catalog::names::When;
 use potluck_catalog::placements::Told;
 use potluck_catalog::sessions::StoredSession;
-use potluck_catalog::{Catalog, Error, Founding};
+use potluck_catalog::units::{Met, Root, judge};
+use potluck_catalog::unused_chunks::Waiting;
+use potluck_catalog::{Catalog, CommittedFiles, Error, Founding, PageLimit};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK};
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId, VersionId};
+use potluck_core::ids::{ChunkId, DonorId, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::placement::Plan;
-use potluck_core::policy::{Mirror, Override, Policy};
-use potluck_pool::Pool;
+use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Redundancy};
+use potluck_pool::redundancy::{Findings, Layout, Version};
+use potluck_pool::{Pool, PoolView};
 use potluck_wire::env::Offload;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -26,8 +28,20 @@ pub struct Stage {
     /// Donors 1 to 32, which are all there.
     pub donors: Pool,
     pub session: SessionId,
+    /// Who makes the copies of the files that are committed.
+    pub mirror: Mirror,
+    /// The ack level of what is committed.
+    pub ack: AckLevel,
+    /// What the command that commits asks of the policy.
+    pub asked: Override,
     batch: u32,
 }
+
+/// Pages so small that a tree takes some.
+const PAGE: PageLimit = PageLimit { chunks: 64, entries: 64 };
+
+/// Later than anything that a test does.
+const ALWAYS_MS: u64 = 1 << 40;
 
 pub fn when(pool_ms: u64) -> When {
     When { pool_ms, wall_ms: 2 }
@@ -45,7 +59,8 @@ impl Stage {
         let policy = Policy { sealed: false, ..Policy::default() };
         catalog.create_space("lab".into(), policy, None, 0).await.expect("a space");
         let (donors, session) = (donors_there(32), SessionId([0; 16]));
-        let mut stage = Self { dir, catalog, donors, session, batch: 0 };
+        let (mirror, ack, asked) = Default::default();
+        let mut stage = Self { dir, catalog, donors, session, mirror, ack, asked, batch: 0 };
         stage.new_session(1).await;
         stage
     }
@@ -77,13 +92,14 @@ impl Stage {
         files: Vec<PreparedFile>,
         done: bool,
         now_ms: u64,
-    ) -> Result<Outcome<()>, Error> {
+    ) -> Result<CommittedFiles<()>, Error> {
         let batch = Batch {
             session: self.session,
             space: SpaceId(1),
             number,
-            mirror: Mirror::ClientSync,
-            asked: Override::default(),
+            mirror: self.mirror,
+            ack: self.ack,
+            asked: self.asked,
             files: files.into_iter().map(Ok).collect(),
             atomic: false,
             done,
@@ -91,19 +107,33 @@ impl Stage {
         let reply = |files: &[Result<Stored, Refused<()>>]| Ok(format!("{} files", files.len()));
         let (batch, donors) = (Arc::new(batch), self.donors.snapshot(Tick::ZERO));
         let none = Arc::from(Vec::new());
-        let done =
-            self.catalog.commit_files(batch, false, none, donors, when(now_ms), reply).await?;
-        Ok(done.outcome)
+        self.catalog.commit_files(batch, false, none, donors, when(now_ms), reply).await
+    }
+
+    /// Commits the next batch of the session, and says all that comes of it.
+    pub async fn store(
+        &mut self,
+        files: Vec<PreparedFile>,
+    ) -> (Vec<Result<Stored, Refused<()>>>, bool) {
+        self.batch += 1;
+        let done = self.commit_batch(self.batch, files, false, 0).await.expect("a batch");
+        match done.outcome {
+            Outcome::Fresh { files, .. } => (files, done.open),
+            Outcome::Repeated(_) => panic!("a fresh batch was taken for a repeated one"),
+        }
     }
 
     /// Commits the next batch of the session.
     pub async fn commit(&mut self, files: Vec<PreparedFile>) -> Outcomes {
-        self.batch += 1;
-        match self.commit_batch(self.batch, files, false, 0).await.expect("a batch") {
-            Outcome::Fresh { files, .. } => {
-                files.into_iter().map(|file| file.map(|stored| stored.version)).collect()
-            }
-            Outcome::Repeated(_) => panic!("a fresh batch was taken for a repeated one"),
+        let (files, _) = self.store(files).await;
+        files.into_iter().map(|file| file.map(|stored| stored.version)).collect()
+    }
+
+    /// Commits one file that must be refused; why.
+    pub async fn refused(&mut self, file: PreparedFile) -> Error {
+        match self.commit(vec![file]).await.pop() {
+            Some(Err(Refused::Here(why))) => why,
+            other => panic!("expected a refusal, got {other:?}"),
         }
     }
 
@@ -118,6 +148,65 @@ impl Stage {
     /// Removes what is at a path, at the pool's time `now_ms`.
     pub async fn remove(&self, at: &str, now_ms: u64) {
         self.catalog.remove(path(at), true, when(now_ms)).await.expect("removed");
+    }
+
+    /// The file at a path and how it is laid out.
+    pub async fn file(&self, at: &str) -> (Version, Layout) {
+        let page = self.catalog.files_at(path(at), None, PAGE).await.expect("read");
+        match page.files.into_iter().next() {
+            Some((_, Met::File(version, layout))) => (*version, layout),
+            other => panic!("expected a file, got {other:?}"),
+        }
+    }
+
+    /// References of chunks; `None` where one is unknown, or no donor has it any more.
+    pub async fn refs<const N: usize>(&self, numbers: [u64; N]) -> [Option<i64>; N] {
+        let mut refs = BTreeMap::new();
+        let condemned = self.condemned().await.into_iter().map(|(name, _)| name);
+        refs.extend(
+            self.unused(ALWAYS_MS).await.into_iter().chain(condemned).map(|name| (name, 0)),
+        );
+        self.each_file(|_, files| {
+            for (_, met) in &files {
+                let Met::File(_, layout) = met else { continue };
+                refs.extend(layout.pieces.iter().map(|piece| (piece.name, piece.refs)));
+            }
+        })
+        .await;
+        numbers.map(|n| refs.get(&chunk(n)).copied())
+    }
+
+    /// Scans everything as a manager does, but without rests.
+    pub async fn scan(&self, view: PoolView) -> Findings {
+        let mut findings = Findings::new(view);
+        let mut space = None;
+        self.each_file(|root, files| {
+            if space.as_ref() != Some(&root.name) {
+                if space.replace(root.name.clone()).is_some() {
+                    findings.leave();
+                }
+                findings.enter(&root.name, Redundancy::Copies(2));
+            }
+            judge(root, files, &mut findings);
+        })
+        .await;
+        findings.leave();
+        findings
+    }
+
+    /// Looks at the files of all spaces, page by page.
+    async fn each_file(&self, mut look: impl FnMut(&Root, Vec<(String, Met)>)) {
+        for root in self.catalog.roots().await.expect("spaces") {
+            let mut after = None;
+            loop {
+                let page = self.catalog.files_of(root.clone(), after, PAGE).await.expect("read");
+                look(&root, page.files);
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
     }
 
     /// The paths that a listing gives.

@@ -6,7 +6,7 @@
 
 use super::{Fetched, Fetcher};
 use crate::buffer::Buffer;
-use crate::link::{LinkError, Proof, Wanted};
+use crate::link::{ChunkRequest, LinkError, Proof};
 use crate::recipe::Group;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use potluck_core::chunk::{ChunkName, Verifier};
@@ -31,7 +31,7 @@ use tokio::sync::OwnedSemaphorePermit;
 /// A chunk of the group, as this read knows it.
 struct Shard {
     /// `None` for zeros.
-    wanted: Option<Wanted>,
+    request: Option<ChunkRequest>,
     requests: Requests,
     had: Option<Buffer>,
     faults: Vec<(DonorId, LinkError)>,
@@ -39,7 +39,7 @@ struct Shard {
 
 impl Shard {
     fn state(&self, rates: &Rates, now: Tick) -> ShardState {
-        match self.had.is_some() || self.wanted.is_none() {
+        match self.had.is_some() || self.request.is_none() {
             true => ShardState::Had,
             false => self.requests.state(rates, now),
         }
@@ -139,22 +139,22 @@ impl Fetcher {
         needed: &[usize],
         window: &Range<u32>,
     ) -> Shard {
-        let wanted = group.chunk(position).and_then(|(name, len)| {
+        let request = group.chunk(position).and_then(|(name, len)| {
             let here = clip(window, len);
             let part = (here != (0..len)).then(|| here.clone());
             // A chunk that only helps to rebuild others is of use as it is stored.
-            let wanted = match group.entry(position).filter(|_| needed.contains(&position)) {
-                Some(entry) => Wanted { part, ..self.wanted(entry, None) },
+            let request = match group.entry(position).filter(|_| needed.contains(&position)) {
+                Some(entry) => ChunkRequest { part, ..self.chunk_request(entry, None) },
                 // A name proves segments of the stored bytes, which sealed segments straddle.
                 None if part.is_some() && self.key.is_some() => {
-                    Wanted { name, len, part, proof: Proof::Rebuilt }
+                    ChunkRequest { name, len, part, proof: Proof::Rebuilt }
                 }
-                None => Wanted { name, len, part, proof: Proof::Name },
+                None => ChunkRequest { name, len, part, proof: Proof::Name },
             };
-            (!here.is_empty()).then_some(wanted)
+            (!here.is_empty()).then_some(request)
         });
         Shard {
-            wanted,
+            request,
             requests: Requests::new(self.donors.sources(group.holders(position))),
             had: None,
             faults: Vec::new(),
@@ -197,7 +197,7 @@ impl Fetcher {
                     match answer {
                         Ok(bytes) => self.take(shard, bytes),
                         Err(error) => {
-                            let name = shard.wanted.as_ref().map(|wanted| wanted.name);
+                            let name = shard.request.as_ref().map(|request| request.name);
                             name.iter().for_each(|name| self.report(donor, *name, &error));
                             shard.faults.push((donor, error));
                         }
@@ -223,7 +223,7 @@ impl Fetcher {
         self.donors.rates(|rates| {
             let expected = |position: &usize| {
                 let shard = &shards[*position];
-                let len = shard.wanted.as_ref()?.bytes();
+                let len = shard.request.as_ref()?.bytes();
                 let donor = shard.requests.next(rates, len)?;
                 Some((rates.get(&donor)?.expected_finish(len), *position, donor))
             };
@@ -238,10 +238,10 @@ impl Fetcher {
         position: usize,
         donor: DonorId,
     ) -> impl Future<Output = (usize, (DonorId, Result<Buffer, LinkError>))> + use<'_> {
-        let wanted = shard.wanted.clone().expect("nobody is asked for zeros");
+        let request = shard.request.clone().expect("nobody is asked for zeros");
         let now = self.client.env.clock.now();
-        self.donors.rates(|rates| shard.requests.sent(donor, rates, wanted.bytes(), now));
-        async move { (position, self.ask(donor, wanted).await) }
+        self.donors.rates(|rates| shard.requests.sent(donor, rates, request.bytes(), now));
+        async move { (position, self.ask(donor, request).await) }
     }
 
     fn take(&self, shard: &mut Shard, bytes: Buffer) {
@@ -269,7 +269,7 @@ impl Fetcher {
         self.donors.rates(|rates| {
             let waiting = shards.iter_mut().enumerate().filter(|(_, shard)| shard.had.is_none());
             let another = |(position, shard): (usize, &mut Shard)| {
-                let bytes = shard.wanted.as_ref()?.bytes();
+                let bytes = shard.request.as_ref()?.bytes();
                 Some((position, shard.requests.another(rates, bytes, now)?))
             };
             waiting.filter_map(another).collect()
@@ -300,7 +300,7 @@ impl Fetcher {
             had: shards.iter_mut().map(|shard| shard.had.take()).collect(),
             opened: shards
                 .iter()
-                .map(|shard| shard.wanted.as_ref().map(|wanted| &wanted.proof))
+                .map(|shard| shard.request.as_ref().map(|request| &request.proof))
                 .map(|proof| matches!(proof, Some(Proof::Seal(..))))
                 .collect(),
             whole: window == (0..group.len),

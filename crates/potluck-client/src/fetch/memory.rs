@@ -66,11 +66,11 @@ impl ReadMemory {
         self.size() >= 4 * unit
     }
 
-    /// Lets the bytes that may be read ahead grow to `wanted`, as far as there are.
-    fn widen(&self, wanted: usize) {
-        let wanted = wanted.min(self.ahead_most);
-        let before = self.ahead_now.fetch_max(wanted, Ordering::Relaxed);
-        self.ahead.add_permits(wanted.saturating_sub(before));
+    /// Lets the bytes that may be read ahead grow to `bytes`, as far as there are.
+    fn widen(&self, bytes: usize) {
+        let bytes = bytes.min(self.ahead_most);
+        let before = self.ahead_now.fetch_max(bytes, Ordering::Relaxed);
+        self.ahead.add_permits(bytes.saturating_sub(before));
     }
 
     fn permits(&self, need: Need) -> u32 {

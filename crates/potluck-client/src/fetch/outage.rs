@@ -163,7 +163,7 @@ impl Fetcher {
     ) -> bool {
         let known = || -> BTreeMap<DonorId, Option<Addresses>> {
             let holders = holders(recipe, pieces).into_iter();
-            let at = |donor| self.donors.access(donor).map(|access| access.addresses);
+            let at = |donor| self.donors.access(donor).map(|access| access.addresses.clone());
             holders.map(|donor| (donor, at(donor))).collect()
         };
         let before = known();

@@ -231,9 +231,32 @@ async fn a_donor_that_drips_is_given_up_a2() {
             tokio::time::sleep(STALL_TIMEOUT / 8).await;
         }
     });
-    let wanted = Wanted { name: ChunkName::of(b"x"), len: 100_000, part: None, proof: Proof::Name };
-    let answer = tokio::time::timeout(3 * STALL_TIMEOUT, link.get(wanted)).await.expect("an end");
+    let request =
+        ChunkRequest { name: ChunkName::of(b"x"), len: 100_000, part: None, proof: Proof::Name };
+    let answer = tokio::time::timeout(3 * STALL_TIMEOUT, link.get(request)).await.expect("an end");
     let Err(LinkError::Away(why)) = answer else { panic!("{answer:?}") };
     assert!(why.starts_with("sent "), "{why}");
     assert!(!link.is_open());
+}
+
+#[tokio::test]
+async fn requests_that_a_socket_takes_in_pieces_are_answered_each_with_its_own_chunk() {
+    let (link, mut io, mut keys) = link();
+    let donor = tokio::spawn(async move {
+        let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
+        let chunks: BTreeMap<_, _> = (0..100).map(|n| (ChunkName::of(&[n]), [n])).collect();
+        while let Some((tag, request)) = inbox.request(&mut io).await.expect("a request") {
+            let Request::Get { name, .. } = request else { panic!("not a get") };
+            let head = Reply::found(1).encode(tag, &mut keys.donor);
+            io.write(&head, &chunks[&name]).await.expect("an answer");
+        }
+    });
+    let reads = (0..100).map(|n| {
+        let name = ChunkName::of(&[n]);
+        let read = link.get(ChunkRequest { name, len: 1, part: None, proof: Proof::Name });
+        async move { assert_eq!(read.await.expect("a chunk")[..], [n]) }
+    });
+    futures_util::future::join_all(reads).await;
+    drop(link);
+    donor.await.expect("no panic");
 }

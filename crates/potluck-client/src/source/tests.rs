@@ -23,7 +23,8 @@ fn item(name: &str, input: Input) -> Item {
 /// Cuts everything; gives each file's bytes as they would be read back, and its facts.
 async fn cut_all(items: Vec<Item>, key: Option<SpaceKey>) -> Vec<(Vec<u8>, Facts)> {
     let buffers = Buffers::new(64 << 20);
-    let mut cutter = Cutter::new(Box::new(items.into_iter()), &policy(), key.clone());
+    let mut cutter =
+        Cutter::new(Box::new(items.into_iter()), &policy(), key.clone(), Default::default());
     let mut parts: std::collections::BTreeMap<u32, Vec<u8>> = Default::default();
     let mut files = Vec::new();
     loop {
@@ -33,7 +34,10 @@ async fn cut_all(items: Vec<Item>, key: Option<SpaceKey>) -> Vec<(Vec<u8>, Facts
         }
         for cut in cuts {
             match cut {
-                Cut::Chunk { file, entry, mut body } => {
+                Cut::Group { file, data, parity } => {
+                    assert!(parity.is_empty(), "no code was asked for");
+                    let [(entry, mut body)] =
+                        data.try_into().map_err(|_| "one").expect("one chunk");
                     assert_eq!(ChunkName::of(&body), entry.name);
                     assert_eq!(body.len() as u32, entry.stored_len());
                     if let Some(key) = &key {
@@ -52,7 +56,6 @@ async fn cut_all(items: Vec<Item>, key: Option<SpaceKey>) -> Vec<(Vec<u8>, Facts
                     }
                     files.push((bytes, facts));
                 }
-                Cut::Group { .. } => panic!("no code was asked for"),
                 Cut::Failed { error, .. } => panic!("{error}"),
             }
         }
@@ -128,14 +131,17 @@ async fn a_file_that_grew_since_it_was_measured_is_read_to_its_end() {
     )
     .expect("open");
     current.left = Some(10); // what its length said
-    let mut cutter = Cutter::new(Box::new(std::iter::empty()), &policy(), None);
+    let mut cutter = Cutter::new(Box::new(std::iter::empty()), &policy(), None, Default::default());
     cutter.current = Some(current);
     let buffers = Buffers::new(1 << 20);
     let mut bytes = 0;
     let size = loop {
         let cuts = cutter.next(buffers.claim(CHUNK).await);
         let Some(last) = cuts.last() else { panic!("no end") };
-        let len = |cut: &Cut| if let Cut::Chunk { body, .. } = cut { body.len() } else { 0 };
+        let len = |cut: &Cut| match cut {
+            Cut::Group { data, .. } => data[0].1.len(),
+            _ => 0,
+        };
         bytes += cuts.iter().map(len).sum::<usize>();
         if let Cut::End { facts, .. } = last {
             break facts.size;

@@ -1,16 +1,23 @@
-//! Groups of an erasure code on their way: every chunk of a group ends on its own donor.
+//! Groups on their way to donors. With an erasure code a group is some data chunks and their parity; a chunk
+//! with n copies is a group of one chunk, which the 1-of-n code makes n equal ones of. So both go one way.
 //!
-//! A group is a row of *seats*, one a chunk. A seat is given a donor that no other seat of its group
-//! has; where that donor holds the chunk already, nothing is sent. Chunks are known by name, so that
-//! one that occurs again, in its own group or in another, is sent only as often as distinct donors
-//! are needed.
+//! A group is a row of *slots*, each of which ends on a donor of its own. A slot is given a donor that no other
+//! slot of its group has; where that donor holds the chunk already, nothing is sent. Chunks are known by name, so
+//! that one that occurs again, in its own group or in another, is sent only as often as distinct donors are needed.
+//!
+//! Who makes the copies of a chunk, and which of them a write waits for, is the mirroring protocol's to say
+//! (CEFT-PVFS §3): the donor of the first may be asked to forward it to the others.
 
-use super::copies::{Ack, Copies};
+use super::targets::{Ack, At, Targets};
 use crate::buffer::Buffer;
+use crate::link::Forwarding;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use potluck_core::policy::{AckLevel, Mirror, Policy};
+use potluck_wire::bulk::MAX_ROUTES;
+use potluck_wire::ticket::Receipt;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Names of stored chunks that are remembered, so that a file that repeats itself is sent once.
@@ -34,86 +41,163 @@ pub struct Member {
     /// Its name.
     pub name: ChunkName,
     /// Its bytes.
-    pub body: Buffer,
+    pub body: Arc<Buffer>,
 }
 
-/// A chunk that nothing more is to be done for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seated {
+/// A group that has what its file waits for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Stored {
     /// Whose it is.
     pub file: u32,
-    /// The place of the chunk.
-    pub place: Place,
-    /// How it came there.
-    pub how: How,
+    /// Its chunks, in the order in which they were added.
+    pub chunks: Vec<StoredChunk>,
 }
 
-/// How a chunk came where it should be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
-    /// So many stored bytes went to the donor for it, which has proved that it holds them.
-    Sent(u32, Ack),
-    /// It was sent for another place, or the pool held it, which takes no proof.
-    Held(Option<Ack>),
-    /// It did not: there are too few donors, and repair is to make it.
-    LeftOut,
+/// A chunk of such a group.
+#[derive(Debug, PartialEq, Eq)]
+pub struct StoredChunk {
+    /// The place of the chunk.
+    pub place: Place,
+    /// Stored bytes that had to be sent for it; `None` if the pool held it, or if it is left to repair.
+    pub sent: Option<u32>,
+    /// Whether it is left to repair, for there are too few donors.
+    pub left_out: bool,
+    /// The donors that proved that they hold it. What the pool held before takes no proof.
+    pub acks: Vec<Ack>,
 }
 
 /// A chunk to be sent, and the donor to which it goes.
-pub type Send = (ChunkName, DonorId);
+#[derive(Debug, Clone)]
+pub struct Send {
+    /// Its name.
+    pub name: ChunkName,
+    /// The donor.
+    pub donor: DonorId,
+    /// To whom that donor forwards it.
+    pub forward: Option<Forwarding>,
+}
 
 /// No donor is left that a chunk could go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stranded;
 
-/// All groups that are not stored yet.
-#[derive(Default)]
+/// All groups of a session that are not stored yet.
 pub struct Groups {
+    rules: Rules,
     groups: BTreeMap<u64, Group>,
     shards: HashMap<ChunkName, Shard>,
     remembered: VecDeque<ChunkName>,
     next: u64,
     unoffered: Vec<u64>,
-    /// Groups with seats that have no donor.
+    /// Groups with slots that have no donor.
     queue: VecDeque<u64>,
-    seated: Vec<Seated>,
+    stored: Vec<Stored>,
+    /// Copies that donors make after they answered.
+    forwarded_later: u64,
+    /// Copies that nobody makes, and that the manager does not know of.
+    abandoned: u64,
+}
+
+/// What the policy of a session says of each group.
+struct Rules {
+    /// Copies of each chunk: one with an erasure code.
+    copies: usize,
+    /// Slots that may be left to repair while donors are away.
+    spare: usize,
+    mirror: Mirror,
+    ack: AckLevel,
 }
 
 struct Group {
     file: u32,
-    slot: u64,
-    seats: Vec<Seat>,
+    /// Which slot of the plan it is for.
+    planned: u64,
+    slots: Vec<Slot>,
+    /// Whether its file was told that it is stored.
+    told: bool,
+    /// Whether it is in the queue.
+    queued: bool,
 }
 
-struct Seat {
+struct Slot {
     place: Place,
     name: ChunkName,
     /// Donors it has: none yet, one, or two where the first is late.
     at: Vec<DonorId>,
+    ack: Option<Ack>,
     sent: bool,
     done: bool,
 }
 
 struct Shard {
     len: u32,
-    /// While a seat needs it.
+    /// While a slot needs it.
     body: Option<Arc<Buffer>>,
-    /// Donors that held it before this session.
+    /// Donors that held it before this session, or take it from another donor some time later.
     held: Vec<DonorId>,
     acks: Vec<Ack>,
     under_way: Vec<DonorId>,
+    /// The donor that forwards it and has not answered, and to whom.
+    forwarded: Option<(DonorId, Vec<DonorId>)>,
+    /// Whether a donor may be asked to forward it; each chunk is forwarded once.
+    may_forward: bool,
     /// Groups and positions that wait for it.
-    seats: Vec<(u64, usize)>,
+    slots: BTreeSet<(u64, usize)>,
+}
+
+impl Rules {
+    fn new(policy: &Policy) -> Self {
+        let redundancy = policy.redundancy();
+        let copies = policy.ec.map_or(policy.copies as usize, |_| 1);
+        let mirror = match policy.mirror {
+            _ if copies < 2 => Mirror::ClientSync,
+            // More than a donor forwards to are sent by the client.
+            Mirror::ServerSync if copies > MAX_ROUTES + 1 => Mirror::ClientSync,
+            Mirror::ServerAsync if copies > MAX_ROUTES + 1 => Mirror::ClientAsync,
+            mirror => mirror,
+        };
+        let spare = (redundancy.donors() - policy.least_donors()) as usize;
+        Self { copies, spare, mirror, ack: policy.ack }
+    }
 }
 
 impl Groups {
-    /// A group of file number `file`, for the plan's `slot`. Gives the names to offer.
-    pub fn add(&mut self, file: u32, slot: u64, members: Vec<Member>) -> Vec<ChunkName> {
+    /// None yet, of a session with this policy.
+    pub fn new(policy: &Policy) -> Self {
+        Self {
+            rules: Rules::new(policy),
+            groups: BTreeMap::new(),
+            shards: HashMap::new(),
+            remembered: VecDeque::new(),
+            next: 0,
+            unoffered: Vec::new(),
+            queue: VecDeque::new(),
+            stored: Vec::new(),
+            forwarded_later: 0,
+            abandoned: 0,
+        }
+    }
+
+    /// A group of file number `file`, for the plan's slot `planned`. Gives the names to offer.
+    pub fn add(&mut self, file: u32, planned: u64, members: Vec<Member>) -> Vec<ChunkName> {
+        let mut new = Vec::new();
+        let number = self.insert(file, planned, members, &mut new);
+        self.unoffered.push(number);
+        new
+    }
+
+    /// Gives the number of the group; `new` gets the names that were not known.
+    fn insert(
+        &mut self,
+        file: u32,
+        planned: u64,
+        members: Vec<Member>,
+        new: &mut Vec<ChunkName>,
+    ) -> u64 {
         let number = self.next;
         self.next += 1;
-        let mut new = Vec::new();
-        let mut seats = Vec::with_capacity(members.len());
-        for (position, Member { place, name, body }) in members.into_iter().enumerate() {
+        let mut slots = Vec::with_capacity(members.len() * self.rules.copies);
+        for Member { place, name, body } in members {
             let shard = self.shards.entry(name).or_insert_with(|| {
                 new.push(name);
                 Shard {
@@ -122,16 +206,47 @@ impl Groups {
                     held: Vec::new(),
                     acks: Vec::new(),
                     under_way: Vec::new(),
-                    seats: Vec::new(),
+                    forwarded: None,
+                    may_forward: self.rules.mirror.is_server(),
+                    slots: BTreeSet::new(),
                 }
             });
-            shard.body.get_or_insert_with(|| Arc::new(body));
-            shard.seats.push((number, position));
-            seats.push(Seat { place, name, at: Vec::new(), sent: false, done: false });
+            shard.body.get_or_insert(body);
+            for _ in 0..self.rules.copies {
+                shard.slots.insert((number, slots.len()));
+                let (at, ack) = Default::default();
+                slots.push(Slot { place, name, at, ack, sent: false, done: false });
+            }
         }
-        self.groups.insert(number, Group { file, slot, seats });
-        self.unoffered.push(number);
-        new
+        let group = Group { file, planned, slots, told: false, queued: false };
+        self.groups.insert(number, group);
+        number
+    }
+
+    /// A group of file number `file` that lost chunks, for the plan's slot `planned`, and the donors that have its
+    /// chunks. All of them were offered before.
+    pub fn add_again<'a>(
+        &mut self,
+        file: u32,
+        planned: u64,
+        members: Vec<Member>,
+        there: impl IntoIterator<Item = (&'a ChunkName, &'a At)>,
+    ) {
+        let number = self.insert(file, planned, members, &mut Vec::new());
+        for (name, At { acks, held }) in there {
+            let Some(shard) = self.shards.get_mut(name) else { continue };
+            acks.iter().for_each(|ack| shard.count(*ack));
+            shard.held.clone_from(held);
+        }
+        self.offered(vec![number]);
+    }
+
+    /// Forgets what donors had that are not `live` any more.
+    pub fn keep_only(&mut self, live: impl Fn(&DonorId) -> bool) {
+        for shard in self.shards.values_mut() {
+            shard.acks.retain(|(donor, ..)| live(donor));
+            shard.held.retain(&live);
+        }
     }
 
     /// Takes the groups that were not offered yet.
@@ -153,10 +268,15 @@ impl Groups {
 
     /// All chunks of these groups were offered.
     pub fn offered(&mut self, groups: Vec<u64>) {
-        self.queue.extend(groups);
+        for number in groups {
+            if let Some(group) = self.groups.get_mut(&number) {
+                group.queued = true;
+                self.queue.push_back(number);
+            }
+        }
     }
 
-    /// Groups with seats that have no donor.
+    /// Groups with slots that have no donor.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
@@ -167,114 +287,157 @@ impl Groups {
         self.groups.is_empty()
     }
 
-    /// A chunk's bytes, and their length, while a seat waits for it.
+    /// A chunk's bytes, while a slot waits for it.
     pub fn body(&self, name: &ChunkName) -> Option<Arc<Buffer>> {
         self.shards.get(name)?.body.clone()
     }
 
-    /// Chunks that arrived where they should be since the last call.
-    pub fn take_seated(&mut self) -> Vec<Seated> {
-        std::mem::take(&mut self.seated)
+    /// The donors that acknowledged a chunk of this session, as far as it is remembered.
+    pub fn acks(&self, name: &ChunkName) -> &[Ack] {
+        self.shards.get(name).map_or(&[], |shard| &shard.acks)
     }
 
-    /// Gives seats donors that have room; what is to be sent for that, each once.
-    pub fn seat(&mut self, copies: &Copies) -> Result<Vec<Send>, Stranded> {
+    /// Groups that have what their files wait for, since the last call.
+    pub fn take_stored(&mut self) -> Vec<Stored> {
+        std::mem::take(&mut self.stored)
+    }
+
+    /// Copies of visible chunks that are still to be made by this client.
+    pub fn pending(&self) -> u64 {
+        let told = self.groups.values().filter(|group| group.told);
+        told.flat_map(|group| &group.slots).filter(|slot| !slot.done).count() as u64
+    }
+
+    /// Copies of visible chunks that donors make after they answered.
+    pub fn forwarded_later(&self) -> u64 {
+        self.forwarded_later
+    }
+
+    /// Copies of visible chunks that found no donor.
+    pub fn abandoned(&self) -> u64 {
+        self.abandoned
+    }
+
+    /// Gives slots donors that have room; what is to be sent `now` for that, each once. Where `no_more_donors` will
+    /// come, the copies that find none are abandoned if their files are visible all the same.
+    pub fn place(
+        &mut self,
+        targets: &Targets,
+        no_more_donors: bool,
+        now: Tick,
+    ) -> Result<Vec<Send>, Stranded> {
         let mut sends = Vec::new();
         let mut waiting = 0;
-        let mut result = Ok(());
-        while result.is_ok() && waiting < self.queue.len().min(LOOK_AHEAD) {
-            match self.seat_group(self.queue[waiting], copies, &mut sends) {
-                Ok(true) => drop(self.queue.remove(waiting)),
-                Ok(false) => waiting += 1,
-                Err(stranded) => result = Err(stranded),
+        let mut is_stranded = false;
+        while waiting < self.queue.len().min(LOOK_AHEAD) {
+            let number = self.queue[waiting];
+            let placed = self.place_group(number, targets, no_more_donors, now, &mut sends);
+            is_stranded |= placed.is_err();
+            if placed == Ok(true) {
+                self.queue.remove(waiting);
+                if let Some(group) = self.groups.get_mut(&number) {
+                    group.queued = false;
+                }
+            } else {
+                waiting += 1;
             }
         }
-        match result {
-            // Chunks that found their donors are sent before anything is said of the rest.
-            Err(stranded) if sends.is_empty() => Err(stranded),
-            _ => Ok(sends),
-        }
+        // Chunks that found their donors are sent before anything is said of the rest.
+        if is_stranded && sends.is_empty() { Err(Stranded) } else { Ok(sends) }
     }
 
-    /// Whether every seat of a group has a donor now.
-    fn seat_group(
+    /// Whether every slot of a group has a donor now.
+    fn place_group(
         &mut self,
         number: u64,
-        copies: &Copies,
+        targets: &Targets,
+        no_more_donors: bool,
+        now: Tick,
         sends: &mut Vec<Send>,
     ) -> Result<bool, Stranded> {
-        self.seat_where_held(number, copies);
+        self.place_where_held(number, targets);
         let Some(group) = self.groups.get_mut(&number) else { return Ok(true) };
-        let planned = copies.planned(group.slot);
+        let planned = targets.planned(group.planned);
         let mut taken: Vec<DonorId> = group.taken();
         let mut open = 0;
-        for (position, seat) in group.seats.iter_mut().enumerate() {
-            let Some(shard) = self.shards.get_mut(&seat.name) else { continue };
-            if seat.done || !seat.at.is_empty() {
+        for position in 0..group.slots.len() {
+            let (slot, rest) = group.slots[position..].split_first_mut().expect("one is there");
+            let Some(shard) = self.shards.get_mut(&slot.name) else { continue };
+            if slot.done || !slot.at.is_empty() {
                 continue;
             }
-            let own = planned.get(position..=position).unwrap_or_default();
-            let free = |donor: &DonorId| !taken.contains(donor) && !shard.has(donor);
-            match copies.pick_of(own, &taken, free, shard.len) {
-                Some(donor) => {
-                    taken.push(donor);
-                    seat.at.push(donor);
-                    seat.sent = true;
-                    shard.under_way.push(donor);
-                    sends.push((seat.name, donor));
-                }
-                None => open += 1,
+            let own = planned.get(position..).unwrap_or_default();
+            let Some(donor) = shard.pick(targets, own, &taken) else {
+                open += 1;
+                continue;
+            };
+            taken.push(donor);
+            slot.send_to(donor, shard);
+            // Before the next donor is picked, which may have room for this one alone.
+            targets.sent(donor, shard.len, now);
+            let forward = std::mem::take(&mut shard.may_forward)
+                .then(|| self.rules.forward(targets, &planned, rest, &mut taken, shard))
+                .flatten();
+            if let Some(Forwarding { to, .. }) = &forward {
+                shard.forwarded = Some((donor, to.iter().map(|to| to.donor).collect()));
             }
+            sends.push(Send { name: slot.name, donor, forward });
         }
-        let left = copies.left(|donor| !taken.contains(donor));
+        let left = targets.left(|donor| !taken.contains(donor));
         if open > left {
-            // While donors are away, one chunk beyond the data is enough.
-            let data =
-                group.seats.iter().filter(|seat| matches!(seat.place, Place::Data(_))).count();
-            let placed = group.seats.iter().filter(|seat| !seat.at.is_empty()).count();
-            if !copies.may_be_short() || placed + left <= data {
+            // While donors are away, enough for one more death is enough.
+            let nowhere = group.slots.iter().filter(|slot| slot.at.is_empty()).count();
+            if targets.may_be_short() && nowhere - left <= self.rules.spare {
+                self.leave_out(number, open - left);
+                open = left;
+            } else if group.told && no_more_donors {
+                self.leave_out(number, open);
+                open = 0;
+            } else {
                 return Err(Stranded);
             }
-            self.leave_out(number, open - left);
-            open = left;
         }
         Ok(open == 0)
     }
 
-    /// Leaves the last `count` chunks of a group that have no donor to repair.
+    /// Leaves the last `count` slots of a group that have no donor to repair.
     fn leave_out(&mut self, number: u64, count: usize) {
         let Some(group) = self.groups.get(&number) else { return };
         let open =
-            group.seats.iter().enumerate().filter(|(_, seat)| !seat.done && seat.at.is_empty());
+            group.slots.iter().enumerate().filter(|(_, slot)| !slot.done && slot.at.is_empty());
         let last: Vec<usize> = open.map(|(position, _)| position).rev().take(count).collect();
+        // By a protocol that does not wait, the manager does not know that these are left.
+        if self.rules.mirror.is_async() {
+            self.abandoned += last.len() as u64;
+        }
         for position in last {
             self.settle(number, position, None);
         }
     }
 
-    /// Gives seats the donors that have, or are being sent, their chunks already: those in a domain
+    /// Gives slots the donors that have, or are being sent, their chunks already: those in a domain
     /// of the group last, and only where no other is left that could be sent the chunk.
-    fn seat_where_held(&mut self, number: u64, copies: &Copies) {
-        self.seat_if_held(number, |donor, taken| copies.is_apart(donor, taken));
-        if copies.knows_domains() {
-            self.seat_if_held(number, |donor, taken| copies.is_fit(donor, taken));
+    fn place_where_held(&mut self, number: u64, targets: &Targets) {
+        self.place_if_held(number, |donor, taken| targets.is_apart(donor, taken));
+        if targets.knows_domains() {
+            self.place_if_held(number, |donor, taken| targets.is_fit(donor, taken));
         }
     }
 
-    fn seat_if_held(&mut self, number: u64, fits: impl Fn(&DonorId, &[DonorId]) -> bool) {
+    fn place_if_held(&mut self, number: u64, fits: impl Fn(&DonorId, &[DonorId]) -> bool) {
         let Some(group) = self.groups.get_mut(&number) else { return };
         let mut taken = group.taken();
         let mut done = Vec::new();
-        for (position, seat) in group.seats.iter_mut().enumerate() {
-            let Some(shard) = self.shards.get(&seat.name) else { continue };
-            if seat.done || !seat.at.is_empty() {
+        for (position, slot) in group.slots.iter_mut().enumerate() {
+            let Some(shard) = self.shards.get(&slot.name) else { continue };
+            if slot.done || !slot.at.is_empty() {
                 continue;
             }
             let free = |donor: &&DonorId| !taken.contains(donor) && fits(donor, &taken);
             let here = shard.acks.iter().map(|(donor, ..)| donor).chain(&shard.held).find(free);
             if let Some(donor) = here.or_else(|| shard.under_way.iter().find(free)).copied() {
                 taken.push(donor);
-                seat.at.push(donor);
+                slot.at.push(donor);
                 if !shard.under_way.contains(&donor) {
                     done.push((position, donor));
                 }
@@ -285,32 +448,75 @@ impl Groups {
         }
     }
 
-    /// A donor acknowledged a chunk.
-    pub fn acked(&mut self, name: &ChunkName, ack: Ack) {
-        let Some(shard) = self.shards.get_mut(name) else { return };
-        shard.under_way.retain(|donor| *donor != ack.0);
-        // Copies are counted by donors, never by answers (promise D3).
-        if !shard.acks.iter().any(|(donor, ..)| *donor == ack.0) {
-            shard.acks.push(ack);
-        }
-        for (number, position) in shard.seats.clone() {
-            let seat = self.groups.get(&number).and_then(|group| group.seats.get(position));
-            if seat.is_some_and(|seat| seat.at.contains(&ack.0)) {
-                self.settle(number, position, Some(ack.0));
+    /// A donor acknowledged a chunk; `forwarded` has the receipts of those to whom it forwarded it, if it waited for them.
+    pub fn acked(&mut self, name: &ChunkName, ack: Ack, forwarded: &[Option<Receipt>]) {
+        let by = ack.0;
+        self.count(name, ack);
+        for (at, donor) in self.take_forwarded(name, by).into_iter().enumerate() {
+            if self.rules.mirror == Mirror::ServerAsync && forwarded.is_empty() {
+                self.forwarded_later += 1;
+                self.takes_later(name, donor);
+                continue;
+            }
+            match forwarded.get(at).copied().flatten() {
+                Some(receipt) => self.count(name, (donor, self.rules.ack, receipt)),
+                None => self.fail(name, donor),
             }
         }
     }
 
-    /// A donor did not take a chunk.
-    pub fn failed(&mut self, name: &ChunkName, donor: DonorId) {
+    /// The donors to which `by` was to forward a chunk.
+    fn take_forwarded(&mut self, name: &ChunkName, by: DonorId) -> Vec<DonorId> {
+        let shard = self.shards.get_mut(name);
+        let forwarded = shard.and_then(|shard| shard.forwarded.take_if(|(donor, _)| *donor == by));
+        forwarded.map_or_else(Vec::new, |(_, to)| to)
+    }
+
+    fn count(&mut self, name: &ChunkName, ack: Ack) {
+        let Some(shard) = self.shards.get_mut(name) else { return };
+        shard.under_way.retain(|donor| *donor != ack.0);
+        shard.count(ack);
+        self.settle_all(name, ack.0);
+    }
+
+    /// `donor` has the chunk from another, or will have. What it does not take is left to repair.
+    fn takes_later(&mut self, name: &ChunkName, donor: DonorId) {
         let Some(shard) = self.shards.get_mut(name) else { return };
         shard.under_way.retain(|other| *other != donor);
-        for &(number, position) in &shard.seats {
-            let seat = self.groups.get_mut(&number).and_then(|group| group.seats.get_mut(position));
-            let Some(seat) = seat else { continue };
-            seat.at.retain(|other| *other != donor);
-            if seat.at.is_empty() && !self.queue.contains(&number) {
-                self.queue.push_front(number);
+        shard.held.push(donor);
+        self.settle_all(name, donor);
+    }
+
+    /// The slots that were given `donor` for a chunk have it.
+    fn settle_all(&mut self, name: &ChunkName, donor: DonorId) {
+        let Some(shard) = self.shards.get(name) else { return };
+        for (number, position) in shard.slots.clone() {
+            let slot = self.groups.get(&number).and_then(|group| group.slots.get(position));
+            if slot.is_some_and(|slot| slot.at.contains(&donor)) {
+                self.settle(number, position, Some(donor));
+            }
+        }
+    }
+
+    /// A donor did not take a chunk. Those to whom it forwarded it may have it or not: the client sends it itself.
+    pub fn failed(&mut self, name: &ChunkName, donor: DonorId) {
+        for other in self.take_forwarded(name, donor) {
+            self.fail(name, other);
+        }
+        self.fail(name, donor);
+    }
+
+    fn fail(&mut self, name: &ChunkName, donor: DonorId) {
+        let Some(shard) = self.shards.get_mut(name) else { return };
+        shard.under_way.retain(|other| *other != donor);
+        for (number, position) in &shard.slots {
+            let Some(group) = self.groups.get_mut(number) else { continue };
+            let Some(slot) = group.slots.get_mut(*position).filter(|slot| !slot.done) else {
+                continue;
+            };
+            slot.at.retain(|other| *other != donor);
+            if slot.at.is_empty() && !std::mem::replace(&mut group.queued, true) {
+                self.queue.push_front(*number);
             }
         }
     }
@@ -318,56 +524,57 @@ impl Groups {
     /// Another donor for a chunk that `slow` has had since `sent_at`, if waiting is not worth it.
     pub fn hedge(
         &mut self,
-        copies: &Copies,
-        (name, slow): Send,
+        targets: &Targets,
+        name: &ChunkName,
+        slow: DonorId,
         sent_at: Tick,
         now: Tick,
     ) -> Option<Send> {
-        let shard = self.shards.get_mut(&name)?;
-        let waiting = |(number, position): &(u64, usize)| {
-            let group = self.groups.get(number)?;
-            (group.seats.get(*position)?.at == [slow]).then_some((
-                *number,
-                *position,
-                group.taken(),
-            ))
+        let shard = self.shards.get_mut(name)?;
+        let waiting = |(number, position): &&(u64, usize)| {
+            let slot = self.groups.get(number).and_then(|group| group.slots.get(*position));
+            slot.is_some_and(|slot| slot.at == [slow])
         };
-        let (number, position, taken) = shard.seats.iter().find_map(waiting)?;
+        let waiting: Vec<_> = shard.slots.iter().filter(waiting).copied().collect();
+        let taken = self.groups.get(&waiting.first()?.0)?.taken();
         let free = |donor: &DonorId| !taken.contains(donor) && !shard.has(donor);
-        // Whichever of the two answers first has the seat, so that one domain serves both.
+        // Whichever of the two answers first has the slot, so that one domain serves both.
         let with: Vec<DonorId> = taken.iter().copied().filter(|at| *at != slow).collect();
-        let donor = copies.hedge(&with, free, (slow, shard.len), sent_at, now)?;
+        let donor = targets.hedge(&with, free, (slow, shard.len), sent_at, now)?;
         shard.under_way.push(donor);
-        self.groups.get_mut(&number)?.seats.get_mut(position)?.at.push(donor);
-        Some((name, donor))
+        targets.sent(donor, shard.len, now);
+        for (number, position) in waiting {
+            let Some(group) = self.groups.get_mut(&number) else { continue };
+            if !group.taken().contains(&donor) {
+                group.slots[position].at.push(donor);
+            }
+        }
+        Some(Send { name: *name, donor, forward: None })
     }
 
     /// A chunk of a group is at `donor`, or is left out.
     fn settle(&mut self, number: u64, position: usize, donor: Option<DonorId>) {
         let Some(group) = self.groups.get_mut(&number) else { return };
-        let Some(seat) = group.seats.get_mut(position).filter(|seat| !seat.done) else { return };
-        seat.done = true;
-        seat.at = donor.into_iter().collect();
-        let (file, place, name) = (group.file, seat.place, seat.name);
-        let was_sent = seat.sent;
-        if group.seats.iter().all(|seat| seat.done) {
-            self.groups.remove(&number);
-        }
-        let Some(shard) = self.shards.get_mut(&name) else { return };
-        let ack =
-            shard.acks.iter().find(|(acknowledged, ..)| Some(*acknowledged) == donor).copied();
-        let how = match (donor, ack) {
-            (None, _) => How::LeftOut,
-            (Some(_), Some(ack)) if was_sent => How::Sent(shard.len, ack),
-            (Some(_), ack) => How::Held(ack),
-        };
-        self.seated.push(Seated { file, place, how });
-        shard.seats.retain(|seat| *seat != (number, position));
-        if shard.seats.is_empty() {
+        let Some(slot) = group.slots.get_mut(position).filter(|slot| !slot.done) else { return };
+        let Some(shard) = self.shards.get_mut(&slot.name) else { return };
+        slot.done = true;
+        slot.at = donor.into_iter().collect();
+        slot.ack = shard.acks.iter().find(|(by, ..)| Some(*by) == donor).copied();
+        let name = slot.name;
+        shard.slots.remove(&(number, position));
+        if shard.slots.is_empty() {
             shard.body = None;
             self.remembered.push_back(name);
-            self.forget_oldest();
         }
+        let all_done = group.slots.iter().all(|slot| slot.done);
+        if (all_done || self.rules.mirror.is_async() && donor.is_some()) && !group.told {
+            group.told = true;
+            self.stored.push(group.stored(self.rules.copies, &self.shards));
+        }
+        if all_done {
+            self.groups.remove(&number);
+        }
+        self.forget_oldest();
     }
 
     fn forget_oldest(&mut self) {
@@ -376,19 +583,75 @@ impl Groups {
         }
         let Some(oldest) = self.remembered.pop_front() else { return };
         // One that is needed again is remembered again.
-        if self.shards.get(&oldest).is_some_and(|shard| shard.seats.is_empty()) {
+        if self.shards.get(&oldest).is_some_and(|shard| shard.slots.is_empty()) {
             self.shards.remove(&oldest);
         }
     }
 }
 
+impl Rules {
+    /// Has the donor of a chunk's first copy forward it to the donors of the others, the `slots` behind it.
+    fn forward(
+        &self,
+        targets: &Targets,
+        planned: &[DonorId],
+        slots: &mut [Slot],
+        taken: &mut Vec<DonorId>,
+        shard: &mut Shard,
+    ) -> Option<Forwarding> {
+        let mut to = Vec::new();
+        for slot in slots.iter_mut().filter(|slot| !slot.done && slot.at.is_empty()) {
+            let Some(donor) = shard.pick(targets, planned, taken) else { break };
+            let Some(route) = targets.route(donor) else { continue };
+            taken.push(donor);
+            slot.send_to(donor, shard);
+            to.push(route);
+        }
+        let wait = self.mirror == Mirror::ServerSync;
+        (!to.is_empty()).then_some(Forwarding { to, wait })
+    }
+}
+
 impl Group {
     fn taken(&self) -> Vec<DonorId> {
-        self.seats.iter().flat_map(|seat| &seat.at).copied().collect()
+        self.slots.iter().flat_map(|slot| &slot.at).copied().collect()
+    }
+
+    /// What its file is told; each chunk has so many slots, one after the other.
+    fn stored(&self, copies: usize, shards: &HashMap<ChunkName, Shard>) -> Stored {
+        let chunk = |slots: &[Slot]| StoredChunk {
+            place: slots[0].place,
+            sent: (slots.iter().any(|slot| slot.sent))
+                .then(|| shards.get(&slots[0].name).map_or(0, |shard| shard.len)),
+            left_out: slots.iter().all(|slot| slot.done && slot.at.is_empty()),
+            acks: slots.iter().filter_map(|slot| slot.ack).collect(),
+        };
+        Stored { file: self.file, chunks: self.slots.chunks(copies).map(chunk).collect() }
+    }
+}
+
+impl Slot {
+    fn send_to(&mut self, donor: DonorId, shard: &mut Shard) {
+        self.at.push(donor);
+        self.sent = true;
+        shard.under_way.push(donor);
     }
 }
 
 impl Shard {
+    /// Counts an acknowledgement; copies are counted by donors, never by answers (promise D3).
+    fn count(&mut self, ack: Ack) {
+        if !self.acks.iter().any(|(donor, ..)| *donor == ack.0) {
+            self.acks.push(ack);
+        }
+    }
+
+    /// A donor for it that has room: one of its `own` if possible, and none that its group has `taken`.
+    fn pick(&self, targets: &Targets, own: &[DonorId], taken: &[DonorId]) -> Option<DonorId> {
+        let free = |donor: &DonorId| !taken.contains(donor) && !self.has(donor);
+        targets.pick(own, taken, free, self.len)
+    }
+
     /// Whether a donor has it, or is being sent it.
     fn has(&self, donor: &DonorId) -> bool {
         self.held.contains(donor)

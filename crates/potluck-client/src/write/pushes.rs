@@ -1,13 +1,23 @@
-//! The messages between writers and the window that sends their chunks.
+//! What those who bring files and the window that sends their chunks tell one another.
 
-use crate::source::Cut;
+use crate::buffer::Buffers;
+use crate::source::{Cut, Cutter, Input, Item, Items};
 use potluck_core::ids::VersionId;
-use potluck_wire::error::Failure;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Policy;
+use potluck_core::seal::SpaceKey;
+use potluck_wire::env::Offload;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::io::Read;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// A message of a writer to its session.
+/// A message to a session.
 pub(crate) enum Push {
-    /// The next chunks of a file, and maybe its end.
+    /// Files that are read where the session runs.
+    Items(Items),
+    /// The next chunks of a file that a writer cuts, and maybe its end.
     Cuts(Vec<Cut>),
     /// Says so when all that came of a file is stored.
     Flush(u32, oneshot::Sender<()>),
@@ -20,10 +30,89 @@ pub(crate) enum Push {
 /// Is told which version a file became.
 pub(crate) type Finished = oneshot::Sender<Result<VersionId, Failure>>;
 
-/// The window's side of its writers.
+/// The window's side.
 pub(crate) struct Pushes {
-    /// The messages of the writers; ends when the session and all of them are gone.
+    /// The messages; ends when the session and all its writers are gone.
     pub from: mpsc::UnboundedReceiver<Push>,
-    /// Tells them whether they may bring more.
+    /// Tells writers whether they may bring more.
     pub tell: watch::Sender<bool>,
+    /// The number of the next file.
+    pub next_file: Arc<AtomicU32>,
+    /// The failure that ended the session.
+    pub failure: Arc<OnceLock<Failure>>,
+}
+
+/// The side of those who bring files.
+pub(crate) struct SessionHandle {
+    pushes: mpsc::UnboundedSender<Push>,
+    may_cut: watch::Receiver<bool>,
+    next_file: Arc<AtomicU32>,
+    /// The policy of all its files.
+    pub policy: Policy,
+    key: Option<SpaceKey>,
+    buffers: Buffers,
+    offload: Offload,
+    /// The failure that ended the session.
+    pub failure: Arc<OnceLock<Failure>>,
+}
+
+impl SessionHandle {
+    /// Both sides of a session with this policy, whose writers have their memory from `buffers`.
+    pub fn new(
+        policy: Policy,
+        key: Option<SpaceKey>,
+        buffers: Buffers,
+        offload: Offload,
+    ) -> (Self, Pushes) {
+        let (pushes, from) = mpsc::unbounded_channel();
+        let (tell, may_cut) = watch::channel(true);
+        let next_file = Arc::new(AtomicU32::new(0));
+        let failure = Arc::default();
+        let window =
+            Pushes { from, tell, next_file: Arc::clone(&next_file), failure: Arc::clone(&failure) };
+        (Self { pushes, may_cut, next_file, policy, key, buffers, offload, failure }, window)
+    }
+
+    /// Tells the window.
+    pub fn push(&self, push: Push) -> Result<(), Failure> {
+        self.pushes.send(push).map_err(|_| self.ended())
+    }
+
+    /// The number of a new file at `path`, and what cuts it.
+    pub fn cutter(&self, path: PoolPath, content: Box<dyn Read + Send>) -> (u32, Cutter) {
+        let file = self.next_file.fetch_add(1, Ordering::Relaxed);
+        let item = Item { path, input: Input::Stream(content) };
+        let number = Arc::new(AtomicU32::new(file));
+        let items = Box::new(std::iter::once(item));
+        (file, Cutter::new(items, &self.policy, self.key.clone(), number))
+    }
+
+    /// Waits until the pool has promised room for more.
+    pub async fn room(&self) -> Result<(), Failure> {
+        let mut may_cut = self.may_cut.clone();
+        may_cut.wait_for(|may| *may).await.map(drop).map_err(|_| self.ended())
+    }
+
+    /// Runs a cutter until it needs more, or is at the end of its file.
+    pub async fn cut(&self, mut cutter: Box<Cutter>) -> (Box<Cutter>, Vec<Cut>) {
+        let claim = self.buffers.claim(Cutter::room(&self.policy)).await;
+        let cut = move || {
+            let cuts = cutter.next(claim);
+            (cutter, cuts)
+        };
+        self.offload.run(cut).await
+    }
+
+    /// Why nothing more can be brought.
+    pub fn ended(&self) -> Failure {
+        ended(&self.failure)
+    }
+}
+
+/// Why a session has ended.
+pub(crate) fn ended(failure: &OnceLock<Failure>) -> Failure {
+    failure.get().cloned().unwrap_or_else(|| {
+        Failure::new(ErrorKind::Retry, code::NO_SESSION, "the write session has ended")
+            .hint("write what was not finished anew")
+    })
 }

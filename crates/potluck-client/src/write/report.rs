@@ -7,7 +7,7 @@ use potluck_wire::error::Failure;
 /// The report of a put.
 #[derive(Debug, Clone, Default)]
 pub struct PutReport {
-    /// Files that became visible.
+    /// Files that became visible, in that order.
     pub stored: Vec<(PoolPath, VersionId)>,
     /// Files that did not, and why.
     pub failed: Vec<(PoolPath, Failure)>,

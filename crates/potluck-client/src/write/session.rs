@@ -1,130 +1,116 @@
-//! Write sessions: opened by reserve, closed by commit or abort; nothing is visible before.
+//! Write sessions: files that are stored under one reservation and one policy, whether they are read here or
+//! programs write them piece by piece.
 
 use crate::pool::Pool;
-use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, SessionId};
-use potluck_core::policy::AckLevel;
-use potluck_wire::control::{
-    Abort, Commit, Committed, FileCommit, Grow, Grown, Offer, Offered, Renew, Reserve, Reserved,
-};
+use crate::progress::{Progress, Quiet};
+use crate::source::Items;
+use crate::write::options::PutOptions;
+use crate::write::pushes::{Push, SessionHandle, ended};
+use crate::write::report::PutReport;
+use crate::write::reservation::Reservation;
+use crate::write::sliding_window;
+use crate::writer::{Attributes, Writer};
+use potluck_core::path::PoolPath;
+use potluck_wire::control::Reserve;
 use potluck_wire::error::Failure;
-use potluck_wire::packed::Packed;
+use std::sync::Arc;
+use tokio::sync::oneshot;
 
-/// An open write session. Dropped without [`WriteSession::finish`], it is aborted, and what was sent is
-/// kept for a while.
-pub struct WriteSession {
-    calls: SessionCalls,
-    /// The reservation that the manager granted.
-    pub reserved: Reserved,
-    /// Plaintext bytes promised so far.
-    pub promised: u64,
-    /// Plaintext bytes that the writer said it will write.
-    pub bytes: Option<u64>,
-    armed: bool,
+/// Files written under one reservation and one policy. Files that are finished at about the same time become
+/// visible by one commit.
+pub struct Session {
+    handle: Arc<SessionHandle>,
+    report: oneshot::Receiver<Result<PutReport, Failure>>,
 }
 
-/// The calls of a session; cheap to clone, so that several can be under way.
-#[derive(Clone)]
-pub struct SessionCalls {
-    client: Pool,
-    session: SessionId,
+/// Who shares the memory for chunks on their way.
+enum Memory {
+    /// The session alone.
+    Own,
+    /// All sessions of the pool handle.
+    Shared,
 }
 
-/// Bytes promised at first to a session of unknown size; as the manager does.
-const FIRST_PROMISE: u64 = 64 << 20;
+/// Opens a session for files below `root`; gives the side of those who bring files, and what sends their chunks, which
+/// ends when that side is gone. Dropped before, it ends the session.
+async fn open(
+    client: &Pool,
+    root: &PoolPath,
+    options: &PutOptions,
+    progress: Arc<dyn Progress>,
+    memory: Memory,
+) -> Result<(SessionHandle, impl Future<Output = Result<PutReport, Failure>> + Send + use<>), Failure>
+{
+    let PutOptions { bytes, policy, condition, .. } = *options;
+    let reserve = Reserve { path: root.clone(), bytes, policy, condition };
+    let session = Reservation::open(client, &reserve).await?;
+    let (policy, donors) = (session.reserved.policy.clone(), session.reserved.donors.len());
+    let client = match memory {
+        Memory::Own => client.for_writing(&policy, donors),
+        Memory::Shared => client.for_writing_together(&policy, donors),
+    };
+    let key = session.reserved.space_key.clone();
+    let (handle, pushes) =
+        SessionHandle::new(policy, key, client.buffers.clone(), client.env.offload);
+    let options = *options;
+    let window =
+        async move { sliding_window::write(&client, session, pushes, &options, progress).await };
+    Ok((handle, window))
+}
 
-impl WriteSession {
-    /// Opens a session.
-    pub async fn open(client: &Pool, reserve: &Reserve) -> Result<Self, Failure> {
-        let reserved = client.call(reserve).await?;
-        let calls = SessionCalls { client: client.clone(), session: reserved.session };
-        // With an erasure code the plan counts groups.
-        let data = reserved.policy.ec.map_or(1, |ec| ec.data() as u64);
-        let planned = reserved.plan.chunks() * data * u64::from(reserved.policy.chunk_size);
-        let promised = reserve.bytes.unwrap_or(planned.min(FIRST_PROMISE));
-        Ok(Self { calls, reserved, promised, bytes: reserve.bytes, armed: true })
+impl Session {
+    /// Opens a session for files below `root`.
+    pub(crate) async fn open(
+        client: &Pool,
+        root: &PoolPath,
+        options: &PutOptions,
+    ) -> Result<Self, Failure> {
+        let (handle, window) = open(client, root, options, Arc::new(Quiet), Memory::Shared).await?;
+        let (done, report) = oneshot::channel();
+        // It ends with its writers, or with the runtime: nothing that settles in between ends it.
+        tokio::spawn(async move {
+            let _ = done.send(window.await); // whoever does not wait for the end is not told
+        });
+        Ok(Self { handle: Arc::new(handle), report })
     }
 
-    /// Returns the calls of this session.
-    pub fn calls(&self) -> SessionCalls {
-        self.calls.clone()
+    /// A new file of the session, which becomes visible at `path` when it is finished.
+    pub fn create(&self, path: PoolPath, attributes: Attributes) -> Writer {
+        Writer::new(Arc::clone(&self.handle), path, attributes)
     }
 
-    /// The last commit has closed the session.
-    pub fn finish(mut self) {
-        self.armed = false;
+    /// Stores files that are read here, one after the other; what becomes of each is in the report.
+    ///
+    /// Errors: what ended the session.
+    pub fn add(&self, items: Items) -> Result<(), Failure> {
+        self.handle.push(Push::Items(items))
     }
 
-    /// Ends the session; nothing more becomes visible. Its chunks are reclaimed, unless whoever
-    /// writes the same again soon is to find them: then they are kept for a while.
-    pub async fn abort(mut self, keep: bool) {
-        self.armed = false;
-        self.calls.abort(keep).await;
+    /// Waits until all writers of the session are done with, and all copies are made that this process makes.
+    ///
+    /// Errors: what ended the session early.
+    pub async fn finish(self) -> Result<PutReport, Failure> {
+        let failure = self.handle.failure.clone();
+        drop(self.handle);
+        self.report.await.unwrap_or_else(|_| Err(ended(&failure)))
     }
 }
 
-impl Drop for WriteSession {
-    fn drop(&mut self) {
-        if !self.armed {
-            return;
-        }
-        let calls = self.calls.clone();
-        // Its writer was interrupted.
-        self.calls.client.in_background(async move { calls.abort(true).await });
-    }
-}
-
-impl SessionCalls {
-    /// Asks which chunks the pool holds.
-    pub async fn offer(self, chunks: Vec<ChunkName>, ack: AckLevel) -> Result<Offered, Failure> {
-        let offer = Offer { session: self.session, chunks: Packed(chunks), ack };
-        self.client.call_retrying(&offer).await
-    }
-
-    /// Asks for room for `bytes` more, for all redundancy if it is to be `whole`; `wait` while donors may still report to a new manager.
-    pub async fn grow(
-        self,
-        bytes: u64,
-        avoid: Vec<DonorId>,
-        whole: bool,
-        wait: bool,
-    ) -> Result<Grown, Failure> {
-        let grow = Grow { session: self.session, bytes, avoid, whole };
-        match wait {
-            true => self.client.call_retrying(&grow).await,
-            false => self.client.call_for_manager(&grow).await,
-        }
-    }
-
-    /// Asks how the donors of the session can be reached now.
-    pub async fn reach(self) -> Result<Grown, Failure> {
-        let grow = Grow { session: self.session, bytes: 0, avoid: Vec::new(), whole: false };
-        self.client.call_retrying(&grow).await
-    }
-
-    /// Keeps the session.
-    pub async fn renew(self) -> Result<(), Failure> {
-        self.client.call_retrying(&Renew { session: self.session }).await.map(|_| ())
-    }
-
-    /// Makes files visible; gives them back with what became of them.
-    pub async fn commit(
-        self,
-        batch: u32,
-        files: Vec<FileCommit>,
-        atomic: bool,
-        done: bool,
-    ) -> (Vec<FileCommit>, Result<Committed, Failure>) {
-        let commit = Commit { session: self.session, batch, files, atomic, done };
-        let committed = self.client.call_retrying(&commit).await;
-        (commit.files, committed)
-    }
-
-    async fn abort(&self, keep: bool) {
-        // Once: who is interrupted does not wait.
-        let abort = Abort { session: self.session, keep };
-        if let Err(failure) = self.client.caller.call(&abort).await {
-            tracing::debug!(%failure, "abort failed; the lease ends the session");
-        }
-    }
+/// Stores `items` in one write session below `root`. Each file becomes visible whole, when all
+/// its chunks have as many copies as the policy asks for, or, unless it is strict, as there are donors
+/// for while others are away, if one more may die then; by an asynchronous mirroring protocol when
+/// they have one. This returns when the other copies are made too, as far as this client makes them.
+///
+/// Errors: what ended the session; files that failed alone are in the report.
+pub async fn put(
+    client: &Pool,
+    root: &PoolPath,
+    items: Items,
+    options: &PutOptions,
+    progress: Arc<dyn Progress>,
+) -> Result<PutReport, Failure> {
+    let (handle, window) = open(client, root, options, progress, Memory::Own).await?;
+    handle.push(Push::Items(items))?;
+    drop(handle); // no more will come
+    window.await
 }

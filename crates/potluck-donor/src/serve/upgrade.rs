@@ -1,20 +1,23 @@
 //! From HTTP to bulk: the ticket is read, the keys are made, and the first frame proves the peer.
 
-use super::{Server, StrangerPermit};
-use crate::session::Session;
+use super::turns::Turn;
+use super::{Server, Stranger};
+use crate::session::{Paused, Session};
 use crate::socket::{RuntimeIo, SocketIo, run_ready};
-use crate::stall_timeout::StallTimeout;
+use crate::stall_timeout::{IDLE, StallTimeout};
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
+use potluck_wire::admission::{Origin, Place};
 use potluck_wire::bulk::{FrameError, Inbox, Lane, Request as Frame, SessionKeys, StreamIo};
 use potluck_wire::net::{BoxStream, Detached};
 use potluck_wire::ticket::{Grant, PublicTicket};
 use potluck_wire::upgrade::{NONCE_HEADER, TICKET_HEADER, nonce_of, nonce_value};
 use potluck_wire::version;
+use std::io;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,22 +32,26 @@ const STACK: usize = 256 << 10;
 struct PendingPeer {
     grant: Grant,
     keys: SessionKeys,
-    stranger: StrangerPermit,
+    stranger: Stranger,
 }
 
 /// A peer that has proved its ticket.
 struct Peer {
     session: Session,
-    first: (u32, Frame),
-    _permit: tokio::sync::OwnedSemaphorePermit,
+    first: Option<(u32, Frame)>,
+    origin: Origin,
+    place: Place<Origin>,
 }
+
+/// A connection that goes on in another turn.
+type Unfinished = (TcpStream, Session, Paused);
 
 impl Server {
     /// Answers a request for bulk; what follows on the stream is served in the background.
     pub(super) fn upgrade(
         self: &Arc<Self>,
         mut request: Request<Incoming>,
-        stranger: StrangerPermit,
+        stranger: Stranger,
     ) -> Result<Response<Full<Bytes>>, StatusCode> {
         let headers = request.headers();
         if headers.get(header::UPGRADE).is_none_or(|protocol| protocol != version::BULK) {
@@ -89,7 +96,7 @@ impl Server {
             }
         };
         match stream.detach() {
-            Ok(Detached::Socket(socket)) => self.serve_on_thread(socket, peer),
+            Ok(Detached::Socket(socket)) => self.serve_in_turns(socket, peer).await,
             Ok(Detached::Stream(stream)) => self.serve_in_runtime(stream, peer).await,
             Err(why) => tracing::warn!("cannot take over a connection: {why}"),
         }
@@ -110,44 +117,97 @@ impl Server {
         let (inbox, first) =
             first_frame(&mut io, client, &parts.read_buf).await.map_err(|why| why.to_string())?;
         let first = first.ok_or("it left")?;
-        let permit = Arc::clone(&self.connections)
-            .try_acquire_owned()
-            .map_err(|_| "too many connections".to_owned())?;
+        let place = self.connections.enter(stranger.origin);
+        let origin = stranger.origin;
         drop(stranger);
         let session = Session::new(Arc::clone(&self.service), grant, inbox, donor);
-        Ok((io.0, Peer { session, first, _permit: permit }))
+        Ok((io.0, Peer { session, first: Some(first), origin, place }))
     }
 
-    fn serve_on_thread(&self, socket: TcpStream, peer: Peer) {
+    /// Serves a connection until it ends: on a thread while there are requests, in the runtime else.
+    async fn serve_in_turns(self: Arc<Self>, socket: TcpStream, peer: Peer) {
+        let Peer { session, first, origin, place } = peer;
+        let serve = async {
+            let (mut socket, mut session, mut first) = (socket, session, first);
+            loop {
+                let Some(turn) = self.service.unless_closed(self.turns.turn(origin)).await else {
+                    return Ok(());
+                };
+                let unfinished = self.on_thread(socket, session, first.take(), turn).await;
+                let Some((left, paused, why)) = unfinished else { return Ok(()) };
+                (socket, session) = (left, paused);
+                if why == Paused::Quiet {
+                    let readable = self.service.unless_closed(until_readable(socket)).await;
+                    let Some(readable) = readable else { return Ok(()) };
+                    socket = readable?;
+                }
+            }
+        };
+        tokio::select! {
+            served = serve => log_end(&served),
+            () = place.lost() => tracing::debug!("too many bulk connections: one ends"),
+        }
+    }
+
+    /// Has a thread answer requests until the connection ends, or pauses.
+    async fn on_thread(
+        self: &Arc<Self>,
+        socket: TcpStream,
+        mut session: Session,
+        first: Option<(u32, Frame)>,
+        turn: Turn,
+    ) -> Option<Unfinished> {
         let timeout = StallTimeout::new(self.service.env.clock.clone());
         let entered = match self.sockets.enter(&socket) {
             Ok(entered) => entered,
-            Err(why) => return tracing::warn!("cannot take over a connection: {why}"),
+            Err(why) => {
+                tracing::warn!("cannot take over a connection: {why}");
+                return None;
+            }
         };
-        let runtime = tokio::runtime::Handle::current();
+        let (runtime, server) = (tokio::runtime::Handle::current(), Arc::clone(self));
+        let (tell, told) = tokio::sync::oneshot::channel();
         let serve = move || {
-            let Peer { session, first, _permit } = peer;
-            let served = SocketIo::new(socket, timeout, runtime)
-                .map_err(FrameError::Io)
-                .and_then(|mut io| run_ready(session.run(&mut io, first)));
-            log_end(&served);
-            drop(entered);
+            let ran = SocketIo::new(socket, timeout, runtime).map_err(FrameError::Io).and_then(
+                |mut io| {
+                    let paused = run_ready(session.run(&mut io, first, || server.turns.wanted()))?;
+                    Ok(paused.map(|paused| (io.into_socket(), paused)))
+                },
+            );
+            log_end(&ran);
+            drop((entered, turn));
+            // Nobody listens any more where the donor goes down, or the place was lost.
+            let _ = tell.send(ran.ok().flatten().map(|(socket, paused)| (socket, session, paused)));
         };
         let thread = std::thread::Builder::new().name("potluck-bulk".into()).stack_size(STACK);
         if let Err(why) = thread.spawn(serve) {
             tracing::warn!("cannot start a thread for a connection: {why}");
         }
+        // A thread that could not be started has dropped its end.
+        told.await.ok().flatten()
     }
 
     async fn serve_in_runtime(&self, stream: BoxStream, peer: Peer) {
-        let Peer { session, first, _permit } = peer;
+        let Peer { mut session, first, origin: _, place } = peer;
         let timeout = StallTimeout::new(self.service.env.clock.clone());
         let mut io = RuntimeIo::new(stream, timeout);
         tokio::select! {
-            served = session.run(&mut io, first) => log_end(&served),
+            served = session.run(&mut io, first, || false) => log_end(&served),
+            () = place.lost() => {}
             () = self.service.closed() => {}
         }
     }
+}
+
+/// Waits until the peer says something, hangs up, or has been idle for too long.
+async fn until_readable(socket: TcpStream) -> Result<TcpStream, FrameError> {
+    socket.set_nonblocking(true)?;
+    let socket = tokio::net::TcpStream::from_std(socket)?;
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the peer is too slow");
+    tokio::time::timeout(IDLE, socket.readable()).await.map_err(late)??;
+    let socket = socket.into_std()?;
+    socket.set_nonblocking(false)?;
+    Ok(socket)
 }
 
 async fn first_frame(
@@ -160,7 +220,7 @@ async fn first_frame(
     Ok((inbox, first))
 }
 
-fn log_end(served: &Result<(), FrameError>) {
+fn log_end<T>(served: &Result<T, FrameError>) {
     if let Err(why) = served {
         tracing::debug!("a bulk connection ended: {why}");
     }

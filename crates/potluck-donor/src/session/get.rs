@@ -5,7 +5,7 @@ use super::Session;
 use crate::socket::PeerIo;
 use crate::store::{Found, Refusal};
 use potluck_core::chunk::ChunkName;
-use potluck_core::merkle::{SegmentHashes, proven_root, whole_segments};
+use potluck_core::merkle::whole_segments;
 use potluck_wire::bulk::{FrameError, Part, Reply, SendFileError, Status};
 use potluck_wire::ticket::Ops;
 use std::ops::Range;
@@ -20,8 +20,11 @@ impl Session {
         name: &ChunkName,
         part: Option<Part>,
     ) -> Result<(), FrameError> {
+        let store = &self.service.store;
         let found = match self.allowed(Ops::GET) {
-            Ok(_) => self.service.store.find(name).map_err(status_of),
+            Ok(_) if part.is_some() => store.find_to_read_parts(name).map_err(status_of),
+            // Who reads all of a chunk does not come back for more of it.
+            Ok(_) => store.find(name).map(|found| found.map(Arc::new)).map_err(status_of),
             Err(status) => Err(status),
         };
         let chunk = match found {
@@ -76,12 +79,8 @@ fn what_to_send(
         return (range.end <= chunk.len).then_some((Vec::new(), range));
     }
     let segments = whole_segments(&range, chunk.len)?;
-    let hashes = chunk.segment_hashes()?;
-    let proof = SegmentHashes::from_iter(hashes.proof(&segments));
-    let count = hashes.iter().count();
-    let here = hashes.iter().copied().skip(segments.start).take(segments.len()).collect();
-    let root = proven_root(count, &segments, &here, &proof);
-    (root == Some(name.0)).then(|| (proof.as_bytes().to_vec(), range))
+    let proof = chunk.tree(name)?.proof(&segments);
+    Some((proof.as_bytes().to_vec(), range))
 }
 
 /// Returns the status by which a peer is told of a refusal.

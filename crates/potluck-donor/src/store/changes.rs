@@ -19,6 +19,8 @@ pub enum Change {
     Removed(ChunkName),
     /// Found spoiled and quarantined.
     Spoiled(ChunkName),
+    /// Could not be read, and is quarantined until it can.
+    Unreadable(ChunkName),
     /// Looked at and found sound.
     Sound(ChunkName),
 }
@@ -28,7 +30,7 @@ impl Change {
     fn rank(&self) -> u8 {
         match self {
             Self::Removed(_) => 0,
-            Self::Spoiled(_) => 1,
+            Self::Spoiled(_) | Self::Unreadable(_) => 1,
             Self::Added(_) => 2,
             Self::Sound(_) => 3,
         }
@@ -37,7 +39,10 @@ impl Change {
     fn name(&self) -> ChunkName {
         match self {
             Self::Added(holding) => holding.name,
-            Self::Removed(name) | Self::Spoiled(name) | Self::Sound(name) => *name,
+            Self::Removed(name)
+            | Self::Spoiled(name)
+            | Self::Unreadable(name)
+            | Self::Sound(name) => *name,
         }
     }
 }
@@ -58,8 +63,10 @@ pub struct Batch {
     pub added: Packed<Holding>,
     /// Deleted, or found missing.
     pub removed: Packed<ChunkName>,
-    /// Chunks that were quarantined.
+    /// Chunks that were found spoiled and are quarantined.
     pub spoiled: Packed<ChunkName>,
+    /// Chunks that could not be read and are quarantined.
+    pub unreadable: Packed<ChunkName>,
     /// Chunks that were looked at and are sound.
     pub sound: Packed<ChunkName>,
 }
@@ -92,6 +99,7 @@ impl Changes {
                 Change::Added(holding) => batch.added.0.push(*holding),
                 Change::Removed(name) => batch.removed.0.push(*name),
                 Change::Spoiled(name) => batch.spoiled.0.push(*name),
+                Change::Unreadable(name) => batch.unreadable.0.push(*name),
                 Change::Sound(name) => batch.sound.0.push(*name),
             }
         }

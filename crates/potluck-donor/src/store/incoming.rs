@@ -173,6 +173,7 @@ impl Whole<'_> {
             return Ok(false);
         }
         let replaced = replaced.map(|len| store.usage().removal(len));
+        store.open_chunks.close(&name);
         store.rename(&self.temp.path, &path).map_err(|why| store.refuse("naming a chunk", &why))?;
         self.temp.placed = true;
         self.reservation.keep();

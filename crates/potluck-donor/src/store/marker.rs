@@ -6,6 +6,7 @@ use potluck_core::chunk::Digest;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::DonorId;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 /// The format of chunk files. A store is read by who wrote it, or not at all: bytes of another format would
 /// pass for damage.
 const FORMAT: u32 = 2;
+const BEGINNING: &str = "beginning the store";
 /// No marker is nearly as long.
 const MAX_MARKER: u64 = 4096;
 
@@ -229,6 +231,12 @@ pub(crate) fn claim(
                     return Err(StoreError::HasOne(known.dir.clone()));
                 }
                 (_, _, Claiming::Adopt) => adopt(disk, entropy, &layout, owner)?,
+                // A donor that was to begin it died before it could remember it.
+                (true, Some(known), Claiming::Anew)
+                    if !is_there(disk, known) && is_unused(disk, &layout)? =>
+                {
+                    begin()?
+                }
                 (true, Some(known), _) => {
                     let known = known.dir.clone();
                     return Err(StoreError::Earlier { dir: dir.to_owned(), known });
@@ -303,18 +311,20 @@ fn begin(
     layout: &Layout,
     owner: &Owner,
 ) -> Result<StoreId, StoreError> {
-    let failed = |why| layout.failed("beginning the store", why);
-    let unfinished = Path::new(MARKER).with_extension(TEMP_EXTENSION);
-    let mut foreign = false;
-    disk.list(layout.root(), &mut |entry| {
-        // A fresh file system has the former; a donor that died right here leaves the latter.
-        foreign |= entry.name != "lost+found" && entry.name != unfinished.as_os_str();
-    })
-    .map_err(failed)?;
-    if foreign {
+    if !is_unused(disk, layout)? {
         return Err(StoreError::Foreign(layout.root().to_owned()));
     }
-    write(disk, entropy, layout, owner).map_err(failed)
+    write(disk, entropy, layout, owner).map_err(|why| layout.failed(BEGINNING, why))
+}
+
+/// Whether nothing is in a directory but what a fresh file system has, and a donor that died as it began a store.
+fn is_unused(disk: &dyn Disk, layout: &Layout) -> Result<bool, StoreError> {
+    let unfinished = Path::new(MARKER).with_extension(TEMP_EXTENSION);
+    let harmless = [OsStr::new("lost+found"), OsStr::new(MARKER), unfinished.as_os_str()];
+    let mut is_unused = true;
+    disk.list(layout.root(), &mut |entry| is_unused &= harmless.contains(&entry.name))
+        .map_err(|why| layout.failed(BEGINNING, why))?;
+    Ok(is_unused)
 }
 
 /// Writes a marker with a new name for the store.

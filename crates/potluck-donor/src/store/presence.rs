@@ -1,8 +1,9 @@
 //! Checks that the store is where it should be: disks are pulled, unmounted, and brought back, while
 //! the daemon goes on (promise S3).
 
+use super::quarantine::Quarantine;
 use super::usage::{Asking, Fault};
-use super::{Quarantine, Store, marker};
+use super::{Store, marker};
 use crate::disk::{Space, is_broken};
 use crate::reclaim::leftovers;
 use potluck_wire::control::DiskFault;
@@ -14,6 +15,7 @@ impl Store {
     /// the store is on. A store that comes back is looked through as at a start, and the manager
     /// needs its whole inventory then.
     pub fn check_disk(&self) {
+        self.open_chunks.close_unread();
         if matches!(self.usage.fault(), Some((Fault::Writing, _))) {
             // A dead disk's marker is long in memory: whether it is dead only the disk can say.
             self.forget_marker();
@@ -60,6 +62,7 @@ impl Store {
     fn lost(&self, why: &str) {
         // Whoever checks or mounts that disk must not find it in use.
         *self.lock.lock().expect("no holder panics") = None;
+        self.open_chunks.close_all();
         self.broke(Fault::Missing, why);
     }
 

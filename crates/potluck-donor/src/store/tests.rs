@@ -5,9 +5,10 @@ use crate::store::incoming::NotPlaced;
 use crate::store::verify::CopyHealth;
 use potluck_core::budget::KeepFree;
 use potluck_core::chunk::{ChunkKind, Digest};
+use potluck_core::clock::Tick;
 use potluck_core::entropy::{Entropy, SeededEntropy};
 use potluck_core::ids::{DonorId, SessionId};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 const INCARNATION: Incarnation = Incarnation(7);
@@ -232,29 +233,45 @@ fn quarantine(store: &Store, numbers: std::ops::Range<u64>) -> Vec<PathBuf> {
             .expect("spoil");
         assert_eq!(store.verify(&name), Ok(CopyHealth::Spoiled));
     }
-    let files = store.quarantine().files.clone();
-    files.into_iter().map(|(path, _)| path).collect()
+    store.quarantine().paths()
+}
+
+/// Asks whether what is too much in quarantine may go, and is told that it may.
+fn discard(store: &Store, leaving: bool) -> usize {
+    let asked = store.to_discard(leaving);
+    store.discard(&asked, &asked);
+    asked.len()
 }
 
 #[test]
-fn quarantined_files_make_room_before_any_chunk_must_the_oldest_first_s2() {
+fn quarantined_files_make_room_by_leave_of_the_manager_the_oldest_first_s2() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
     let chunks: Vec<_> = (10..110).map(|number| put(&store, number)).collect();
     let quarantined = quarantine(&store, 1..5);
     store.check_disk();
-    assert!(quarantined.iter().all(|path| path.exists()), "kept while there is room");
+    assert_eq!(store.to_discard(false), [], "kept while there is room");
     // As after a start with a lower cap: the marker, the chunks and two files may stay.
     store.limit(Limits { max: 103 * 4096, ..store.usage.limits() });
     assert_eq!(store.excess(), 2 * 4096);
     store.check_disk();
+    let asked = store.to_discard(false);
+    assert_eq!(asked.len(), 2);
+    store.discard(&asked, &chunks[..2]);
+    assert_eq!(store.excess(), 2 * 4096, "the manager named neither");
+    assert!(quarantined.iter().all(|path| path.exists()));
+    let others = store.to_discard(false);
+    assert!(others.iter().all(|name| !asked.contains(name)), "those that are needed come last");
+    store.discard(&others, &[]);
+    assert_eq!(store.to_discard(false), asked);
+    assert_eq!(discard(&store, false), 2);
     assert_eq!(store.excess(), 0);
     assert!(chunks.iter().all(|name| store.count_put_if_held(name, 100)));
     assert_eq!(
         quarantined.iter().map(|path| path.exists()).collect::<Vec<_>>(),
         [false, false, true, true]
     );
-    store.clear_quarantine();
+    assert_eq!(discard(&store, true), 2);
     assert!(!quarantined.iter().any(|path| path.exists()));
     assert_eq!(store.report().0.lent_used, 101 * 4096);
 }
@@ -268,9 +285,103 @@ fn quarantined_files_take_their_part_of_what_is_lent_and_no_more_over_restarts_t
     let second = store(dir.path());
     second.limit(Limits { max: 4 * 4096 * 20, ..second.usage.limits() });
     second.check_disk();
+    assert_eq!(discard(&second, false), 2);
     assert_eq!(quarantined.iter().filter(|path| path.exists()).count(), 4);
     let newer = quarantine(&second, 6..8);
-    second.check_disk();
-    assert_eq!(second.quarantine().bytes, 4 * 4096);
+    assert_eq!(discard(&second, false), 2);
+    assert_eq!(second.quarantine().bytes(), 4 * 4096);
     assert!(newer[newer.len() - 2..].iter().all(|path| path.exists()), "the newest stay");
+}
+
+#[test]
+fn a_quarantined_chunk_that_is_sound_after_all_is_a_chunk_again() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let [restored, wrong, replaced] = [1, 2, 3].map(|number| put(&store, number));
+    let files = [&restored, &wrong, &replaced].map(|name| {
+        let path = store.layout().chunk(name);
+        let sound = std::fs::read(&path).expect("stored");
+        std::fs::write(path, vec![0; sound.len()]).expect("spoil");
+        assert_eq!(store.verify(name), Ok(CopyHealth::Spoiled));
+        sound
+    });
+    // What was read was wrong, and not what is on the disk.
+    let quarantined = store.quarantine().paths();
+    std::fs::write(&quarantined[0], &files[0]).expect("written");
+    std::fs::write(&quarantined[2], &files[2]).expect("written");
+    put(&store, 3);
+    let used = store.report().0.lent_used;
+    let written = store.write_sequence().latest_of(&restored);
+    store.changes().restart();
+    assert_eq!(store.look_at_quarantined(Tick::ZERO), 2);
+    assert_eq!(store.quarantine().paths(), [quarantined[1].clone()]);
+    assert!(!quarantined[2].exists(), "it was stored again");
+    assert_eq!(store.report().0.lent_used, used - 4096);
+    assert_eq!(store.verify(&restored), Ok(CopyHealth::Sound));
+    assert_eq!(store.changes().batch().added.0[0].name, restored);
+    assert_eq!(store.delete(&restored, INCARNATION, written), Deletion::WrittenSince);
+    // One that is wrong again is looked at ever more seldom.
+    std::fs::write(&quarantined[1], &files[1]).expect("written");
+    assert_eq!(store.look_at_quarantined(Tick::from_secs(1)), 0);
+    assert_eq!(store.look_at_quarantined(Tick::from_secs(3)), 1);
+    // Also when it was right in between.
+    std::fs::write(store.layout().chunk(&wrong), vec![0; files[1].len()]).expect("spoil");
+    assert_eq!(store.verify(&wrong), Ok(CopyHealth::Spoiled));
+    std::fs::write(&store.quarantine().paths()[0], &files[1]).expect("written");
+    assert_eq!(store.look_at_quarantined(Tick::from_secs(6)), 0);
+    assert_eq!(store.look_at_quarantined(Tick::from_secs(7)), 1);
+}
+
+/// How many files below `dir` this process has open, removed ones included.
+fn open_below(dir: &Path) -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").expect("Linux");
+    let open = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    open.filter(|path| path.starts_with(dir) && path != dir).count()
+}
+
+#[test]
+fn a_chunk_that_parts_are_read_of_is_open_until_it_is_removed_replaced_or_quarantined() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let chunks = store.layout().chunks().to_owned();
+    let read = |name| store.find_to_read_parts(name).expect("no fault");
+    let [deleted, spoiled, replaced] = [1, 2, 3].map(|number| put(&store, number));
+    for name in [&deleted, &spoiled, &replaced, &deleted] {
+        assert!(read(name).expect("held").tree(name).is_some());
+    }
+    assert_eq!(open_below(&chunks), 3);
+    let written = store.write_sequence().latest_of(&deleted);
+    assert_eq!(store.delete(&deleted, INCARNATION, written), Deletion::Deleted);
+    assert!(read(&deleted).is_none());
+    assert_eq!(open_below(&chunks), 2, "its room is free");
+    for name in [&spoiled, &replaced] {
+        std::fs::write(store.layout().chunk(name), vec![0; file_len(100) as usize]).expect("spoil");
+    }
+    assert_eq!(store.verify(&spoiled), Ok(CopyHealth::Spoiled));
+    assert!(read(&spoiled).is_none());
+    put(&store, 3);
+    assert!(read(&replaced).expect("held").tree(&replaced).is_some());
+    assert_eq!(open_below(&chunks), 1);
+}
+
+#[test]
+fn chunks_that_nobody_reads_are_closed_and_never_are_too_many_open() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let chunks = store.layout().chunks().to_owned();
+    let names: Vec<_> = (0..200).map(|number| put(&store, number)).collect();
+    for name in &names {
+        store.find_to_read_parts(name).expect("no fault").expect("held");
+        store.find_to_read_parts(&names[0]).expect("no fault").expect("held");
+    }
+    assert_eq!(open_below(&chunks), 128);
+    for _ in 0..20 {
+        store.find_to_read_parts(&names[0]).expect("no fault").expect("held");
+        store.check_disk();
+    }
+    assert_eq!(open_below(&chunks), 1, "what is read stays open");
+    std::fs::rename(store.layout().marker(), dir.path().join("elsewhere")).expect("renamed");
+    store.check_disk();
+    assert!(store.is_missing());
+    assert_eq!(open_below(&chunks), 0, "whoever unmounts a disk finds it unused");
 }

@@ -6,7 +6,8 @@ use potluck_core::chunk::{ChunkName, Verifier};
 use potluck_wire::bulk::PIECE;
 use std::io;
 
-/// How often a verification begins again because the chunk was put or deleted meanwhile.
+/// How often a verification begins again because the chunk was put or deleted meanwhile, or could not
+/// be read.
 const TRIES: usize = 3;
 
 /// The health of a copy that was read back.
@@ -14,8 +15,10 @@ const TRIES: usize = 3;
 pub(crate) enum CopyHealth {
     /// Its bytes are its name's.
     Sound,
-    /// They were not, or could not be read; the file is quarantined.
+    /// They are not; the file is quarantined.
     Spoiled,
+    /// They cannot be read, also when that is tried again; the file is quarantined.
+    Unreadable,
     /// It is not here.
     Missing,
 }
@@ -31,7 +34,7 @@ impl Store {
                 Some(Change::Sound(*name))
             }
             CopyHealth::Missing => Some(Change::Removed(*name)),
-            CopyHealth::Spoiled => None, // said where it is quarantined
+            CopyHealth::Spoiled | CopyHealth::Unreadable => None, // said where it is quarantined
         })
     }
 
@@ -61,8 +64,8 @@ impl Store {
             if health != CopyHealth::Sound && self.write_sequence().latest_of(name) != written {
                 continue;
             }
-            if health == CopyHealth::Spoiled {
-                return self.quarantine_chunk(name);
+            if matches!(health, CopyHealth::Spoiled | CopyHealth::Unreadable) {
+                return self.quarantine_chunk(name, health);
             }
             news(health).into_iter().for_each(|change| self.changes().push(change));
             return Ok(health);
@@ -72,7 +75,7 @@ impl Store {
 
     fn read_back(&self, name: &ChunkName) -> Result<CopyHealth, Refusal> {
         match self.disk().open(&self.layout().chunk(name)) {
-            Ok(file) if self.is_sound(&*file, name) => Ok(CopyHealth::Sound),
+            Ok(file) => Ok(self.health_of(&*file, name)),
             Err(why) if why.kind() == io::ErrorKind::NotFound && self.present() => {
                 Ok(CopyHealth::Missing)
             }
@@ -80,24 +83,32 @@ impl Store {
             Err(why) if why.kind() == io::ErrorKind::NotFound => Err(Refusal::Disk),
             // Out of files or memory: that says nothing of the chunk.
             Err(why) if !is_broken(&why) => Err(self.refuse("opening a chunk", &why)),
-            _ => Ok(CopyHealth::Spoiled),
+            Err(why) => {
+                tracing::warn!("cannot open chunk {name}: {why}");
+                Ok(CopyHealth::Unreadable)
+            }
         }
     }
 
-    fn is_sound(&self, file: &dyn OldFile, name: &ChunkName) -> bool {
-        let Some(len) = stored_len(file.len()) else { return false };
-        // The bytes are read from the disk, not from what the system remembers of it; and the pages of a
-        // chunk that nobody reads are not worth keeping.
-        forget_pages(file);
-        let hashed = hash(file, len, name);
-        forget_pages(file);
-        match hashed {
-            Ok(sound) => sound,
-            Err(why) => {
-                tracing::warn!("cannot read chunk {name}: {why}");
-                false
+    /// Reads a file that is to be `name`, and again where that fails: most faults of a cable pass at once.
+    pub(super) fn health_of(&self, file: &dyn OldFile, name: &ChunkName) -> CopyHealth {
+        let Some(len) = stored_len(file.len()) else { return CopyHealth::Spoiled };
+        for _ in 0..TRIES {
+            // The bytes are read from the disk, not from what the system remembers of it; and the pages of a
+            // chunk that nobody reads are not worth keeping.
+            forget_pages(file);
+            let hashed = hash(file, len, name);
+            forget_pages(file);
+            match hashed {
+                Ok(true) => return CopyHealth::Sound,
+                Ok(false) => return CopyHealth::Spoiled,
+                Err(why) if why.kind() == io::ErrorKind::UnexpectedEof => {
+                    return CopyHealth::Spoiled; // it was cut
+                }
+                Err(why) => tracing::warn!("cannot read chunk {name}: {why}"),
             }
         }
+        CopyHealth::Unreadable
     }
 
     /// Has the next check of the marker ask the disk.
@@ -107,18 +118,27 @@ impl Store {
         }
     }
 
-    fn quarantine_chunk(&self, name: &ChunkName) -> Result<CopyHealth, Refusal> {
+    fn quarantine_chunk(
+        &self,
+        name: &ChunkName,
+        health: CopyHealth,
+    ) -> Result<CopyHealth, Refusal> {
         let (incarnation, serial) = (self.incarnation(), self.next_serial());
         let path = self.layout().quarantined(&name.to_string(), incarnation, serial);
+        self.open_chunks.close(name);
         match self.rename(&self.layout().chunk(name), &path) {
             Ok(()) => {
-                tracing::warn!("chunk {name} is spoiled; quarantined as {}", path.display());
-                self.changes().push(Change::Spoiled(*name));
+                let (how, change) = match health {
+                    CopyHealth::Unreadable => ("cannot be read", Change::Unreadable(*name)),
+                    _ => ("is spoiled", Change::Spoiled(*name)),
+                };
+                tracing::warn!("chunk {name} {how}; quarantined as {}", path.display());
+                self.changes().push(change);
                 let len = self.disk().len(&path).unwrap_or(0);
                 self.count_quarantined(path, len);
-                Ok(CopyHealth::Spoiled)
+                Ok(health)
             }
-            Err(why) => Err(self.refuse("quarantining a spoiled chunk", &why)),
+            Err(why) => Err(self.refuse("quarantining a chunk", &why)),
         }
     }
 }

@@ -30,6 +30,50 @@ async fn chunks_come_back_as_they_were_put() {
     pool.stop().await;
 }
 
+/// Many more connections than the donor has threads, all kept open and used again and again.
+#[tokio::test]
+async fn hundreds_of_clients_are_served_and_none_is_hung_up_on() {
+    let pool = Pool::start().await;
+    let mut clients = Vec::new();
+    for number in 0..300_u64 {
+        let (mut client, bytes) = (pool.client().await, content(number, 2000));
+        assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+        clients.push((client, bytes));
+    }
+    for _ in 0..2 {
+        // All ask before any listens.
+        for (client, bytes) in &mut clients {
+            let get = Request::Get { name: ChunkName::of(bytes), part: None };
+            client.send(get, &[]).await.expect("a connection");
+        }
+        for (client, bytes) in &mut clients {
+            let reply = client.reply().await.expect("a connection").expect("an answer");
+            assert!(client.body(reply.body).await.expect("a body") == *bytes);
+        }
+    }
+    drop(clients);
+    pool.stop().await;
+}
+
+/// A client that sends a part of a body and then nothing more keeps a thread, as long as it is waited for.
+#[tokio::test]
+async fn clients_that_stall_keep_no_other_address_waiting() {
+    let pool = Pool::start().await;
+    let mut stalling = Vec::new();
+    for _ in 0..200 {
+        let mut client = pool.client().await;
+        let put = Request::put(ChunkName([1; 32]), AckLevel::Memory, 60_000);
+        client.send(put, &[0]).await.expect("sent");
+        stalling.push(client);
+    }
+    let began = tokio::time::Instant::now();
+    let mut other = pool.client_from([127, 0, 0, 2].into()).await;
+    let bytes = content(1, 2000);
+    assert_eq!(other.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+    drop(stalling);
+}
+
 #[tokio::test]
 async fn a_part_of_a_chunk_comes_with_what_proves_it() {
     let pool = Pool::start().await;

@@ -6,8 +6,9 @@ use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{Disk, Listed, NewFile, OldFile, Space, SystemDisk, conformance};
 use potluck_wire::bulk::{ReadAt, Request, Status};
-use potluck_wire::control::{ChunkOrders, TaskFault, TaskOutcome, Tombstone, Work};
+use potluck_wire::control::{ChunkOrders, Heartbeat, TaskFault, TaskOutcome, Tombstone, Work};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -145,7 +146,9 @@ impl Disk for Faulty {
         let file = SystemDisk.open(path)?;
         let (readable, len) =
             (self.faults.readable.load(Ordering::Relaxed), self.faults.len.load(Ordering::Relaxed));
-        let chunk = path.components().any(|part| part.as_os_str() == "chunks");
+        let chunk = path
+            .components()
+            .any(|part| ["chunks", "quarantine"].map(OsStr::new).contains(&part.as_os_str()));
         Ok(match chunk {
             true if readable > 0 => Box::new(HalfRead { file, readable }),
             true if len > 0 => Box::new(CutShort { file, len }),
@@ -344,21 +347,37 @@ async fn breaks_off_and_is_named(pool: &Pool, name: ChunkName, len: u32) {
     assert_eq!((reply.status, reply.body), (Status::Ok, len));
     assert!(client.body(len).await.is_err());
     let named = |state: &crate::manager::State| {
-        let mut spoiled = state.heartbeats.iter().flat_map(|heartbeat| &heartbeat.spoiled.0);
-        spoiled.any(|spoiled| *spoiled == name).then_some(())
+        let lists = |heartbeat: &Heartbeat| {
+            [heartbeat.spoiled.0.clone(), heartbeat.unreadable.0.clone()].concat()
+        };
+        state.heartbeats.iter().flat_map(lists).any(|bad| bad == name).then_some(())
     };
     pool.manager.until("of the bad copy", named).await;
     assert_eq!(pool.client().await.get(&name).await, None, "it is served to nobody any more");
 }
 
 #[tokio::test]
-async fn a_chunk_that_cannot_be_read_to_its_end_is_quarantined_and_named() {
+async fn a_chunk_that_cannot_be_read_is_quarantined_and_named_and_served_again_when_it_can() {
     let (pool, faults) = pool_on(Faulty::default()).await;
     let bytes = content(1, 1_000_000);
+    let name = ChunkName::of(&bytes);
     assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
     faults.readable.store(600_000, Ordering::Relaxed);
-    breaks_off_and_is_named(&pool, ChunkName::of(&bytes), 1_000_000).await;
+    breaks_off_and_is_named(&pool, name, 1_000_000).await;
     assert_eq!(pool.place.files("quarantine").len(), 1);
+    let heard = |state: &crate::manager::State| {
+        let of = |list: &[ChunkName]| list.contains(&name);
+        let heartbeats = &state.heartbeats;
+        assert!(!heartbeats.iter().any(|heartbeat| of(&heartbeat.spoiled.0)), "nothing is wrong");
+        let bad = heartbeats.iter().position(|heartbeat| of(&heartbeat.unreadable.0))?;
+        let mut added = heartbeats[bad..].iter().flat_map(|heartbeat| &heartbeat.added.0);
+        added.any(|holding| holding.name == name).then_some(())
+    };
+    pool.manager.heartbeats(2).await; // it is looked at meanwhile
+    faults.readable.store(0, Ordering::Relaxed);
+    pool.manager.until("that it is there again", heard).await;
+    assert_eq!(pool.client().await.get(&name).await, Some(bytes));
+    assert_eq!(pool.place.files("quarantine").len(), 0);
 }
 
 #[tokio::test]

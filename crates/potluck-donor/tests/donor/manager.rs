@@ -36,6 +36,12 @@ pub struct State {
     pub heartbeats: Vec<Heartbeat>,
     /// Pages of the last inventory that was begun.
     pub pages: Vec<Inventory>,
+    /// The numbers of all pages that came.
+    pub page_numbers: Vec<u32>,
+    /// The page whose answer is lost, once.
+    pub lost_answer: Option<u32>,
+    /// The page that is lost itself, once.
+    pub lost_page: Option<u32>,
     /// Given with every answer until they are answered.
     pub tasks: Vec<Task>,
     /// Given with every answer until cleared.
@@ -141,9 +147,7 @@ impl Manager {
         let path = request.uri().path().to_owned();
         let body = request.into_body().collect().await.expect("a body").to_bytes();
         if self.state().away {
-            let mut refused = Response::new(Full::default());
-            *refused.status_mut() = http::StatusCode::BAD_GATEWAY;
-            return Ok(refused);
+            return Ok(away());
         }
         let text = if path.ends_with(Register::NAME) {
             let register: Register = serde_json::from_slice(&body).expect("register");
@@ -156,11 +160,22 @@ impl Manager {
         } else if path.ends_with(Inventory::NAME) {
             let page: Inventory = serde_json::from_slice(&body).expect("inventory");
             let mut state = self.state();
-            if page.page == 0 {
+            let number = page.page;
+            state.page_numbers.push(number);
+            if state.lost_page.take_if(|lost| *lost == number).is_some() {
+                return Ok(away());
+            }
+            if number == 0 {
                 state.pages.clear();
             }
-            assert_eq!(page.page as usize, state.pages.len(), "pages in order");
+            if number as usize + 1 == state.pages.len() {
+                state.pages.pop(); // sent again
+            }
+            assert_eq!(number as usize, state.pages.len(), "pages in order");
             state.pages.push(page);
+            if state.lost_answer.take_if(|lost| *lost == number).is_some() {
+                return Ok(away());
+            }
             said(&Done {})
         } else if path.ends_with(Locate::NAME) {
             let Locate { donor } = serde_json::from_slice(&body).expect("locate");
@@ -172,6 +187,7 @@ impl Manager {
             let mut state = self.state();
             let answered = |number| heartbeat.results.iter().any(|result| result.task == number);
             state.tasks.retain(|task| !answered(task.number));
+            let discard = heartbeat.quarantined.clone();
             state.heartbeats.push(heartbeat);
             said(&HeartbeatReply {
                 start: state.start,
@@ -182,11 +198,18 @@ impl Manager {
                 tasks: state.tasks.clone(),
                 chunk_orders: state.chunk_orders.clone(),
                 leaving: state.leaving,
+                discard, // no file needs any
                 ..HeartbeatReply::default()
             })
         };
         Ok(Response::new(Full::new(text.into())))
     }
+}
+
+fn away() -> Response<Full<Bytes>> {
+    let mut refused = Response::new(Full::default());
+    *refused.status_mut() = http::StatusCode::BAD_GATEWAY;
+    refused
 }
 
 fn said(reply: &impl Serialize) -> Vec<u8> {

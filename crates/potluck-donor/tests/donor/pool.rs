@@ -12,16 +12,18 @@ use potluck_wire::bulk::{BulkIo, FrameError, Reply, Request, Status};
 use potluck_wire::call::Caller;
 use potluck_wire::control::Source;
 use potluck_wire::env::Env;
-use potluck_wire::net::{SharedNet, SystemNet};
+use potluck_wire::net::{BoxFuture, BoxStream, Listener, Net, SharedNet, SystemNet};
 use potluck_wire::ticket::{Caveat, Ops, Receipt, Secret, Ticket};
 use potluck_wire::upgrade::{OpenError, Opened, open};
 use potluck_wire::whereabouts::Guide;
 use rustls::pki_types::CertificateDer;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -196,12 +198,41 @@ impl Pool {
         self.open(&self.ticket(&[])).await.expect("the donor answers")
     }
 
+    /// A client that may do everything, with an address of its own.
+    pub async fn client_from(&self, ip: IpAddr) -> Client {
+        let (ticket, address) = (self.ticket(&[]), self.address.into());
+        let opened = open(&From(ip), &SystemEntropy, &address, &ticket).await;
+        Client { opened: opened.expect("the donor answers"), tag: 0 }
+    }
+
     /// Whether the donor still serves, however it was treated.
     pub async fn still_serves(&self) {
         let bytes = content(u64::MAX, 10_000);
         let mut client = self.client().await;
         assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
         assert_eq!(client.get(&ChunkName::of(&bytes)).await, Some(bytes));
+    }
+}
+
+/// Opens connections from one of the machine's addresses.
+struct From(IpAddr);
+
+impl Net for From {
+    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<BoxStream>> {
+        Box::pin(async move {
+            let socket = TcpSocket::new_v4()?;
+            socket.bind(SocketAddr::new(self.0, 0))?;
+            let address = address.parse().map_err(|_| io::ErrorKind::InvalidInput)?;
+            Ok(Box::new(socket.connect(address).await?) as BoxStream)
+        })
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        SystemNet.listen(address)
+    }
+
+    fn own_hosts(&self) -> BoxFuture<'_, Vec<String>> {
+        SystemNet.own_hosts()
     }
 }
 

@@ -157,6 +157,29 @@ async fn a_store_that_is_lost_is_begun_anew_only_when_asked_and_never_beside_one
 }
 
 #[tokio::test]
+async fn a_donor_that_died_as_it_began_a_store_anew_is_asked_to_once_more() {
+    let (place, _) = used().await;
+    let elsewhere = DonorConfig { dir: place.lent().with_extension("new"), ..place.config(GIB) };
+    fs::remove_dir_all(place.lent()).expect("lost");
+    let remembered = fs::read(place.state().join("donor.json")).expect("a state");
+    drop(start_as(DONOR, elsewhere.clone(), Claiming::Anew).await.expect("begun"));
+    // It died when the marker was there, and nothing else yet.
+    fs::write(place.state().join("donor.json"), remembered).expect("written");
+    let again = |claiming| start_as(DONOR, elsewhere.clone(), claiming);
+    let used = again(Claiming::Anew).await.err().expect("refused: more than a marker is there");
+    assert!(matches!(used, StoreError::Earlier { .. }), "{used}");
+    for entry in fs::read_dir(&elsewhere.dir).expect("listed").map(|entry| entry.expect("listed")) {
+        if entry.file_name() != "potluck-store.json" {
+            fs::remove_dir_all(entry.path()).expect("removed");
+        }
+    }
+    let why = again(Claiming::Own).await.err().expect("refused");
+    assert!(matches!(why, StoreError::Earlier { .. }), "{why}");
+    drop(again(Claiming::Anew).await.expect("begun"));
+    drop(again(Claiming::Own).await.expect("its own"));
+}
+
+#[tokio::test]
 async fn the_owners_files_are_never_mixed_with_the_pools() {
     let place = Place::new();
     fs::create_dir(place.lent()).expect("make");

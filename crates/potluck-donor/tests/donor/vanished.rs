@@ -85,6 +85,30 @@ async fn a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back_s3() {
 }
 
 #[tokio::test]
+async fn a_page_of_the_inventory_that_is_lost_is_sent_again_and_no_other() {
+    let pool = Pool::start().await;
+    let names = stored(&pool, 6).await;
+    pool.manager.until("the first inventory", listed).await;
+    let whole: BTreeSet<ChunkName> = names.into_iter().collect();
+    for answer in [false, true] {
+        {
+            let mut state = pool.manager.state();
+            state.page_numbers.clear();
+            (state.lost_page, state.lost_answer) = match answer {
+                false => (Some(1), None),
+                true => (None, Some(1)),
+            };
+        }
+        pool.manager.ask(1 + u64::from(answer), Work::Scrub { rate: 1 << 30 }).await;
+        let seen = |state: &State| {
+            (listed(state)? == whole && state.page_numbers.len() == 3).then_some(())
+        };
+        pool.manager.until("all that is there", seen).await;
+        assert_eq!(pool.manager.state().page_numbers, [0, 1, 1]);
+    }
+}
+
+#[tokio::test]
 async fn files_that_vanished_are_told_after_a_round_of_the_scrub_l1() {
     let pool = Pool::start().await;
     let names = stored(&pool, 6).await;

@@ -1,10 +1,16 @@
 //! Commit: a batch of written files becomes visible.
 
+use super::Answer;
 use super::prepare::{Against, UnknownKey};
-use super::{Answer, session};
 use crate::callers::Caller;
-use crate::held_up::none_overdue_of;
-use crate::service::Service;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::reports::Reports;
+use crate::scan_state::ScanState;
+use crate::sessions::Sessions;
+use crate::shared_pool::SharedPool;
+use crate::wakeup::Wakeup;
+use potluck_catalog::Catalog;
 use potluck_catalog::commit::{self, Batch, PreparedFile, Refused, Stored};
 use potluck_catalog::{CommittedFiles, Error};
 use potluck_core::chunk::ChunkName;
@@ -13,10 +19,25 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_pool::Ticketed;
 use potluck_wire::control::{Commit, Committed, FileCommit, Outcome};
+use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+
+handles! {
+    /// The handles for answering commits.
+    pub struct CommitCalls {
+        env: Env,
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        background: Wakeup,
+        scan_state: Arc<ScanState>,
+        reports: Reports,
+        sessions: Sessions,
+    }
+}
 
 /// After this much of a manager's term a donor that has not registered is away, and its receipts
 /// cannot be checked; until then the caller is asked to come back.
@@ -30,51 +51,51 @@ const ASK: usize = 8192;
 
 type Prepared = Result<PreparedFile, Failure>;
 
-impl Answer for Commit {
-    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Committed, Failure> {
-        let (id, number, atomic, done) = (self.session, self.batch, self.atomic, self.done);
-        let (ticketed, _in_session) = match session::enter(&service, id, &caller) {
+impl Answer<Commit> for CommitCalls {
+    async fn answer(self, call: Commit, caller: Caller) -> Result<Committed, Failure> {
+        let (id, number, atomic, done) = (call.session, call.batch, call.atomic, call.done);
+        let (ticketed, _in_session) = match self.sessions.enter(id, &caller) {
             Ok(entered) => entered,
             // The last batch ends the session, and its reply may be asked for again.
-            Err(over) => return repeated(&service, id, number).await?.ok_or(over),
+            Err(over) => return self.repeated(id, number).await?.ok_or(over),
         };
         // Receipts are of the donors' present terms: who registers anew from now on must be asked again.
-        let losses = service.pool().losses();
-        let mut files = prepare(&service, id, ticketed.space, self.files).await?;
-        check_offered(&service, &id, &mut files);
+        let losses = self.pool.lock().losses();
+        let mut files = self.prepare(id, ticketed.space, call.files).await?;
+        self.check_offered(&id, &mut files);
         if atomic && let Some(refused) = files.iter().find_map(|file| file.as_ref().err()) {
             return Err(refused.clone());
         }
-        note_receipts(&service, &files);
-        let others = copies_without_receipt(&service, &files);
+        self.note_receipts(&files);
+        let others = self.copies_without_receipt(&files);
 
         let unseen = |path: &PoolPath| {
-            let kept = service.scan_state.kept();
+            let kept = self.scan_state.kept();
             kept.spaces.get(path.space()).is_none_or(|space| space.files == 0)
         };
         let first = files.iter().flatten().next().is_some_and(|file| unseen(&file.path));
-        none_overdue_of(&service, &acknowledgers(&files)).await;
-        let Ticketed { space, policy: Policy { mirror, .. }, asked, .. } = ticketed;
-        let batch = Batch { session: id, space, number, mirror, asked, files, atomic, done };
-        let CommittedFiles { outcome, open } = committed(&service, batch, others, losses).await?;
+        self.reports.none_overdue_of(&acknowledgers(&files)).await;
+        let Ticketed { space, policy: Policy { mirror, ack, .. }, asked, .. } = ticketed;
+        let batch = Batch { session: id, space, number, mirror, ack, asked, files, atomic, done };
+        let CommittedFiles { outcome, open } = self.committed(batch, others, losses).await?;
         if open {
-            service.scan_state.worse(service.time.tick(), "files were written with fewer copies");
+            self.scan_state.worse(self.time.tick(), "files were written with fewer copies");
         }
         if open || first {
             // Copies that are still to be made are made by repair, which closes the window; and of
             // a space that no scan has seen with files nobody can say how safe it is.
-            service.scan_state.changed(service.time.tick());
+            self.scan_state.changed(self.time.tick());
         }
         let committed = match outcome {
             commit::Outcome::Repeated(text) => parse(&text)?,
             commit::Outcome::Fresh { files, again } => {
-                service.pool().in_use_again(&again, service.time.tick());
+                self.pool.lock().in_use_again(&again, self.time.tick());
                 reply(&files)
             }
         };
         if done && !committed.files.iter().any(Outcome::is_sent_again) {
-            service.pool().end_session(&id);
-            service.chores.notify_one();
+            self.pool.lock().end_session(&id);
+            self.background.wake();
         }
         Ok(committed)
     }
@@ -86,43 +107,41 @@ fn acknowledgers(files: &[Prepared]) -> BTreeSet<DonorId> {
     chunks.flat_map(|chunk| chunk.holders.iter().map(|(donor, _)| *donor)).collect()
 }
 
-/// Commits a batch that was prepared when so many `losses` were noted, as donors stand when it is its turn, and waits a moment for those that are not heard: a
-/// heartbeat that is late is no death.
-async fn committed(
-    service: &Service,
-    batch: Batch<Failure>,
-    told: Vec<(ChunkName, DonorId)>,
-    losses: u64,
-) -> Result<CommittedFiles<Failure>, Error> {
-    let text = |outcomes: &[_]| {
-        serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))
-    };
-    let by = acknowledgers(&batch.files);
-    let (batch, told, when) = (Arc::new(batch), Arc::from(told), service.when());
-    let began = service.time.tick();
-    loop {
-        let now = service.time.tick();
-        let (donors, waits) = {
-            let pool = service.pool();
-            // Who was started again has to be sent the chunks again, however soon it was back.
-            let waits = now.saturating_sub(began) < AWAITED && !pool.has_restarted(&by, losses);
-            (pool.snapshot(now).for_work_begun_at(losses), waits)
+impl CommitCalls {
+    /// Commits a batch that was prepared when so many `losses` were noted, as donors stand when it is its turn, and waits a moment for those that are not heard: a
+    /// heartbeat that is late is no death.
+    async fn committed(
+        &self,
+        batch: Batch<Failure>,
+        told: Vec<(ChunkName, DonorId)>,
+        losses: u64,
+    ) -> Result<CommittedFiles<Failure>, Error> {
+        let text = |outcomes: &[_]| {
+            serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))
         };
-        let (batch, told) = (Arc::clone(&batch), Arc::clone(&told));
-        match service.catalog.commit_files(batch, waits, told, donors, when, text).await {
-            Err(Error::HoldersAway { .. }) if waits => tokio::time::sleep(LOOK_EVERY).await,
-            done => return done,
+        let by = acknowledgers(&batch.files);
+        let (batch, told, when) = (Arc::new(batch), Arc::from(told), self.time.when());
+        let began = self.time.tick();
+        loop {
+            let now = self.time.tick();
+            let (donors, waits) = {
+                let pool = self.pool.lock();
+                // Who was started again has to be sent the chunks again, however soon it was back.
+                let waits = now.saturating_sub(began) < AWAITED && !pool.has_restarted(&by, losses);
+                (pool.snapshot(now).for_work_begun_at(losses), waits)
+            };
+            let (batch, told) = (Arc::clone(&batch), Arc::clone(&told));
+            match self.catalog.commit_files(batch, waits, told, donors, when, text).await {
+                Err(Error::HoldersAway { .. }) if waits => tokio::time::sleep(LOOK_EVERY).await,
+                done => return done,
+            }
         }
     }
-}
 
-async fn repeated(
-    service: &Service,
-    session: SessionId,
-    batch: u32,
-) -> Result<Option<Committed>, Failure> {
-    let text = service.catalog.committed_before(session, batch).await?;
-    text.map(|text| parse(&text)).transpose()
+    async fn repeated(&self, session: SessionId, batch: u32) -> Result<Option<Committed>, Failure> {
+        let text = self.catalog.committed_before(session, batch).await?;
+        text.map(|text| parse(&text)).transpose()
+    }
 }
 
 fn parse(text: &str) -> Result<Committed, Failure> {
@@ -130,73 +149,82 @@ fn parse(text: &str) -> Result<Committed, Failure> {
         .map_err(|why| Failure::from(Error::Damaged(format!("a kept reply: {why}"))))
 }
 
-/// Checks the files in themselves, where that holds up nobody.
-async fn prepare(
-    service: &Service,
-    session: SessionId,
-    space: SpaceId,
-    files: Vec<FileCommit>,
-) -> Result<Vec<Prepared>, Failure> {
-    let space = service.catalog.space(space).await?.ok_or_else(|| {
-        Failure::new(ErrorKind::NotFound, code::NO_SPACE_NAMED, "the space was removed meanwhile")
+impl CommitCalls {
+    /// Checks the files in themselves, where that holds up nobody.
+    async fn prepare(
+        &self,
+        session: SessionId,
+        space: SpaceId,
+        files: Vec<FileCommit>,
+    ) -> Result<Vec<Prepared>, Failure> {
+        let space = self.catalog.space(space).await?.ok_or_else(|| {
+            Failure::new(
+                ErrorKind::NotFound,
+                code::NO_SPACE_NAMED,
+                "the space was removed meanwhile",
+            )
             .hint("nothing of the write is visible; make the space again to repeat it")
-    })?;
-    let against = {
-        let pool = service.pool();
-        let mut against = Against::new(session, &space, pool.keys());
-        if service.time.uptime() < REGISTERING {
-            against.unregistered = pool.unregistered();
-        }
-        against
-    };
-    let check =
-        move || files.into_iter().map(|file| against.prepare(file)).collect::<Result<Vec<_>, _>>();
-    service.env.offload.run(check).await.map_err(|UnknownKey(donor)| {
-        let what = format!("the manager has just started and donor {donor} has not reported yet");
-        Failure::new(ErrorKind::Retry, code::NOT_ACKNOWLEDGED, what)
-            .hint("try again in a second; the session goes on")
-    })
-}
-
-/// Refuses files with chunks that the session never offered: nothing protected those from being
-/// reclaimed after they were sent.
-fn check_offered(service: &Service, session: &SessionId, files: &mut [Prepared]) {
-    for prepared in files {
-        let Ok(file) = prepared else { continue };
-        let offered = file.chunks.chunks(ASK).all(|part| {
-            let pool = service.pool();
-            part.iter().all(|chunk| pool.is_offered_by(session, &chunk.name))
-        });
-        if !offered {
+        })?;
+        let against = {
+            let pool = self.pool.lock();
+            let mut against = Against::new(session, &space, pool.keys());
+            if self.time.uptime() < REGISTERING {
+                against.unregistered = pool.unregistered();
+            }
+            against
+        };
+        let check = move || {
+            files.into_iter().map(|file| against.prepare(file)).collect::<Result<Vec<_>, _>>()
+        };
+        self.env.offload.run(check).await.map_err(|UnknownKey(donor)| {
             let what =
-                format!("{}: some of its chunks were never offered in this session", file.path);
-            *prepared = Err(Failure::new(ErrorKind::Other, code::NOT_ACKNOWLEDGED, what)
-                .hint("offer the file's chunks and send them again"));
+                format!("the manager has just started and donor {donor} has not reported yet");
+            Failure::new(ErrorKind::Retry, code::NOT_ACKNOWLEDGED, what)
+                .hint("try again in a second; the session goes on")
+        })
+    }
+
+    /// Refuses files with chunks that the session never offered: nothing protected those from being
+    /// reclaimed after they were sent.
+    fn check_offered(&self, session: &SessionId, files: &mut [Prepared]) {
+        for prepared in files {
+            let Ok(file) = prepared else { continue };
+            let offered = file.chunks.chunks(ASK).all(|part| {
+                let pool = self.pool.lock();
+                part.iter().all(|chunk| pool.is_offered_by(session, &chunk.name))
+            });
+            if !offered {
+                let what =
+                    format!("{}: some of its chunks were never offered in this session", file.path);
+                *prepared = Err(Failure::new(ErrorKind::Other, code::NOT_ACKNOWLEDGED, what)
+                    .hint("offer the file's chunks and send them again"));
+            }
         }
     }
-}
 
-/// An inventory under way must not count these copies as missing.
-fn note_receipts(service: &Service, files: &[Prepared]) {
-    let chunks = files.iter().flatten().flat_map(|file| &file.chunks);
-    let pairs =
-        chunks.flat_map(|chunk| chunk.holders.iter().map(move |(donor, _)| (*donor, &chunk.name)));
-    service.pool().acknowledged(pairs);
-}
-
-/// Copies that donors told of and no receipt names: the second of a hedged pair, or one whose answer
-/// was lost on the way.
-fn copies_without_receipt(service: &Service, files: &[Prepared]) -> Vec<(ChunkName, DonorId)> {
-    let mut pool = service.pool();
-    let mut others = Vec::new();
-    for chunk in files.iter().flatten().flat_map(|file| &file.chunks) {
-        let told = pool.take_early(&chunk.name).into_iter();
-        let without = told.filter(|donor| !chunk.holders.iter().any(|(holder, _)| holder == donor));
-        others.extend(without.map(|donor| (chunk.name, donor)));
+    /// An inventory under way must not count these copies as missing.
+    fn note_receipts(&self, files: &[Prepared]) {
+        let chunks = files.iter().flatten().flat_map(|file| &file.chunks);
+        let pairs = chunks
+            .flat_map(|chunk| chunk.holders.iter().map(move |(donor, _)| (*donor, &chunk.name)));
+        self.pool.lock().acknowledged(pairs);
     }
-    // An inventory under way must not count these as missing either.
-    pool.acknowledged(others.iter().map(|(name, donor)| (*donor, name)));
-    others
+
+    /// Copies that donors told of and no receipt names: the second of a hedged pair, or one whose answer
+    /// was lost on the way.
+    fn copies_without_receipt(&self, files: &[Prepared]) -> Vec<(ChunkName, DonorId)> {
+        let mut pool = self.pool.lock();
+        let mut others = Vec::new();
+        for chunk in files.iter().flatten().flat_map(|file| &file.chunks) {
+            let told = pool.take_early(&chunk.name).into_iter();
+            let without =
+                told.filter(|donor| !chunk.holders.iter().any(|(holder, _)| holder == donor));
+            others.extend(without.map(|donor| (chunk.name, donor)));
+        }
+        // An inventory under way must not count these as missing either.
+        pool.acknowledged(others.iter().map(|(name, donor)| (*donor, name)));
+        others
+    }
 }
 
 fn reply(outcomes: &[Result<Stored, Refused<Failure>>]) -> Committed {

@@ -3,45 +3,67 @@
 use super::Answer;
 use crate::callers::Caller;
 use crate::failure;
-use crate::service::Service;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::scan_state::ScanState;
+use crate::shared_pool::SharedPool;
+use crate::wakeup::Wakeup;
+use potluck_catalog::Catalog;
 use potluck_catalog::Error;
-use potluck_catalog::copies::{Copied, CopyRequest, Outcome};
+use potluck_catalog::copies::{Copied, CopiedVersion, CopyRequest, Outcome};
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::{CopiedFile, CopiedFiles, CopyFiles, NotCopied};
 use potluck_wire::error::Failure;
 use std::sync::Arc;
 
-impl Answer for CopyFiles {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<CopiedFiles, Failure> {
-        let Self { from, to, recursive, condition, redundancy, copy, page, after } = self;
+handles! {
+    /// The handles for copying inside the pool.
+    pub struct CopyCalls {
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        background: Wakeup,
+        scan_state: Arc<ScanState>,
+    }
+}
+
+impl Answer<CopyFiles> for CopyCalls {
+    async fn answer(self, call: CopyFiles, _: Caller) -> Result<CopiedFiles, Failure> {
+        let CopyFiles { from, to, recursive, condition, redundancy, copy, page, after } = call;
         if let Some(redundancy) = redundancy {
-            let joined = service.pool().donor_count();
-            if redundancy.donors() as usize > joined {
-                return Err(failure::of_redundancy(redundancy, joined));
+            let expected = self.pool.lock().expected_donors(0, self.time.tick());
+            if redundancy.donors() as usize > expected {
+                return Err(failure::of_redundancy(redundancy, expected));
             }
         }
         let unseen = {
-            let kept = service.scan_state.kept();
+            let kept = self.scan_state.kept();
             kept.spaces.get(to.space()).is_none_or(|space| space.files == 0)
         };
         let wanted = CopyRequest { from, to, recursive, condition, asked: redundancy, after };
         let told = |copied: &Copied| {
             serde_json::to_string(&reply(copied)).map_err(|why| Error::Bug(why.to_string()))
         };
-        match service.catalog.copy_files((copy, page), wanted, service.when(), told).await? {
+        let donors = self.pool.lock().snapshot(self.time.tick());
+        let copied = self.catalog.copy_files((copy, page), wanted, donors, self.time.when(), told);
+        match copied.await? {
             Outcome::Repeated(text) => serde_json::from_str(&text)
                 .map_err(|why| Failure::from(Error::Damaged(format!("a kept reply: {why}")))),
             Outcome::Fresh(copied) => {
-                let now = service.time.tick();
+                let now = self.time.tick();
+                let copies = || copied.files.iter().filter_map(|(_, file)| file.as_ref().ok());
+                if copies().any(|copy| copy.below_policy) {
+                    self.scan_state.worse(now, "files were copied with fewer copies");
+                }
                 let open =
                     |version: &Version| version.safe_wall_ms.is_none() || version.goal.is_some();
-                if unseen || copied.files.iter().any(|(_, file)| file.as_ref().is_ok_and(open)) {
+                if unseen || copies().any(|copy| open(&copy.version)) {
                     // As after a commit: what is to be made or changed is found by a scan, and of
                     // a space that none has seen with files nobody can say how safe it is.
-                    service.scan_state.changed(now);
+                    self.scan_state.changed(now);
                 }
-                service.pool().in_use_again(&copied.again, now);
-                service.chores.notify_one(); // replaced versions leave chunks behind
+                self.pool.lock().in_use_again(&copied.again, now);
+                self.background.wake(); // replaced versions leave chunks behind
                 Ok(reply(&copied))
             }
         }
@@ -53,11 +75,12 @@ fn reply(copied: &Copied) -> CopiedFiles {
     for (path, outcome) in &copied.files {
         let path = path.clone();
         match outcome {
-            Ok(version) => reply.files.push(CopiedFile {
+            Ok(CopiedVersion { version, below_policy }) => reply.files.push(CopiedFile {
                 path,
                 version: version.id,
                 bytes: version.size,
                 changing_to: version.goal,
+                below_policy: *below_policy,
             }),
             Err(why) => {
                 let failure = Failure::from(why.clone());

@@ -2,22 +2,33 @@
 
 use super::Answer;
 use crate::callers::Caller;
-use crate::service::Service;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::shared_pool::SharedPool;
+use crate::tasks::signpost::OwnWhereabouts;
 use potluck_wire::control::{Find, Found};
 use potluck_wire::error::Failure;
-use std::sync::Arc;
+
+handles! {
+    /// The handles for telling where the manager is.
+    pub struct FindCalls {
+        time: PoolTime,
+        pool: SharedPool,
+        whereabouts: OwnWhereabouts,
+    }
+}
 
 /// Donors named at most: one that knows is enough.
 const DONORS: usize = 8;
 
-impl Answer for Find {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Found, Failure> {
-        let now = service.time.tick();
+impl Answer<Find> for FindCalls {
+    async fn answer(self, _call: Find, _: Caller) -> Result<Found, Failure> {
+        let now = self.time.tick();
         let donors = {
-            let pool = service.pool();
+            let pool = self.pool.lock();
             let live = pool.live_donors(now).into_iter().take(DONORS);
             live.filter_map(|donor| Some(pool.contact(donor, now)?.addresses)).collect()
         };
-        Ok(Found { manager: service.whereabouts(), donors })
+        Ok(Found { manager: self.whereabouts.signed(), donors })
     }
 }

@@ -2,8 +2,12 @@
 
 use super::Answer;
 use crate::callers::Caller;
-use crate::held_up::{donors_reported, none_overdue};
-use crate::service::Service;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::reports::Reports;
+use crate::scan_state::ScanState;
+use crate::shared_pool::SharedPool;
+use potluck_catalog::Catalog;
 use potluck_catalog::PageLimit;
 use potluck_catalog::units::Met;
 use potluck_core::chunk::ChunkName;
@@ -11,35 +15,48 @@ use potluck_core::ids::DonorId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_pool::redundancy::{Layout, Piece, Version, judge_file, judge_own_file};
 use potluck_pool::{Pool, PoolView};
-use potluck_wire::control::{Damage, Fsck, FsckReport, Health, HealthLevel, SpaceHealth};
+use potluck_wire::control::{Damage, Fsck, FsckReport, Health, HealthLevel};
+use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+handles! {
+    /// The handles for listing files that are not safe.
+    pub struct FsckCalls {
+        env: Env,
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        scan_state: Arc<ScanState>,
+        reports: Reports,
+    }
+}
+
 /// The most that is looked at for one reply.
 const PAGE: PageLimit = PageLimit { chunks: 20_000, entries: 5000 };
 
-impl Answer for Fsck {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<FsckReport, Failure> {
-        donors_reported(&service, Pool::expects_listings).await;
-        none_overdue(&service).await;
+impl Answer<Fsck> for FsckCalls {
+    async fn answer(self, call: Fsck, _: Caller) -> Result<FsckReport, Failure> {
+        self.reports.donors_reported(Pool::expects_listings).await;
+        self.reports.none_overdue().await;
         let (view, doubted) = {
-            let (pool, now) = (service.pool(), service.time.tick());
+            let (pool, now) = (self.pool.lock(), self.time.tick());
             (pool.view(now), pool.asked_about(now))
         };
-        let page = service.catalog.files_at(self.path.clone(), self.after.clone(), PAGE).await?;
+        let page = self.catalog.files_at(call.path.clone(), call.after.clone(), PAGE).await?;
         let report = FsckReport { next: page.next, ..FsckReport::default() };
-        let mut look = Look { view, doubted, asked: self, report };
+        let mut look = Look { view, doubted, asked: call, report };
         let judge = move || {
             page.files.into_iter().for_each(|(at, met)| look.file(&at, met));
             look.report
         };
-        let report = service.env.offload.run(judge).await;
+        let report = self.env.offload.run(judge).await;
         if !report.found.is_empty() {
-            see(&service);
-        } else if report.next.is_none() && is_known_worse(&service) {
+            self.scan_state.found_worse(self.time.tick());
+        } else if report.next.is_none() && self.scan_state.is_known_worse() {
             // Things may be better by now than the last scan found.
-            service.scan_state.look_again(service.time.tick());
+            self.scan_state.look_again(self.time.tick());
         }
         Ok(report)
     }
@@ -94,20 +111,6 @@ impl Look {
         let health = Health { unreadable: 1, ..Health::default() };
         self.report.found.push(Damage { path, health, may_return: false, damaged: Some(why) });
     }
-}
-
-/// Notes files that are found less safe than they should be, and were not by the last scan: the pool is not
-/// called healthy until the next.
-pub fn see(service: &Service) {
-    if !is_known_worse(service) {
-        service.scan_state.worse(service.time.tick(), "a file was found less safe than promised");
-    }
-}
-
-/// Whether the last scan found files less safe than promised.
-fn is_known_worse(service: &Service) -> bool {
-    let worse = |space: &SpaceHealth| space.incomplete + space.unreadable > 0;
-    service.scan_state.kept().spaces.values().any(worse)
 }
 
 /// Whether what lies at `relative` is the pool's own: no path that people write leads there.

@@ -2,29 +2,42 @@
 
 use super::Answer;
 use crate::callers::Caller;
-use crate::gc_freeze;
-use crate::service::Service;
+use crate::gc_freeze::GcFreeze;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::shared_pool::SharedPool;
+use crate::stale_catalog::StaleCatalog;
 use potluck_wire::control::{Done, GcResume, ReclaimUnknown, ReclaimingUnknown};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 
-impl Answer for GcResume {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
-        gc_freeze::end(&service).await?;
+handles! {
+    /// The handles for deciding about the GC freeze.
+    pub struct GcFreezeCalls {
+        time: PoolTime,
+        pool: SharedPool,
+        gc_freeze: Arc<GcFreeze>,
+        stale_catalog: StaleCatalog,
+    }
+}
+
+impl Answer<GcResume> for GcFreezeCalls {
+    async fn answer(self, _call: GcResume, _: Caller) -> Result<Done, Failure> {
+        self.stale_catalog.end().await?;
         Ok(Done {})
     }
 }
 
-impl Answer for ReclaimUnknown {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<ReclaimingUnknown, Failure> {
-        if let Some(why) = service.gc_frozen() {
+impl Answer<ReclaimUnknown> for GcFreezeCalls {
+    async fn answer(self, _call: ReclaimUnknown, _: Caller) -> Result<ReclaimingUnknown, Failure> {
+        if let Some(why) = self.gc_freeze.why() {
             let what = format!("nothing may be reclaimed now: {why}");
             return Err(Failure::new(ErrorKind::Conflict, code::GC_FROZEN, what).hint(
                 "see that all files are where they should be; then `potluck gc resume`, and this again",
             ));
         }
-        let now = service.time.tick();
-        let (asked, absent) = service.pool().give_up_unknown(now);
+        let now = self.time.tick();
+        let (asked, absent) = self.pool.lock().give_up_unknown(now);
         tracing::info!(
             "chunks that this catalog does not know are given up on {} donors",
             asked.len()

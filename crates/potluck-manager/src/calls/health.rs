@@ -1,10 +1,10 @@
 //! Where one file is: each donor's share of it.
 
-use crate::service::Service;
-use crate::ticketing;
+use crate::tickets::contacts;
+use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
-use potluck_pool::Contact;
 use potluck_pool::redundancy::{Layout, Piece};
+use potluck_pool::{Contact, Pool};
 use potluck_wire::control::Share;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,9 @@ fn holders(piece: &Piece) -> impl Iterator<Item = DonorId> {
 }
 
 /// Each donor's share of a file.
-pub fn shares(service: &Service, layout: &Layout) -> Vec<Share> {
+pub fn shares(pool: &Pool, layout: &Layout, now: Tick) -> Vec<Share> {
     let everybody: BTreeSet<DonorId> = layout.pieces.iter().flat_map(holders).collect();
-    let now = service.time.tick();
-    let contacts = ticketing::contacts(&service.pool(), everybody, now);
+    let contacts = contacts(pool, everybody, now);
     let empty = |contact: Contact| {
         let Contact { donor, name, live, .. } = contact;
         (donor, Share { donor, name, live, chunks: 0, bytes: 0 })

@@ -1,25 +1,49 @@
 //! Inviting, joining, leaving, revoking.
 
 use super::Answer;
-use crate::ca::ProvenKey;
-use crate::callers::{Caller, Who, inviting_donor};
-use crate::departure::{self, Removal};
-use crate::failure;
-use crate::service::Service;
+use crate::callers::{self, Caller, Who, inviting_donor};
+use crate::departure::Departures;
+use crate::departure::Removal;
+use crate::handles::handles;
+use crate::own_term::OwnTerm;
+use crate::pool_time::PoolTime;
+use crate::scan_state::ScanState;
+use crate::sessions::Sessions;
+use crate::shared_pool::SharedPool;
+use potluck_catalog::Catalog;
 use potluck_catalog::Error;
 use potluck_catalog::members::Member;
 use potluck_catalog::tokens::{Certified, NewToken, Token};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
+use potluck_recovery::ca::Ca;
+use potluck_recovery::ca::ProvenKey;
 use potluck_wire::control::{
     Done, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join, Joined,
     Leave, MemberAbout, MemberList, Members, Revoke,
 };
+use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::fingerprint;
 use potluck_wire::packed::Blob;
 use potluck_wire::token::Role;
 use std::sync::Arc;
+
+handles! {
+    /// The handles for answering calls about members.
+    pub struct MembershipCalls {
+        env: Env,
+        time: PoolTime,
+        term: Arc<OwnTerm>,
+        pool: SharedPool,
+        catalog: Catalog,
+        members: Arc<callers::Members>,
+        ca: Arc<Ca>,
+        scan_state: Arc<ScanState>,
+        departures: Departures,
+        sessions: Sessions,
+    }
+}
 
 /// The longest name of a member, in bytes.
 const MAX_NAME: usize = 255;
@@ -33,112 +57,118 @@ const MAX_DONORS_TTL_SECONDS: u64 = 600;
 /// Donors that one donor may have invited: more than the further disks of a desktop.
 const MAX_FURTHER_DONORS: usize = 63;
 
-impl Answer for Join {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Joined, Failure> {
-        let name = checked_name(&self.name)?;
-        let request = self.request.0;
-        let key = service
+impl Answer<Join> for MembershipCalls {
+    async fn answer(self, call: Join, _: Caller) -> Result<Joined, Failure> {
+        let name = checked_name(&call.name)?;
+        let request = call.request.0;
+        let key = self
             .env
             .offload
             .run(move || ProvenKey::of_request(&request))
             .await
             .map_err(|why| Failure::from(Error::BadCertificateRequest(why.to_string())))?;
-        let (now, shared, digest) = (service.moment(), Arc::clone(&service), key.digest());
+        let (now, ca, digest) = (self.term.moment(&self.time), Arc::clone(&self.ca), key.digest());
         let certify = move |id, role| {
-            let issued = shared.ca.certify(&key, id, role);
+            let issued = ca.certify(&key, id, role);
             let issued = issued.map_err(|why| Error::BadCertificateRequest(why.to_string()))?;
             Ok((fingerprint(&issued), issued.to_vec()))
         };
-        let joined = service.catalog.join(self.secret, digest, name, now, certify).await?;
+        let joined = self.catalog.join(call.secret, digest, name, now, certify).await?;
         let Certified { member, certificate } = joined;
         tracing::info!("{} {} ({}) joined", member.role, member.name, member.id);
-        enlist(&service, &member);
+        self.enlist(&member);
         Ok(Joined {
             member: member.id,
             role: member.role,
             certificate: Blob(certificate),
-            ca: Blob(service.ca.certificate().to_vec()),
-            pool: service.pool_name.clone(),
+            ca: Blob(self.ca.certificate().to_vec()),
+            pool: self.term.pool_name.clone(),
         })
     }
 }
 
-fn enlist(service: &Service, member: &Member) {
-    service.members.put(member.clone());
-    if member.role == Role::Donor {
-        let inviter = inviting_donor(&service.members.all(), member);
-        service.pool().add_donor(DonorId(member.id.0), &member.name, inviter);
+impl MembershipCalls {
+    fn enlist(&self, member: &Member) {
+        self.members.put(member.clone());
+        if member.role == Role::Donor {
+            let inviter = inviting_donor(&self.members.all(), member);
+            self.pool.lock().add_donor(DonorId(member.id.0), &member.name, inviter);
+        }
     }
 }
 
 fn checked_name(name: &str) -> Result<String, Failure> {
     let name = name.trim();
     if name.is_empty() || name.len() > MAX_NAME || name.contains(char::is_control) {
-        return Err(failure::bad_request(format!(
+        return Err(Failure::bad_request(format!(
             "a member's name has 1 to {MAX_NAME} bytes and no control characters"
         )));
     }
     Ok(name.into())
 }
 
-impl Answer for Invite {
-    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Invited, Failure> {
-        if !(1..=MAX_TTL_SECONDS).contains(&self.ttl_seconds) {
-            return Err(failure::bad_request(format!(
+impl Answer<Invite> for MembershipCalls {
+    async fn answer(self, call: Invite, caller: Caller) -> Result<Invited, Failure> {
+        if !(1..=MAX_TTL_SECONDS).contains(&call.ttl_seconds) {
+            return Err(Failure::bad_request(format!(
                 "a token is good for 1 to {MAX_TTL_SECONDS} seconds, not {}",
-                self.ttl_seconds
+                call.ttl_seconds
             )));
         }
         let who = caller.member()?;
         if who.role == Role::Donor {
-            check_further_donor(&service, who, &self).await?;
+            self.check_further_donor(who, &call).await?;
         }
-        let (by, secret) = (who.member, Digest(service.env.entropy.bytes()));
-        let (now, new) =
-            (service.moment(), NewToken { role: self.role, by, ttl_ms: self.ttl_seconds * 1000 });
-        let invitation = service.catalog.add_token(secret, new, now).await?;
+        let (by, secret) = (who.member, Digest(self.env.entropy.bytes()));
+        let (now, new) = (
+            self.term.moment(&self.time),
+            NewToken { role: call.role, by, ttl_ms: call.ttl_seconds * 1000 },
+        );
+        let invitation = self.catalog.add_token(secret, new, now).await?;
         Ok(Invited { secret, invitation })
     }
 }
 
-/// Refuses a donor's invitation that is not for another directory of its own machine, as far as the
-/// pool can tell: only donors, only so many, and none by those who were invited so. Whoever they
-/// are, they count as one machine with it (`Pool::add_donor`), and so can take no more from the pool
-/// by failing together or lying than the one could.
-async fn check_further_donor(
-    service: &Arc<Service>,
-    who: &Who,
-    invite: &Invite,
-) -> Result<(), Failure> {
-    let refused = |what: String| {
-        Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
-            .hint("an admin invites others: potluck invite --role donor"))
-    };
-    if invite.role != Role::Donor || invite.ttl_seconds > MAX_DONORS_TTL_SECONDS {
-        return refused("a donor invites only donors for its own machine, for a moment".into());
+impl MembershipCalls {
+    /// Refuses a donor's invitation that is not for another directory of its own machine, as far as the
+    /// pool can tell: only donors, only so many, and none by those who were invited so. Whoever they
+    /// are, they count as one machine with it (`Pool::add_donor`), and so can take no more from the pool
+    /// by failing together or lying than the one could.
+    async fn check_further_donor(&self, who: &Who, invite: &Invite) -> Result<(), Failure> {
+        let refused = |what: String| {
+            Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
+                .hint("an admin invites others: potluck invite --role donor"))
+        };
+        if invite.role != Role::Donor || invite.ttl_seconds > MAX_DONORS_TTL_SECONDS {
+            return refused("a donor invites only donors for its own machine, for a moment".into());
+        }
+        let members = self.members.all();
+        let own = members.iter().find(|member| member.id == who.member);
+        if own.is_some_and(|own| inviting_donor(&members, own).is_some()) {
+            return refused(format!("{} was itself invited by a donor", who.name));
+        }
+        let is_further =
+            |member: &&Member| !member.revoked && member.invited_by == Some(who.member);
+        let further = members.iter().filter(is_further).count();
+        let now = self.term.moment(&self.time);
+        let open = self.catalog.tokens().await?;
+        let is_open = |token: &&Token| {
+            token.made_by == who.member && token.used_by.is_none() && token.left_ms(now) > 0
+        };
+        if further + open.iter().filter(is_open).count() >= MAX_FURTHER_DONORS {
+            return refused(format!(
+                "{} has invited {MAX_FURTHER_DONORS} donors already",
+                who.name
+            ));
+        }
+        tracing::info!("{} ({}) invites a donor for another directory", who.name, who.member);
+        Ok(())
     }
-    let members = service.members.all();
-    let own = members.iter().find(|member| member.id == who.member);
-    if own.is_some_and(|own| inviting_donor(&members, own).is_some()) {
-        return refused(format!("{} was itself invited by a donor", who.name));
-    }
-    let is_further = |member: &&Member| !member.revoked && member.invited_by == Some(who.member);
-    let further = members.iter().filter(is_further).count();
-    let now = service.moment();
-    let open = service.catalog.tokens().await?;
-    let is_open = |token: &&Token| {
-        token.made_by == who.member && token.used_by.is_none() && token.left_ms(now) > 0
-    };
-    if further + open.iter().filter(is_open).count() >= MAX_FURTHER_DONORS {
-        return refused(format!("{} has invited {MAX_FURTHER_DONORS} donors already", who.name));
-    }
-    tracing::info!("{} ({}) invites a donor for another directory", who.name, who.member);
-    Ok(())
 }
 
-impl Answer for InvitationList {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Invitations, Failure> {
-        let now = service.moment();
+impl Answer<InvitationList> for MembershipCalls {
+    async fn answer(self, _call: InvitationList, _: Caller) -> Result<Invitations, Failure> {
+        let now = self.term.moment(&self.time);
         let about = |token: Token| Invitation {
             invitation: token.id,
             role: token.role,
@@ -147,22 +177,22 @@ impl Answer for InvitationList {
             left_seconds: token.left_ms(now).div_ceil(1000),
             used_by: token.used_by,
         };
-        let all = service.catalog.tokens().await?;
+        let all = self.catalog.tokens().await?;
         Ok(Invitations { invitations: all.into_iter().map(about).collect() })
     }
 }
 
-impl Answer for InvitationRemove {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
-        let id = self.invitation;
-        service.catalog.remove_token(id).await?;
+impl Answer<InvitationRemove> for MembershipCalls {
+    async fn answer(self, call: InvitationRemove, _: Caller) -> Result<Done, Failure> {
+        let id = call.invitation;
+        self.catalog.remove_token(id).await?;
         tracing::info!(invitation = id, "an invitation was removed");
         Ok(Done {})
     }
 }
 
-impl Answer for MemberList {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Members, Failure> {
+impl Answer<MemberList> for MembershipCalls {
+    async fn answer(self, _call: MemberList, _: Caller) -> Result<Members, Failure> {
         let about = |member: Member| MemberAbout {
             member: member.id,
             name: member.name,
@@ -172,50 +202,52 @@ impl Answer for MemberList {
             seen_wall_ms: member.seen_wall_ms,
             revoked: member.revoked,
         };
-        Ok(Members { members: service.members.all().into_iter().map(about).collect() })
+        Ok(Members { members: self.members.all().into_iter().map(about).collect() })
     }
 }
 
-impl Answer for Revoke {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
-        let Self { member, now, agreed, .. } = self;
+impl Answer<Revoke> for MembershipCalls {
+    async fn answer(self, call: Revoke, _: Caller) -> Result<Done, Failure> {
+        let Revoke { member, now, agreed, .. } = call;
         let donor = DonorId(member.0);
-        let is_donor = service.pool().knows_donor(donor);
+        let is_donor = self.pool.lock().knows_donor(donor);
         let _condemned = match is_donor {
-            true => Some(departure::allow(&service, donor, Removal { now, agreed }).await?),
+            true => Some(self.departures.allow(donor, Removal { now, agreed }).await?),
             false => None,
         };
-        revoke(&service, member).await
+        self.revoke(member).await
     }
 }
 
-impl Answer for Leave {
-    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
+impl Answer<Leave> for MembershipCalls {
+    async fn answer(self, call: Leave, caller: Caller) -> Result<Done, Failure> {
         let who = caller.member()?;
-        let Self { now, agreed } = self;
+        let Leave { now, agreed } = call;
         let donor = DonorId(who.member.0);
         let _condemned = match who.role {
-            Role::Donor => Some(departure::allow(&service, donor, Removal { now, agreed }).await?),
+            Role::Donor => Some(self.departures.allow(donor, Removal { now, agreed }).await?),
             Role::User | Role::Admin => None,
         };
-        revoke(&service, who.member).await
+        self.revoke(who.member).await
     }
 }
 
-/// Ends a membership, and what the member has open.
-async fn revoke(service: &Arc<Service>, id: MemberId) -> Result<Done, Failure> {
-    let member = service.catalog.revoke(id).await?;
-    tracing::info!("{} {} ({}) is revoked", member.role, member.name, member.id);
-    service.members.put(member);
-    let sessions = {
-        let mut pool = service.pool();
-        pool.remove_donor(DonorId(id.0));
-        pool.sessions_of(id)
-    };
-    for session in sessions {
-        super::session::end(service, session).await?;
+impl MembershipCalls {
+    /// Ends a membership, and what the member has open.
+    async fn revoke(&self, id: MemberId) -> Result<Done, Failure> {
+        let member = self.catalog.revoke(id).await?;
+        tracing::info!("{} {} ({}) is revoked", member.role, member.name, member.id);
+        self.members.put(member);
+        let sessions = {
+            let mut pool = self.pool.lock();
+            pool.remove_donor(DonorId(id.0));
+            pool.sessions_of(id)
+        };
+        for session in sessions {
+            self.sessions.end(session).await?;
+        }
+        // The chunks that a donor held are not there any more.
+        self.scan_state.hurry(self.time.tick());
+        Ok(Done {})
     }
-    // The chunks that a donor held are not there any more.
-    service.scan_state.hurry(service.time.tick());
-    Ok(Done {})
 }

@@ -1,33 +1,55 @@
 //! Listings, facts, sums, and changes to names.
 
-use super::{Answer, fsck, health};
+use super::{Answer, health};
 use crate::callers::Caller;
-use crate::held_up::donors_reported;
-use crate::service::Service;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::reports::Reports;
+use crate::scan_state::ScanState;
+use crate::shared_pool::SharedPool;
+use crate::wakeup::Wakeup;
+use potluck_catalog::Catalog;
 use potluck_pool::Pool;
 use potluck_pool::redundancy::{chunk_facts, judge_file};
 use potluck_wire::control::{
     Done, HealthLevel, List, Listing, MakeDir, Move, Remove, Removed, Stat, Stated, Usage, Used,
 };
+use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
 use std::sync::Arc;
 
-impl Answer for List {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Listing, Failure> {
-        let Self { path, recursive, after } = self;
-        Ok(service.catalog.list_directory(path, recursive, after).await?)
+/// Entries and chunks that one answer adds up: some tenths of a second.
+const SUMMED: u64 = 20_000;
+
+handles! {
+    /// The handles for answering calls about names.
+    pub struct NamingCalls {
+        env: Env,
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        background: Wakeup,
+        reports: Reports,
+        scan_state: Arc<ScanState>,
     }
 }
 
-impl Answer for Usage {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Used, Failure> {
-        Ok(service.catalog.usage(self.path).await?)
+impl Answer<List> for NamingCalls {
+    async fn answer(self, call: List, _: Caller) -> Result<Listing, Failure> {
+        let List { path, recursive, after } = call;
+        Ok(self.catalog.list_directory(path, recursive, after).await?)
     }
 }
 
-impl Answer for Stat {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Stated, Failure> {
-        let facts = service.catalog.stat(self.path).await?;
+impl Answer<Usage> for NamingCalls {
+    async fn answer(self, call: Usage, _: Caller) -> Result<Used, Failure> {
+        Ok(self.catalog.usage(call.path, call.after, SUMMED).await?)
+    }
+}
+
+impl Answer<Stat> for NamingCalls {
+    async fn answer(self, call: Stat, _: Caller) -> Result<Stated, Failure> {
+        let facts = self.catalog.stat(call.path).await?;
         let mut stated = Stated {
             entry: facts.entry,
             policy: facts.policy,
@@ -44,21 +66,24 @@ impl Answer for Stat {
             stated.chunks = version.chunks;
             stated.chunk_size = version.chunk_size;
             if version.chunks > 0 {
-                donors_reported(&service, Pool::expects_listings).await;
+                self.reports.donors_reported(Pool::expects_listings).await;
             }
-            let view = service.pool().view(service.time.tick());
-            stated.donors = health::shares(&service, &facts.layout);
+            let view = {
+                let (pool, now) = (self.pool.lock(), self.time.tick());
+                stated.donors = health::shares(&pool, &facts.layout, now);
+                pool.view(now)
+            };
             stated.live_copies = health::live_copies(&facts.layout, &stated.donors);
-            let (layout, list) = (facts.layout, self.chunks);
+            let (layout, list) = (facts.layout, call.chunks);
             // A file may be of any size.
             let judge = move || {
                 let chunks = if list { chunk_facts(&layout, &view) } else { Vec::new() };
                 (judge_file(&version, &layout, &view).health, chunks)
             };
-            let (health, chunk_list) = service.env.offload.run(judge).await;
+            let (health, chunk_list) = self.env.offload.run(judge).await;
             stated.chunk_list = chunk_list;
             if matches!(health.level(), HealthLevel::Incomplete | HealthLevel::Unreadable) {
-                fsck::see(&service);
+                self.scan_state.found_worse(self.time.tick());
             }
             stated.health = Some(health);
         }
@@ -66,25 +91,25 @@ impl Answer for Stat {
     }
 }
 
-impl Answer for MakeDir {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
-        service.catalog.make_directory(self.path, self.parents, service.when()).await?;
+impl Answer<MakeDir> for NamingCalls {
+    async fn answer(self, call: MakeDir, _: Caller) -> Result<Done, Failure> {
+        self.catalog.make_directory(call.path, call.parents, self.time.when()).await?;
         Ok(Done {})
     }
 }
 
-impl Answer for Move {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
-        let Self { from, to, no_replace } = self;
-        service.catalog.rename(from, to, no_replace, service.when()).await?;
+impl Answer<Move> for NamingCalls {
+    async fn answer(self, call: Move, _: Caller) -> Result<Done, Failure> {
+        let Move { from, to, no_replace } = call;
+        self.catalog.rename(from, to, no_replace, self.time.when()).await?;
         Ok(Done {})
     }
 }
 
-impl Answer for Remove {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Removed, Failure> {
-        let removed = service.catalog.remove(self.path, self.recursive, service.when()).await?;
-        service.chores.notify_one();
+impl Answer<Remove> for NamingCalls {
+    async fn answer(self, call: Remove, _: Caller) -> Result<Removed, Failure> {
+        let removed = self.catalog.remove(call.path, call.recursive, self.time.when()).await?;
+        self.background.wake();
         Ok(removed)
     }
 }

@@ -3,7 +3,13 @@
 use super::Answer;
 use crate::callers::Caller;
 use crate::failure;
-use crate::service::Service;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::scan_state::ScanState;
+use crate::shared_pool::SharedPool;
+use crate::stats_cache::StatsCache;
+use crate::wakeup::Wakeup;
+use potluck_catalog::Catalog;
 use potluck_catalog::goals;
 use potluck_core::policy::{BadPolicy, Override, Policy};
 use potluck_wire::control::{PolicyChanged, PolicySet};
@@ -12,15 +18,27 @@ use potluck_wire::token::Role;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-impl Answer for PolicySet {
-    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<PolicyChanged, Failure> {
-        let Self { path, policy: over, new_files_only, dry_run } = self;
+handles! {
+    /// The handles for changing policies.
+    pub struct PolicyCalls {
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        background: Wakeup,
+        stats: Arc<StatsCache>,
+        scan_state: Arc<ScanState>,
+    }
+}
+
+impl Answer<PolicySet> for PolicyCalls {
+    async fn answer(self, call: PolicySet, caller: Caller) -> Result<PolicyChanged, Failure> {
+        let PolicySet { path, policy: over, new_files_only, dry_run } = call;
         if path.names().is_empty() && caller.member()?.role != Role::Admin {
             let what = format!("the policy of the space {path} can only be set by an admin");
             return Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
                 .hint("use the identity of an admin, or set the policy of a directory in it"));
         }
-        let planned = service.catalog.plan_policy(path.clone(), over).await?;
+        let planned = self.catalog.plan_policy(path.clone(), over).await?;
         let change = planned.map_err(|why| failure::of_policy(&why))?;
         if change.scope == goals::Scope::File {
             check_file(&over)?;
@@ -28,14 +46,14 @@ impl Answer for PolicySet {
         let redundancy = change.policy.redundancy();
         let asks = over.redundancy().is_some();
         let follows = asks && !(new_files_only && change.scope != goals::Scope::File);
-        let mut changed = weigh(&service, change.policy);
+        let mut changed = self.weigh(change.policy);
         // A policy of only new files may wait for donors that are yet to join, as a space's.
-        let joined = service.pool().donor_count();
-        if follows && (redundancy.donors() as usize) > joined {
-            return Err(failure::of_redundancy(redundancy, joined));
+        let expected = self.pool.lock().expected_donors(0, self.time.tick());
+        if follows && (redundancy.donors() as usize) > expected {
+            return Err(failure::of_redundancy(redundancy, expected));
         }
         if !dry_run {
-            service.catalog.set_policy(path.clone(), over).await?;
+            self.catalog.set_policy(path.clone(), over).await?;
         }
         // Files that a session opened before are written as it was told then, and are given this as
         // their goal when they become visible.
@@ -43,35 +61,37 @@ impl Answer for PolicySet {
         let mut after = None;
         while more {
             let (at, policy) = (path.clone(), changed.policy.clone());
-            let set_at = (!dry_run).then(|| service.time.now_ms());
-            let page = service.catalog.follow_policy(at, policy, after, set_at).await?;
+            let set_at = (!dry_run).then(|| self.time.now_ms());
+            let page = self.catalog.follow_policy(at, policy, after, set_at).await?;
             changed.files += page.files;
             changed.bytes += page.bytes;
             changed.needs_bytes += page.needs_bytes;
             more = page.next.is_some();
             after = page.next;
         }
-        service.chores.notify_one();
-        service.stats.forget();
+        self.background.wake();
+        self.stats.forget();
         if !dry_run && changed.files > 0 {
-            service.scan_state.hurry(service.time.tick());
+            self.scan_state.hurry(self.time.tick());
         }
         Ok(changed)
     }
 }
 
-/// Weighs the donors and the room that a policy asks of the pool against those that it has now.
-fn weigh(service: &Service, policy: Policy) -> PolicyChanged {
-    let now = service.time.tick();
-    let pool = service.pool();
-    PolicyChanged {
-        needs_donors: policy.redundancy().donors(),
-        donors: pool.takers(now).len() as u32,
-        free_bytes: pool.room(&BTreeSet::new(), now),
-        policy,
-        files: 0,
-        bytes: 0,
-        needs_bytes: 0,
+impl PolicyCalls {
+    /// Weighs the donors and the room that a policy asks of the pool against those that it has now.
+    fn weigh(&self, policy: Policy) -> PolicyChanged {
+        let now = self.time.tick();
+        let pool = self.pool.lock();
+        PolicyChanged {
+            needs_donors: policy.redundancy().donors(),
+            donors: pool.takers(now).len() as u32,
+            free_bytes: pool.room(&BTreeSet::new(), now),
+            policy,
+            files: 0,
+            bytes: 0,
+            needs_bytes: 0,
+        }
     }
 }
 

@@ -2,9 +2,14 @@
 
 use super::Answer;
 use crate::callers::Caller;
-use crate::held_up::donors_reported;
-use crate::service::Service;
-use crate::ticketing;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::reports::Reports;
+use crate::scan_state::ScanState;
+use crate::shared_pool::SharedPool;
+use crate::tickets;
+use crate::tickets::Tickets;
+use potluck_catalog::Catalog;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{CopyFault, Done, Open, Opened, Report, Unreached};
 use potluck_wire::error::Failure;
@@ -12,20 +17,33 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-impl Answer for Open {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Opened, Failure> {
-        let Self { path, recursive, after, .. } = self;
-        let mut page = service.catalog.open_files(path, recursive, after).await?;
+handles! {
+    /// The handles for answering readers.
+    pub struct ReadingCalls {
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        scan_state: Arc<ScanState>,
+        reports: Reports,
+        tickets: Tickets,
+    }
+}
+
+impl Answer<Open> for ReadingCalls {
+    async fn answer(self, call: Open, _: Caller) -> Result<Opened, Failure> {
+        let Open { path, recursive, after, .. } = call;
+        let mut page = self.catalog.open_files(path, recursive, after).await?;
         let holders =
             page.files.iter().flat_map(|file| file.holders.iter().chain(&file.parity_holders));
         let everybody: BTreeSet<DonorId> = holders.flatten().copied().collect();
-        donors_reported(&service, |pool| everybody.iter().any(|donor| pool.expects_report(*donor)))
+        self.reports
+            .donors_reported(|pool| everybody.iter().any(|donor| pool.expects_report(*donor)))
             .await;
         let contacts = {
-            let now = service.time.tick();
-            ticketing::contacts(&service.pool(), everybody, now)
+            let now = self.time.tick();
+            tickets::contacts(&self.pool.lock(), everybody, now)
         };
-        let donors = ticketing::for_reading(&service, contacts);
+        let donors = self.tickets.for_reading(contacts);
 
         let rank: BTreeMap<DonorId, (bool, f32)> =
             donors.iter().map(|donor| (donor.donor, (!donor.live, donor.load))).collect();
@@ -51,21 +69,21 @@ fn live_first(a: (bool, f32), b: (bool, f32)) -> Ordering {
     a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
 }
 
-impl Answer for Report {
-    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
+impl Answer<Report> for ReadingCalls {
+    async fn answer(self, call: Report, caller: Caller) -> Result<Done, Failure> {
         let who = caller.member()?;
-        let (name, donor) = (self.chunk, self.donor);
-        if !service.catalog.is_held_by(name, donor).await? {
+        let (name, donor) = (call.chunk, call.donor);
+        if !self.catalog.is_held_by(name, donor).await? {
             return Ok(Done {});
         }
-        let now = service.time.tick();
-        let mut pool = service.pool();
+        let now = self.time.tick();
+        let mut pool = self.pool.lock();
         let asked = pool.is_asked_about(donor, &name);
         if !asked && !pool.hears(who.member, now) {
             return Ok(Done {});
         }
         if !asked && pool.casts_doubt(who.member, now) {
-            let fault = match self.fault {
+            let fault = match call.fault {
                 CopyFault::WrongBytes => "got wrong bytes of",
                 CopyFault::Missing => "did not find",
                 CopyFault::Unreadable => "could not read",
@@ -77,23 +95,23 @@ impl Answer for Report {
                 who.member,
                 pool.called(donor)
             );
-            service.scan_state.worse(now, "a reader met a bad copy");
+            self.scan_state.worse(now, "a reader met a bad copy");
         }
         // Believed only after the donor looked: a reader alone marks nothing as lost.
-        match self.fault {
-            CopyFault::WrongBytes => pool.accuse(self.donor, self.chunk, who.member, now),
+        match call.fault {
+            CopyFault::WrongBytes => pool.accuse(call.donor, call.chunk, who.member, now),
             CopyFault::Missing | CopyFault::Unreadable => {
-                pool.order_verify(self.donor, self.chunk, now);
+                pool.order_verify(call.donor, call.chunk, now);
             }
         }
         Ok(Done {})
     }
 }
 
-impl Answer for Unreached {
-    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
+impl Answer<Unreached> for ReadingCalls {
+    async fn answer(self, call: Unreached, caller: Caller) -> Result<Done, Failure> {
         let who = caller.member()?.member;
-        service.pool().not_reached_by(who, self.donor, service.time.tick());
+        self.pool.lock().not_reached_by(who, call.donor, self.time.tick());
         Ok(Done {})
     }
 }

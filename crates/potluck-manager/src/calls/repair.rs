@@ -2,90 +2,137 @@
 
 use super::{Answer, concerned};
 use crate::callers::Caller;
-use crate::pool_status;
-use crate::probation;
-use crate::repair;
-use crate::service::Service;
+use crate::handles::handles;
+use crate::pool_status::Overview;
+use crate::pool_time::PoolTime;
+use crate::probation::Probation;
+use crate::scan_state::ScanState;
+use crate::shared_pool::SharedPool;
+use crate::stats_cache::StatsCache;
+use crate::tasks::repair;
+use potluck_catalog::Catalog;
+use potluck_core::ids::DonorId;
+use potluck_core::size::duration;
 use potluck_wire::control::{
     Away, Done, RepairAction, RepairControl, RepairState, RepairStatus, ScrubNow, Trust,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::token::Role;
 use std::sync::Arc;
 use std::time::Duration;
+
+handles! {
+    /// The handles for steering repair.
+    pub struct RepairCalls {
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        stats: Arc<StatsCache>,
+        scan_state: Arc<ScanState>,
+        probation: Probation,
+        overview: Overview,
+    }
+}
 
 /// The reason that an admin's pause gives.
 const PAUSED: &str = "an admin paused it: `potluck repair resume` goes on";
 
-/// Nothing is made again meanwhile: who is away for longer has left.
+/// The longest absence that an admin may announce. Nothing is made again meanwhile: who is away for
+/// longer has left.
 const LONGEST_ABSENCE: Duration = Duration::from_secs(365 * 86_400);
 
-impl Answer for RepairStatus {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<RepairState, Failure> {
-        let stats = service.stats.get(&service.catalog, &service.time).await?;
-        let state = service.pool().repair_state(service.time.tick());
-        Ok(pool_status::repair_state(&service, state, &stats))
+impl Answer<RepairStatus> for RepairCalls {
+    async fn answer(self, _call: RepairStatus, _: Caller) -> Result<RepairState, Failure> {
+        let stats = self.stats.get(&self.catalog, &self.time).await?;
+        let state = self.pool.lock().repair_state(self.time.tick());
+        Ok(self.overview.repair_state(state, &stats))
     }
 }
 
-impl Answer for RepairControl {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<RepairState, Failure> {
-        let paused = (self.action == RepairAction::Pause).then(|| PAUSED.to_string());
-        service.catalog.pause_repair(paused.clone()).await?;
-        let now = service.time.tick();
+impl Answer<RepairControl> for RepairCalls {
+    async fn answer(self, call: RepairControl, _: Caller) -> Result<RepairState, Failure> {
+        let paused = (call.action == RepairAction::Pause).then(|| PAUSED.to_string());
+        self.catalog.pause_repair(paused.clone()).await?;
+        let now = self.time.tick();
         let (state, breaker) = {
-            let mut pool = service.pool();
+            let mut pool = self.pool.lock();
             pool.repairs.paused = paused;
-            if self.action == RepairAction::Now {
-                pool.dismiss_silent(now);
+            if call.action == RepairAction::Now {
+                pool.declare_silent_dead(now);
             }
-            if self.action != RepairAction::Pause {
+            if call.action != RepairAction::Pause {
                 pool.declare_dead(now);
             }
             (pool.repair_state(now), pool.circuit_breaker())
         };
-        repair::note_circuit_breaker(&service, &breaker).await?;
-        if self.action != RepairAction::Pause {
-            service.scan_state.hurry(now);
+        repair::note_circuit_breaker(&self.catalog, &breaker).await?;
+        if call.action != RepairAction::Pause {
+            self.scan_state.hurry(now);
         }
-        let stats = service.stats.get(&service.catalog, &service.time).await?;
-        Ok(pool_status::repair_state(&service, state, &stats))
+        let stats = self.stats.get(&self.catalog, &self.time).await?;
+        Ok(self.overview.repair_state(state, &stats))
     }
 }
 
-impl Answer for Away {
-    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
-        let donor = concerned(&service, &caller, self.donor)?;
-        if Duration::from_millis(self.for_ms) > LONGEST_ABSENCE {
+impl Answer<Away> for RepairCalls {
+    async fn answer(self, call: Away, caller: Caller) -> Result<Done, Failure> {
+        let donor = concerned(&self.pool, &caller, call.donor)?;
+        let asked = Duration::from_millis(call.for_ms);
+        if asked > LONGEST_ABSENCE {
             let what = "an absence of at most 365 days can be announced";
             return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
                 .hint("`potluck nodes drain` moves what a machine holds that is away for longer"));
         }
-        let absent = (self.for_ms > 0).then(|| Duration::from_millis(self.for_ms));
-        let until_ms = absent.map(|_| service.time.now_ms().saturating_add(self.for_ms));
-        service.catalog.announce_away(donor, until_ms).await?;
-        let now = service.time.tick();
-        service.pool().announce(donor, absent.map(|absent| now.saturating_add(absent)));
+        if caller.member()?.role == Role::Donor && !asked.is_zero() {
+            self.check_own_word(donor, asked)?;
+        }
+        let absent = (call.for_ms > 0).then(|| Duration::from_millis(call.for_ms));
+        let until_ms = absent.map(|_| self.time.now_ms().saturating_add(call.for_ms));
+        self.catalog.announce_away(donor, until_ms).await?;
+        let now = self.time.tick();
+        self.pool.lock().announce(donor, absent.map(|absent| now.saturating_add(absent)));
         Ok(Done {})
     }
 }
 
-impl Answer for Trust {
-    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
-        let donor = concerned(&service, &caller, Some(self.donor))?;
-        probation::begin(&service, donor).await?;
-        Ok(Done {})
-    }
-}
-
-impl Answer for ScrubNow {
-    async fn answer(self, service: Arc<Service>, caller: Caller) -> Result<Done, Failure> {
-        let now = service.time.tick();
-        let donors = match self.donor {
-            Some(donor) => vec![concerned(&service, &caller, Some(donor))?],
-            None => service.pool().live_donors(now),
+impl RepairCalls {
+    /// Refuses what a donor says of itself when it would be silent for too long: one that is not heard
+    /// any more could put off its repair for ever.
+    fn check_own_word(&self, donor: DonorId, asked: Duration) -> Result<(), Failure> {
+        let (silent, longest) = {
+            let pool = self.pool.lock();
+            (pool.silence(donor, self.time.tick()).unwrap_or_default(), pool.longest_absence())
         };
-        let mut pool = service.pool();
-        donors.into_iter().for_each(|donor| pool.order_scrub(donor, self.rate, now));
+        if silent.saturating_add(asked) <= longest {
+            return Ok(());
+        }
+        let longest = duration(longest.as_secs());
+        let what = format!(
+            "a donor's owner can announce an absence of at most {longest} since it was heard"
+        );
+        Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(
+            "an admin can announce more, with `potluck nodes away`, and set `manager.longest-absence`",
+        ))
+    }
+}
+
+impl Answer<Trust> for RepairCalls {
+    async fn answer(self, call: Trust, caller: Caller) -> Result<Done, Failure> {
+        let donor = concerned(&self.pool, &caller, Some(call.donor))?;
+        self.probation.begin(donor).await?;
+        Ok(Done {})
+    }
+}
+
+impl Answer<ScrubNow> for RepairCalls {
+    async fn answer(self, call: ScrubNow, caller: Caller) -> Result<Done, Failure> {
+        let now = self.time.tick();
+        let donors = match call.donor {
+            Some(donor) => vec![concerned(&self.pool, &caller, Some(donor))?],
+            None => self.pool.lock().live_donors(now),
+        };
+        let mut pool = self.pool.lock();
+        donors.into_iter().for_each(|donor| pool.order_scrub(donor, call.rate, now));
         Ok(Done {})
     }
 }

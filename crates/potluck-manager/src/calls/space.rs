@@ -3,36 +3,52 @@
 use super::Answer;
 use crate::callers::Caller;
 use crate::failure;
-use crate::service::Service;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::scan_state::ScanState;
+use crate::wakeup::Wakeup;
+use potluck_catalog::Catalog;
 use potluck_core::path::check_space;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::{Done, SpaceCreate, SpaceList, SpaceRemove, Spaces};
+use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
 use std::sync::Arc;
 
-impl Answer for SpaceCreate {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
-        check_space(&self.name).map_err(|why| failure::of_path(&why))?;
-        self.policy.check().map_err(|why| failure::of_policy(&why))?;
-        let key = self.policy.sealed.then(|| SpaceKey::generate(&*service.env.entropy));
-        let wall_ms = service.time.wall_ms();
-        service.catalog.create_space(self.name, self.policy, key, wall_ms).await?;
+handles! {
+    /// The handles for answering calls about spaces.
+    pub struct SpaceCalls {
+        env: Env,
+        time: PoolTime,
+        catalog: Catalog,
+        background: Wakeup,
+        scan_state: Arc<ScanState>,
+    }
+}
+
+impl Answer<SpaceCreate> for SpaceCalls {
+    async fn answer(self, call: SpaceCreate, _: Caller) -> Result<Done, Failure> {
+        check_space(&call.name).map_err(|why| failure::of_path(&why))?;
+        call.policy.check().map_err(|why| failure::of_policy(&why))?;
+        let key = call.policy.sealed.then(|| SpaceKey::generate(&*self.env.entropy));
+        let wall_ms = self.time.wall_ms();
+        self.catalog.create_space(call.name, call.policy, key, wall_ms).await?;
         // So that it is known before the first file is asked about.
-        service.scan_state.look_again(service.time.tick());
+        self.scan_state.look_again(self.time.tick());
         Ok(Done {})
     }
 }
 
-impl Answer for SpaceRemove {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Done, Failure> {
-        service.catalog.remove_space(self.name, self.recursive).await?;
-        service.chores.notify_one();
+impl Answer<SpaceRemove> for SpaceCalls {
+    async fn answer(self, call: SpaceRemove, _: Caller) -> Result<Done, Failure> {
+        self.catalog.remove_space(call.name, call.recursive).await?;
+        self.background.wake();
         Ok(Done {})
     }
 }
 
-impl Answer for SpaceList {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Spaces, Failure> {
-        Ok(Spaces { spaces: service.catalog.spaces().await? })
+impl Answer<SpaceList> for SpaceCalls {
+    async fn answer(self, _call: SpaceList, _: Caller) -> Result<Spaces, Failure> {
+        Ok(Spaces { spaces: self.catalog.spaces().await? })
     }
 }

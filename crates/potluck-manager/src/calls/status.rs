@@ -2,22 +2,29 @@
 
 use super::Answer;
 use crate::callers::Caller;
-use crate::held_up::all_seen;
-use crate::pool_status::pool_status;
-use crate::service::Service;
+use crate::handles::handles;
+use crate::pool_status::Overview;
+use crate::reports::Reports;
 use potluck_wire::control::{Check, PoolStatus, Status, Verdict};
 use potluck_wire::error::Failure;
-use std::sync::Arc;
 
-impl Answer for Status {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<PoolStatus, Failure> {
-        Ok(pool_status(&service).await?)
+handles! {
+    /// The handles for telling the state of the pool.
+    pub struct StatusCalls {
+        reports: Reports,
+        overview: Overview,
     }
 }
 
-impl Answer for Check {
-    async fn answer(self, service: Arc<Service>, _: Caller) -> Result<Verdict, Failure> {
-        all_seen(&service).await;
-        Ok(pool_status(&service).await?.verdict)
+impl Answer<Status> for StatusCalls {
+    async fn answer(self, _call: Status, _: Caller) -> Result<PoolStatus, Failure> {
+        Ok(self.overview.pool_status().await?)
+    }
+}
+
+impl Answer<Check> for StatusCalls {
+    async fn answer(self, _call: Check, _: Caller) -> Result<Verdict, Failure> {
+        self.reports.all_seen().await;
+        Ok(self.overview.pool_status().await?.verdict)
     }
 }

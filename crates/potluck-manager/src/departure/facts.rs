@@ -1,44 +1,41 @@
 //! Whether donors may go, judged by what is known of them.
 
-use super::Departure;
+use super::{Departure, Departures};
 use crate::failure;
 use crate::scan_state::Leaving;
-use crate::service::Service;
 use potluck_catalog::Error;
 use potluck_core::size::{count, format_size};
 use potluck_wire::control::{Going, MayGo};
 
-/// Whether donors may go, by what a look at all they have found, or the last scan.
-pub async fn may_go(
-    service: &Service,
-    departure: &Departure,
-    leaving: Leaving,
-) -> Result<MayGo, Error> {
-    let donors = &departure.donors;
-    let mut used = 0;
-    for donor in donors.iter().copied() {
-        used += service.catalog.used_at(donor).await?.0;
+impl Departures {
+    /// Whether donors may go, by what a look at all they have found, or the last scan.
+    pub async fn may_go(&self, departure: &Departure, leaving: Leaving) -> Result<MayGo, Error> {
+        let donors = &departure.donors;
+        let mut used = 0;
+        for donor in donors.iter().copied() {
+            used += self.catalog.used_at(donor).await?.0;
+        }
+        let now = self.time.tick();
+        let scanned = self.scan_state.kept().began.is_some();
+        let pool = self.pool.lock();
+        let names: Vec<String> = donors.iter().map(|donor| pool.named(*donor)).collect();
+        let facts = Facts {
+            name: names.join(" and "),
+            heard: donors.iter().all(|id| pool.is_heard(*id, now) || pool.has_nothing(*id, now)),
+            gone: donors.iter().all(|id| pool.has_nothing(*id, now)),
+            compared: donors.iter().all(|id| pool.vouches(*id, now) || pool.has_nothing(*id, now)),
+            gives_back: donors.iter().all(|id| pool.giving(*id).is_some()),
+            part: departure.over.is_some(),
+            written: donors.iter().any(|id| pool.is_written(*id)),
+            others: pool.willing(donors, now).count(),
+            unwilling: pool.unwilling(donors, now),
+            room: pool.room(donors, now),
+            scanned,
+            used,
+            leaving,
+        };
+        Ok(facts.judge())
     }
-    let now = service.time.tick();
-    let scanned = service.scan_state.kept().began.is_some();
-    let pool = service.pool();
-    let names: Vec<String> = donors.iter().map(|donor| pool.named(*donor)).collect();
-    let facts = Facts {
-        name: names.join(" and "),
-        heard: donors.iter().all(|id| pool.is_heard(*id, now) || pool.has_nothing(*id, now)),
-        gone: donors.iter().all(|id| pool.has_nothing(*id, now)),
-        compared: donors.iter().all(|id| pool.vouches(*id, now) || pool.has_nothing(*id, now)),
-        gives_back: donors.iter().all(|id| pool.giving(*id).is_some()),
-        part: departure.over.is_some(),
-        written: donors.iter().any(|id| pool.is_written(*id)),
-        others: pool.willing(donors, now).count(),
-        unwilling: pool.unwilling(donors, now),
-        room: pool.room(donors, now),
-        scanned,
-        used,
-        leaving,
-    };
-    Ok(facts.judge())
 }
 
 /// The facts of which the judgement is made.
@@ -57,9 +54,9 @@ struct Facts {
     part: bool,
     /// A write session may store there.
     written: bool,
-    /// Other donors that take something, …
+    /// Other donors that take something.
     others: usize,
-    /// … and why those that do not, do not.
+    /// Why other donors take nothing, where some do not.
     unwilling: Option<String>,
     /// Bytes that they can take.
     room: u64,

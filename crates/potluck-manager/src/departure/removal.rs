@@ -1,13 +1,12 @@
 //! Removing donors: refused where a file needs what they have, unless who asks said otherwise.
 
-use super::{Departure, Outlook, look, may_go};
-use crate::service::Service;
+use super::{Departure, Departures, Outlook};
+use crate::shared_pool::SharedPool;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::DonorId;
 use potluck_core::size::count;
 use potluck_wire::control::{Going, MayGo};
 use potluck_wire::error::{ErrorKind, Failure, code};
-use std::sync::Arc;
 
 /// The effects that whoever removes a donor puts up with.
 #[derive(Debug, Clone, Copy)]
@@ -20,33 +19,31 @@ pub struct Removal {
 
 /// A donor that may go. Until this is dropped no file is committed that counts on it.
 pub struct Condemned {
-    service: Arc<Service>,
+    pool: SharedPool,
     donor: DonorId,
 }
 
 impl Drop for Condemned {
     fn drop(&mut self) {
-        self.service.pool().spare_donor(self.donor);
+        self.pool.lock().spare_donor(self.donor);
     }
 }
 
-/// Lets a donor go, or says why not and what to do. It is to be removed before what this gives is dropped:
-/// else a file might be committed behind the look, with all its copies there.
-pub async fn allow(
-    service: &Arc<Service>,
-    donor: DonorId,
-    removal: Removal,
-) -> Result<Condemned, Failure> {
-    service.pool().condemn_donor(donor);
-    let condemned = Condemned { service: Arc::clone(service), donor };
-    // Files that were committed before that are in the catalog after this turn of its writer.
-    service.catalog.in_turn().await?;
-    let departure = Departure::of(donor);
-    let outlook = look(service, &departure).await?;
-    let may_go = may_go(service, &departure, outlook.leaving).await?;
-    let name = service.pool().named(donor);
-    removal.judge(&name, &outlook, &may_go)?;
-    Ok(condemned)
+impl Departures {
+    /// Lets a donor go, or says why not and what to do. It is to be removed before what this gives is dropped:
+    /// else a file might be committed behind the look, with all its copies there.
+    pub async fn allow(&self, donor: DonorId, removal: Removal) -> Result<Condemned, Failure> {
+        self.pool.lock().condemn_donor(donor);
+        let condemned = Condemned { pool: self.pool.clone(), donor };
+        // Files that were committed before that are in the catalog after this turn of its writer.
+        self.catalog.in_turn().await?;
+        let departure = Departure::of(donor);
+        let outlook = self.look(&departure).await?;
+        let may_go = self.may_go(&departure, outlook.leaving).await?;
+        let name = self.pool.lock().named(donor);
+        removal.judge(&name, &outlook, &may_go)?;
+        Ok(condemned)
+    }
 }
 
 impl Removal {

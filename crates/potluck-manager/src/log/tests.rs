@@ -1,14 +1,13 @@
 //! How the copies of the log are kept up.
 
-use super::block::Lines;
-use super::copying::{Sink, catch_up};
-use super::donors::{EVERY, after_failure};
-use crate::repair::tests::still;
-use crate::service::Service;
+use super::copy_on_donors::{EVERY, after_failure};
+use crate::handles::Handles;
+use crate::tasks::repair::tests::still;
 use potluck_catalog::Error;
 use potluck_catalog::log_position::{Advance, Copy, Position};
 use potluck_core::policy::Policy;
-use std::sync::Arc;
+use potluck_recovery::log::block::Lines;
+use potluck_recovery::log::copying::{Sink, catch_up};
 
 #[test]
 fn what_fails_again_and_again_is_tried_ever_more_rarely_but_each_minute() {
@@ -21,14 +20,14 @@ fn what_fails_again_and_again_is_tried_ever_more_rarely_but_each_minute() {
 
 /// A place that is written to while more is changed.
 struct Busy {
-    service: Arc<Service>,
+    manager: Handles,
     written: u64,
 }
 
 impl Busy {
     async fn change(&self) {
         let name = format!("space-{}", self.written);
-        let made = self.service.catalog.create_space(name, Policy::default(), None, 0).await;
+        let made = self.manager.catalog.create_space(name, Policy::default(), None, 0).await;
         made.expect("a space");
     }
 
@@ -42,8 +41,8 @@ impl Busy {
             "log": { "blocks": 1, "lines": 9 },
         });
         let after = serde_json::from_value(at).expect("a position");
-        let (copy, epoch) = (Copy::InFile, self.service.epoch());
-        self.service.catalog.note_log(Advance { copy, before, after, epoch }).await
+        let (copy, epoch) = (Copy::InFile, self.manager.term.epoch());
+        self.manager.catalog.note_log(Advance { copy, before, after, epoch }).await
     }
 }
 
@@ -56,7 +55,7 @@ impl Sink for Busy {
     }
 
     async fn begin(&mut self, before: Option<Position>) -> Result<(), Error> {
-        let last = self.service.catalog.log_ahead(Copy::InFile).await?.last;
+        let last = self.manager.catalog.log_ahead(Copy::InFile).await?.last;
         self.note(before, last).await
     }
 
@@ -68,12 +67,12 @@ impl Sink for Busy {
 
 #[tokio::test]
 async fn what_changes_while_a_copy_is_written_waits_for_the_next_time() {
-    let (_dir, service) = still().await;
-    let mut busy = Busy { service: Arc::clone(&service), written: 0 };
-    let (epoch, offload) = (service.epoch(), service.env.offload);
+    let (_dir, manager) = still().await;
+    let mut busy = Busy { manager: manager.clone(), written: 0 };
+    let (epoch, offload) = (manager.term.epoch(), manager.env.offload);
     for round in 1..4 {
-        catch_up(&mut busy, &service.catalog, epoch, offload).await.expect("written");
+        catch_up(&mut busy, &manager.catalog, epoch, offload).await.expect("written");
         assert_eq!(busy.written, round, "a base, and then once a round");
-        assert_eq!(service.catalog.log_waiting(Copy::InFile).await, Ok(1));
+        assert_eq!(manager.catalog.log_waiting(Copy::InFile).await, Ok(1));
     }
 }

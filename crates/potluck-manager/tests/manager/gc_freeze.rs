@@ -162,7 +162,7 @@ async fn a_second_manager_on_a_copy_is_known_for_ever_d5() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_has_every_copy_of_the_log_begin_anew() {
+async fn a_gc_freeze_has_every_copy_of_the_log_begin_anew() {
     let mut lab = Lab::with(|config| config.metadata_copies = 1).await;
     let mut donor = lab.donor("basement").await;
     let own = status(&lab).await.epoch;
@@ -214,7 +214,7 @@ async fn an_epoch_that_no_manager_can_have_is_a_lie_and_harms_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn donors_that_heard_a_higher_epoch_hold_garbage_collection_and_are_obeyed_by_again_d5() {
+async fn donors_that_heard_a_higher_epoch_freeze_garbage_collection_and_obey_again_d5() {
     let lab = Lab::new().await;
     let user = lab.user().await;
     let mut donor = lab.donor("basement").await;
@@ -229,8 +229,39 @@ async fn donors_that_heard_a_higher_epoch_hold_garbage_collection_and_are_obeyed
     assert!(held.gc_frozen.is_some_and(|why| why.contains(&DonorId(donor.id.0).to_string())));
 }
 
+/// Each word that is believed has all donors register again and all copies of the log begin anew.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_this_manager_said_itself_holds_nothing_d5() {
+async fn a_donor_that_alone_tells_of_ever_later_managers_is_believed_once_d5() {
+    let lab = Lab::new().await;
+    let (mut liar, mut honest) = (lab.donor("liar").await, lab.donor("honest").await);
+    let own = status(&lab).await.epoch;
+    liar.heard = (Epoch(own.0 + 40), 7);
+    liar.report(&[]).await;
+    let believed = status(&lab).await;
+    assert_eq!((believed.epoch, believed.gc_frozen.is_some()), (Epoch(own.0 + 41), true));
+    lab.admin().call(&GcResume {}).await.expect("resumed");
+
+    for (above, start) in [(100, 8), (200, 9), (300, 10)] {
+        liar.heard = (Epoch(own.0 + above), start);
+        liar.register().await;
+    }
+    let told = status(&lab).await;
+    assert_eq!((told.epoch, told.gc_frozen), (Epoch(own.0 + 41), None));
+    assert!(
+        told.alarms.iter().any(|alarm| alarm.to_string().contains("not trusted")),
+        "{:?}",
+        told.alarms
+    );
+
+    // Another one's word counts as ever.
+    honest.heard = (Epoch(own.0 + 300), 10);
+    honest.report(&[]).await;
+    let told = status(&lab).await;
+    assert_eq!((told.epoch, told.gc_frozen.is_some()), (Epoch(own.0 + 301), true));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_this_manager_said_itself_freezes_nothing_d5() {
     let lab = Lab::new().await;
     let mut donor = lab.donor("basement").await;
     let heartbeat = donor.send_heartbeat(donor.heartbeat(0)).await;

@@ -232,6 +232,19 @@ async fn nobody_is_away_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_donor_s_own_word_holds_for_a_week_and_an_admin_s_for_a_year() {
+    let crew = Crew::new(1).await;
+    let away = |days: u64| Away { donor: None, for_ms: days * 86_400_000 };
+    let donor = &crew.members[0].donor.caller;
+    donor.call(&away(6)).await.expect("announced");
+    let why = refused(donor, &away(8)).await;
+    assert_eq!((why.kind, why.message.contains("at most 7d")), (ErrorKind::Usage, true), "{why:?}");
+    donor.call(&away(0)).await.expect("an absence can always be ended");
+    let by_admin = Away { donor: Some(crew.members[0].id()), ..away(30) };
+    crew.lab.admin().call(&by_admin).await.expect("announced");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_owner_in_need_gets_spare_copies_at_once_s2() {
     let mut crew = Crew::new(4).await;
     crew.copies("pot://lab/triple", &[1, 2, 3, 4], &[0, 1, 2]).await;

@@ -274,6 +274,8 @@ impl Donor {
             added: Packed::default(),
             removed: Packed::default(),
             spoiled: Packed::default(),
+            unreadable: Packed::default(),
+            quarantined: Packed::default(),
             sound: Packed::default(),
             results: Vec::new(),
             excess: 0,

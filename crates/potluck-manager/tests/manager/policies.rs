@@ -6,8 +6,8 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::{Mirror, Override, Redundancy, Width};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Condition, FileCommit, Grow, MirrorState, Open, Outcome, PolicySet, RepairStatus, Reserve,
-    Reserved, Stat, Stated,
+    Condition, CopyFiles, FileCommit, GiveBack, Grow, MirrorState, Open, Outcome, PolicySet,
+    RepairStatus, Reserve, Reserved, Stat, Stated,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::Packed;
@@ -145,8 +145,8 @@ async fn an_unsafe_window_is_seen_in_stat() {
     let lab = Lab::new().await;
     let user = lab.user().await;
     let d = donors(&lab, 2).await;
-    let wish = Override { mirror: Some(Mirror::ServerAsync), ..copies(2) };
-    for (n, policy, accepted) in [(1, wish, true), (2, copies(2), false)] {
+    let one_of_two = Override { mirror: Some(Mirror::ServerAsync), ..copies(2) };
+    for (n, policy, accepted) in [(1, one_of_two, true), (2, copies(2), false)] {
         let session = reserved(&user, "pot://lab/a", Some(1 << 20), policy).await.session;
         offer(&user, session, &[n]).await;
         let mut file = file(&session, "pot://lab/a", &[n], &[&d[0]]);
@@ -237,4 +237,34 @@ async fn a_policy_that_is_set_becomes_the_goal_of_what_is_there() {
     let changed = admin.call(&set("pot://lab", wide)).await.expect("set");
     assert_eq!(changed.files, 0, "what is no redundancy concerns new files only");
     assert_eq!(goal("pot://lab/b").await.map(|goal| goal.to_string()), Some("2+1".into()));
+}
+
+/// A donor that leaves comes back for nobody: what waits for it would wait forever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_what_is_there_counts_no_donor_that_leaves() {
+    let lab = Lab::new().await;
+    let admin = lab.admin();
+    let d = donors(&lab, 3).await;
+    write(&admin, "pot://lab/a", 1, &d[1]).await;
+    let leave = |cancel| GiveBack { donor: Some(d[0].id), now: false, agreed: None, cancel };
+    let copy = CopyFiles {
+        from: path("pot://lab/a"),
+        to: path("pot://lab/b"),
+        recursive: false,
+        condition: Condition::Always,
+        redundancy: Some(Redundancy::Copies(3)),
+        copy: SessionId([7; 16]),
+        page: 0,
+        after: None,
+    };
+    admin.call(&leave(false)).await.expect("begun");
+    let too_few = "3 copies need 3 donors and 2 are available";
+    assert_eq!(refused(&admin, &set("pot://lab", copies(3))).await.message, too_few);
+    assert_eq!(refused(&admin, &copy).await.message, too_few);
+    let later = PolicySet { new_files_only: true, ..set("pot://lab", copies(3)) };
+    admin.call(&later).await.expect("for files that are yet to come");
+
+    admin.call(&leave(true)).await.expect("called off");
+    admin.call(&copy).await.expect("copied");
+    assert_eq!(admin.call(&set("pot://lab", copies(3))).await.expect("set").files, 2);
 }

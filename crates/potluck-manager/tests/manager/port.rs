@@ -80,13 +80,42 @@ async fn health_is_answered_to_anybody() {
     assert!(answer(stranger(&lab).await, request).await.contains("POT-E001"));
 }
 
+/// A connection that asked for something, was answered, and is kept open.
+async fn asked(mut stream: BoxStream) -> BoxStream {
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("written");
+    let mut answer = [0; 1024];
+    let reading = tokio::time::timeout(Duration::from_secs(30), stream.read(&mut answer));
+    let n = reading.await.expect("an answer in time").expect("an answer");
+    assert!(answer[..n].starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..n]));
+    stream
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn many_strangers_do_not_keep_members_out_x3() {
     let lab = Lab::new().await;
     let mut crowd = Vec::new();
-    for _ in 0..100 {
+    for _ in 0..200 {
         crowd.push(raw(&lab).await);
+        crowd.push(asked(stranger(&lab).await).await);
     }
-    lab.admin().call(&Status {}).await.expect("a member is served");
+    for _ in 0..10 {
+        lab.admin().call(&Status {}).await.expect("a member is served");
+    }
     drop(crowd);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_s_connection_takes_no_place_of_strangers_x3() {
+    let lab = Lab::new().await;
+    let dial = TlsDial::member(&lab.admin_identity()).expect("an identity");
+    let mut members = Vec::new();
+    for _ in 0..200 {
+        members.push(asked(dial.secure(raw(&lab).await).await.expect("secured")).await);
+    }
+    asked(stranger(&lab).await).await;
+    lab.admin().call(&Status {}).await.expect("a member is served");
+    // Those who came first are still there.
+    for stream in members {
+        asked(stream).await;
+    }
 }

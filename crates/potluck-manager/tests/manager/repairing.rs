@@ -349,3 +349,21 @@ async fn a_copy_on_its_way_out_that_is_needed_again_counts_or_is_made_elsewhere_
     assert_eq!(crew.holders(&chunk(1)), [0, 1], "it only had to stay");
     assert_eq!(crew.made(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_quarantined_may_go_when_it_has_another_copy_or_nobody_needs_it() {
+    let mut crew = Crew::new(2).await;
+    crew.copies("pot://lab/double", &[1], &[0, 1]).await;
+    crew.copies("pot://lab/single", &[2], &[0]).await;
+    let donor = &crew.members[0].donor;
+    // In the heartbeat that says so: what another donor has is counted already.
+    let mut heartbeat = donor.heartbeat(0);
+    heartbeat.spoiled.0 = vec![chunk(1)];
+    heartbeat.unreadable.0 = vec![chunk(2)];
+    heartbeat.quarantined.0 = vec![chunk(1), chunk(2), chunk(3)];
+    let reply = donor.send_heartbeat(heartbeat).await;
+    assert_eq!(reply.discard.0, [chunk(1), chunk(3)]);
+    // The only copy, wherever else it was, is there again.
+    crew.members[0].donor.report(&[chunk(2)]).await;
+    assert_eq!(crew.health("pot://lab/single/2").await.tolerates, Some(0));
+}

@@ -3,7 +3,7 @@
 use super::Pool;
 use crate::inventory::{OutOfOrder, PageDone, Taking, UnlistedCopies};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, Incarnation};
+use potluck_core::ids::{ChunkId, DonorId, Incarnation};
 use std::sync::Arc;
 
 impl Pool {
@@ -37,20 +37,25 @@ impl Pool {
         }
     }
 
-    /// Rows that a page listed.
-    pub fn inventory_listed(&mut self, donor: DonorId, incarnation: Incarnation, rows: &[i64]) {
+    /// Known chunks that a page listed.
+    pub fn inventory_listed(
+        &mut self,
+        donor: DonorId,
+        incarnation: Incarnation,
+        chunks: &[ChunkId],
+    ) {
         if let Some(taking) = self.taking(donor, incarnation) {
-            taking.list(rows);
+            taking.list(chunks);
         }
     }
 
-    /// The rows listed by all pages, in order.
-    pub fn inventory_rows(&mut self, donor: DonorId, incarnation: Incarnation) -> Vec<i64> {
-        let mut rows =
+    /// The known chunks listed by all pages, in order.
+    pub fn inventoried(&mut self, donor: DonorId, incarnation: Incarnation) -> Vec<ChunkId> {
+        let mut chunks =
             self.taking(donor, incarnation).map(|taking| taking.listed.clone()).unwrap_or_default();
-        rows.sort_unstable();
-        rows.dedup();
-        rows
+        chunks.sort_unstable();
+        chunks.dedup();
+        chunks
     }
 
     /// Of chunks that were counted at the donor and not listed: those that did not arrive meanwhile. They

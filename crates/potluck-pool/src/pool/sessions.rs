@@ -9,9 +9,13 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId};
 use potluck_core::placement::{self, Plan, Refusal, Request};
 use potluck_core::policy::Policy;
+use std::collections::btree_map::Entry;
 
 /// Bytes promised at first to a session of unknown size, if they fit.
 const STARTING_BYTES: u64 = 64 << 20;
+
+/// Sessions of one member at once: of a few processes on each of a thousand machines that share an identity.
+const MOST_SESSIONS: usize = 4096;
 
 impl Pool {
     /// Opens a session and promises it `bytes` of plaintext: `None` a starting amount, `Some(0)`
@@ -45,8 +49,19 @@ impl Pool {
             ending: false,
         };
         let ticketed = session.ticketed();
-        self.sessions.insert(new.id, session);
+        self.insert_session(new.id, session);
         Ok(ticketed)
+    }
+
+    fn insert_session(&mut self, id: SessionId, session: Session) {
+        *self.sessions_of.entry(session.member).or_default() += 1;
+        self.sessions.insert(id, session);
+    }
+
+    /// Whether a member has as many sessions as it may, those included that ended and are not accounted
+    /// for yet: each takes room, memory and rows of the catalog until then.
+    pub fn has_most_sessions(&self, member: MemberId) -> bool {
+        self.sessions_of.get(&member).is_some_and(|count| *count >= MOST_SESSIONS)
     }
 
     /// A session of an earlier term of the manager goes on; its lease starts anew.
@@ -75,7 +90,7 @@ impl Pool {
             parked: None,
             ending,
         };
-        self.sessions.insert(stored.id, session);
+        self.insert_session(stored.id, session);
     }
 
     /// Promises `bytes` of plaintext more; gives the new part of the plan, with all its redundancy
@@ -126,9 +141,9 @@ impl Pool {
     }
 
     fn starting_plan(&self, policy: &Policy, now: Tick) -> Result<(Plan, u64), Refusal> {
-        let wish = stored(policy, STARTING_BYTES.max(group(policy)));
-        match self.plan(policy, wish, &[], false, now) {
-            Ok(plan) => Ok((plan, wish)),
+        let bytes = stored(policy, STARTING_BYTES.max(group(policy)));
+        match self.plan(policy, bytes, &[], false, now) {
+            Ok(plan) => Ok((plan, bytes)),
             Err(Refusal::NoSpace { ask, have }) => {
                 let fits = have / u64::from(policy.redundancy().donors());
                 match self.plan(policy, fits, &[], false, now) {
@@ -236,7 +251,14 @@ impl Pool {
 
     /// The session is no more.
     pub fn forget_session(&mut self, id: &SessionId) {
-        self.sessions.remove(id);
+        if let Some(session) = self.sessions.remove(id)
+            && let Entry::Occupied(mut count) = self.sessions_of.entry(session.member)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
         self.ledger.release(*id);
         self.offered.forget(id);
         self.uncommitted.forget_session(id, |name| self.offered.one_of(name));

@@ -10,10 +10,11 @@ use std::time::Duration;
 /// Chunks of one donor about which complaints are remembered.
 const MAX_COMPLAINTS: usize = 1024;
 
-/// A report makes a donor read a whole chunk: after this many at once a member may make one more …
+/// Reports that a member may make at once, for each makes a donor read a whole chunk; then it may make
+/// one more each [`REPORT_EVERY`].
 const REPORTS_AT_ONCE: u32 = 32;
 
-/// … each time this has passed.
+/// How long a member that has made too many reports waits for the next.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// A member's reports put the verdict on the whole pool in doubt no more often than this: else one
@@ -60,9 +61,13 @@ impl Pool {
 
     /// A donor looked at chunks and quarantined these: complaints about them were right, and it is
     /// honest.
-    pub(super) fn admitted(&mut self, donor: DonorId, chunks: &[ChunkName]) {
+    pub(super) fn admitted<'a>(
+        &mut self,
+        donor: DonorId,
+        chunks: impl Iterator<Item = &'a ChunkName>,
+    ) {
         if let Some(open) = self.complaints.open.get_mut(&donor) {
-            chunks.iter().for_each(|chunk| drop(open.remove(chunk)));
+            chunks.for_each(|chunk| drop(open.remove(chunk)));
         }
     }
 

@@ -113,16 +113,16 @@ impl Pool {
     /// is said to be impossible may be so because of somebody's own give-back, or of a donor that is
     /// only silent.
     pub fn unwilling(&self, but: &BTreeSet<DonorId>, now: Tick) -> Option<String> {
-        self.hindrances(|id| !but.contains(&id) && !self.takes(id, now), now)
+        self.why_not(|id| !but.contains(&id) && !self.takes(id, now), now)
     }
 
     /// The donors that are not heard; `None` where all are.
     pub fn absent(&self, now: Tick) -> Option<String> {
-        self.hindrances(|id| !self.is_heard(id, now), now)
+        self.why_not(|id| !self.is_heard(id, now), now)
     }
 
-    /// Says in words what hinders donors.
-    fn hindrances(&self, which: impl Fn(DonorId) -> bool, now: Tick) -> Option<String> {
+    /// Names the donors, each with why.
+    fn why_not(&self, which: impl Fn(DonorId) -> bool, now: Tick) -> Option<String> {
         let why = |(id, donor): (DonorId, &Donor)| {
             let record = &donor.record;
             let why = match self.donors.state(id, now, &self.limits) {
@@ -151,7 +151,7 @@ impl Pool {
 
     /// How many donors would be left for files to lie on if `but` left: those that are not given up,
     /// and do not leave themselves.
-    pub fn stayers(&self, but: &BTreeSet<DonorId>, now: Tick) -> usize {
+    pub fn staying(&self, but: &BTreeSet<DonorId>, now: Tick) -> usize {
         let stays = |(id, donor): &(DonorId, &Donor)| {
             let record = &donor.record;
             let leaves = record.leaves() || record.quarantined.is_some();
@@ -163,7 +163,7 @@ impl Pool {
     /// Whether a donor leaves, and no other stays.
     pub fn all_leave(&self, now: Tick) -> bool {
         let mut leaving = self.donors.iter().filter(|(_, donor)| donor.record.leaves());
-        leaving.next().is_some_and(|(id, _)| self.stayers(&[id].into(), now) == 0)
+        leaving.next().is_some_and(|(id, _)| self.staying(&[id].into(), now) == 0)
     }
 
     /// Donors that can take copies, and what fails with each.
@@ -292,8 +292,8 @@ impl Pool {
         self.circuit_breaker.tripped.clear();
     }
 
-    /// An admin does not wait for silent donors that announced nothing.
-    pub fn dismiss_silent(&mut self, now: Tick) {
+    /// An admin does not wait for silent donors that announced nothing: they are as good as dead.
+    pub fn declare_silent_dead(&mut self, now: Tick) {
         let limits = self.limits;
         let silent: Vec<DonorId> = self
             .donors
@@ -334,6 +334,16 @@ impl Pool {
         ids.filter_map(|id| Some((id, self.donors.silence(id, now)?))).collect()
     }
 
+    /// How long a donor has been silent; `None` if it was never heard.
+    pub fn silence(&self, donor: DonorId, now: Tick) -> Option<Duration> {
+        self.donors.silence(donor, now)
+    }
+
+    /// The longest absence that a donor may claim for itself.
+    pub fn longest_absence(&self) -> Duration {
+        self.limits.longest_absence
+    }
+
     /// Stops, or with `None` begins again, to trust a donor.
     pub fn quarantine(&mut self, id: DonorId, why: Option<String>) {
         self.end_probation(id);
@@ -343,6 +353,11 @@ impl Pool {
         if let Some(donor) = self.donors.get_mut(id) {
             donor.record.quarantined = why;
         }
+    }
+
+    /// Whether a donor is not trusted.
+    pub fn is_quarantined(&self, id: DonorId) -> bool {
+        self.donors.get(id).is_some_and(|donor| donor.record.quarantined.is_some())
     }
 
     /// Begins or, with `None`, calls off a give-back.

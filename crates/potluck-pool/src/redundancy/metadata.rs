@@ -30,7 +30,7 @@ pub struct Metadata {
     /// Files of which something has no copy anywhere, or whose records are damaged.
     pub lost: u64,
     /// Files that no donor can hold, because those that do leave.
-    pub homeless: u64,
+    pub without_donors: u64,
 }
 
 /// Where all chunks of a file can be.
@@ -134,7 +134,7 @@ impl Findings {
         found.health.files += 1;
         found.health.unreadable += u64::from(file.health.unreadable > 0);
         found.health.incomplete += u64::from(file.is_incomplete());
-        found.homeless += u64::from(able.donors == 0);
+        found.without_donors += u64::from(able.donors == 0);
         found.lost += u64::from(file.lost);
     }
 
@@ -264,7 +264,7 @@ mod tests {
         let mut pool = donors(1);
         leaves(&mut pool, 1);
         let found = look(&pool, 1.0, 1, &[1]);
-        assert_eq!((found.metadata.homeless, found.queue.len(), found.sourceless), (1, 0, 0));
+        assert_eq!((found.metadata.without_donors, found.queue.len(), found.sourceless), (1, 0, 0));
         assert!(found.moving.is_empty(), "nothing of users waits");
         assert!(found.metadata.lost == 0);
         assert_eq!(look(&pool, 1.0, 1, &[]).metadata.lost, 1);

@@ -76,9 +76,9 @@ impl Lie {
     }
 }
 
-/// Whether lies are told of the file at `path`: of chunks in their place.
+/// Whether lies are told of the file at `path`: of chunks, in quarantine too.
 pub fn concerns(path: &Path) -> bool {
-    path.components().any(|part| part.as_os_str() == "chunks")
+    path.components().any(|part| part.as_os_str() == "chunks" || part.as_os_str() == "quarantine")
 }
 
 /// A file as a liar shows it.

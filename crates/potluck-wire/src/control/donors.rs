@@ -1,7 +1,8 @@
 //! The calls of donors: their reports, and the orders for them.
 
 use super::{Call, Done, call};
-use crate::addresses::Addresses;
+use crate::addresses::{Address, Addresses};
+use crate::error::Failure;
 use crate::packed::Packed;
 use crate::ticket::{Secret, Ticket};
 use crate::whereabouts::{Issue, SignedWhereabouts};
@@ -14,6 +15,7 @@ use potluck_core::ids::Incarnation;
 use potluck_core::load::Load;
 use potluck_core::policy::AckLevel;
 use serde::{Deserialize, Deserializer, Serialize};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// A donor reports for duty: at its start, and when the manager asks it to.
@@ -59,6 +61,25 @@ pub struct Register {
     pub new_store: bool,
 }
 call!(Register => Registered, "register");
+
+impl Register {
+    /// Where others reach a donor that calls from `peer`: there first, unless its owner says otherwise,
+    /// for that address has just been of use. The loopback address is of use to others on this machine
+    /// alone, and taken when there is no other.
+    pub fn reached_at(&self, peer: IpAddr) -> Result<Addresses, Failure> {
+        let said = &self.addresses;
+        let seen = self.port.filter(|port| *port > 0).map(|port| Address::of(peer, port));
+        let addresses = match seen {
+            Some(seen) if !seen.is_loopback() => Addresses::from(seen).and(said),
+            Some(seen) if said.is_empty() => seen.into(),
+            _ => said.clone(),
+        };
+        if addresses.is_empty() {
+            return Err(Failure::bad_request("a donor that registers says where it is"));
+        }
+        Ok(addresses)
+    }
+}
 
 /// The fault of a donor's disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,6 +178,12 @@ pub struct Heartbeat {
     /// Chunks found spoiled and quarantined.
     #[serde(default)]
     pub spoiled: Packed<ChunkName>,
+    /// Chunks that could not be read, and are quarantined until they can.
+    #[serde(default, skip_serializing_if = "Packed::is_empty")]
+    pub unreadable: Packed<ChunkName>,
+    /// Chunks in quarantine whose room is needed: it asks whether they may be removed.
+    #[serde(default, skip_serializing_if = "Packed::is_empty")]
+    pub quarantined: Packed<ChunkName>,
     /// Chunks that the manager had verified, and that are sound.
     #[serde(default)]
     pub sound: Packed<ChunkName>,
@@ -257,7 +284,7 @@ pub struct Scrubbed {
     pub rounds: u64,
     /// Chunks found spoiled in all rounds.
     pub spoiled: u64,
-    /// True while it reads fast, because the manager asked for a round, and not at its own polite rate.
+    /// True while it reads fast, because the manager asked for a round, and not at its own rate in the background.
     pub hurried: bool,
 }
 impl Call for Heartbeat {
@@ -305,7 +332,11 @@ pub struct HeartbeatReply {
     /// The orders for chunks that are here. Repeated until a heartbeat shows them done.
     #[serde(default, skip_serializing_if = "ChunkOrders::is_empty")]
     pub chunk_orders: ChunkOrders,
-    /// The owner takes everything back: nothing is to be left there, damaged chunks included.
+    /// Those of the chunks in quarantine that were asked about that have other copies, or that nobody
+    /// needs: they may be removed.
+    #[serde(default, skip_serializing_if = "Packed::is_empty")]
+    pub discard: Packed<ChunkName>,
+    /// The owner takes everything back: nothing is to be left there, what is in quarantine included.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub leaving: bool,
     /// Where the manager is, for a donor that knows something older.

@@ -1,7 +1,7 @@
 //! Names and what is behind them.
 
 use super::{Call, Condition, Done, call};
-use crate::error::Failure;
+use crate::error::{Failure, code};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
@@ -332,6 +332,8 @@ pub struct CopiedFile {
     /// asks for another than its source has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changing_to: Option<Redundancy>,
+    /// Whether it has less redundancy than its source should have, because donors are away.
+    pub below_policy: bool,
 }
 
 /// One file or directory that was not copied.
@@ -341,6 +343,13 @@ pub struct NotCopied {
     pub path: PoolPath,
     /// Why it is not.
     pub failure: Failure,
+}
+
+impl NotCopied {
+    /// Whether too few of the donors that hold it are there: stored anew, what is missing goes to others.
+    pub fn lacks_holders(&self) -> bool {
+        [code::NOT_ACKNOWLEDGED, code::DONORS_SILENT].contains(&self.failure.code.as_str())
+    }
 }
 
 /// Removes a file, or with `recursive` a directory.
@@ -361,17 +370,32 @@ pub struct Removed {
     pub files: u64,
     /// Their sizes together, in bytes.
     pub bytes: u64,
+    /// Whether there were more than these: those of a large tree are not all counted.
+    #[serde(default)]
+    pub more: bool,
 }
 
-/// Adds up a file or tree.
+/// Adds up a part of a file or tree.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Usage {
     /// The path.
     pub path: PoolPath,
+    /// Where the part before ended; from the start without.
+    #[serde(default)]
+    pub after: Option<UsedUpTo>,
 }
 call!(Usage => Used, "usage");
 
-/// Sums over a tree, and over each of its direct children.
+/// A place in a tree up to which it is added up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsedUpTo {
+    /// The last entry, relative to the tree; empty for a file by itself.
+    pub path: String,
+    /// How many of its chunks, if it has more.
+    pub chunks: Option<u64>,
+}
+
+/// Sums over a part of a tree, and over each of its direct children.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Used {
     /// The number of files.
@@ -380,11 +404,33 @@ pub struct Used {
     pub dirs: u64,
     /// Sizes together, in bytes.
     pub bytes: u64,
-    /// Bytes on donors: after dedup inside the tree, with copies.
+    /// Bytes on donors, with copies. Of a chunk that several files have, each counts an equal part.
     pub stored: u64,
     /// The sums of the direct children, in order of their names.
     #[serde(default)]
     pub children: Vec<ChildUse>,
+    /// Where this part ends, if it is not the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<UsedUpTo>,
+}
+
+impl Used {
+    /// Adds the part that follows.
+    pub fn add(&mut self, next: Self) {
+        self.files += next.files;
+        self.dirs += next.dirs;
+        self.bytes += next.bytes;
+        self.stored += next.stored;
+        let mut children = next.children.into_iter().peekable();
+        if let Some(last) = self.children.last_mut()
+            && let Some(same) = children.next_if(|child| child.name == last.name)
+        {
+            last.files += same.files;
+            last.bytes += same.bytes;
+        }
+        self.children.extend(children);
+        self.next = next.next;
+    }
 }
 
 /// A direct child's part of a [`Used`].

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub struct Demo {
-    /// What to store; by default a few hundred MB of real files found on this machine
+    /// The files to store; by default a few hundred MB of real files found on this machine
     pub file: Option<PathBuf>,
     /// Where to put the throw-away pool; by default the system's place for temporary files
     #[arg(long, value_name = "DIR")]
@@ -31,7 +31,7 @@ pub struct Up {
     pub manager: ManagerOptions,
     #[command(flatten)]
     pub terms: Given<OfDonorAlone>,
-    /// What to lend, usually one directory on each disk; what was lent before is lent again. Default at
+    /// The directories to lend, usually one on each disk; those lent before are lent again. Default at
     /// first: potluck/lent in your data directory
     #[arg(value_name = "DIR")]
     pub dirs: Vec<PathBuf>,
@@ -86,7 +86,7 @@ pub struct Lend {
     /// from other copies
     #[arg(long, conflicts_with = "adopt_store")]
     pub new_store: bool,
-    /// What people call this donor, when it joins; default: this machine's name
+    /// The name that people call this donor by, when it joins; default: this machine's name
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Where this donor's own state lives; default: potluck/donor in your state directory
@@ -99,9 +99,9 @@ pub struct Lend {
 
 #[derive(Debug, clap::Args)]
 pub struct Set {
-    /// What to set, such as manager.repair-grace or lend.max; without it all settings are shown
+    /// The setting, such as manager.repair-grace or lend.max; without it all settings are shown
     pub key: Option<String>,
-    /// What to set it to; without it the setting is shown
+    /// Its new value; without it the setting is shown
     #[arg(conflicts_with = "unset")]
     pub value: Vec<String>,
     /// Go by the default again

@@ -124,10 +124,10 @@ pub struct NodeAway {
 pub struct NodeRemove {
     /// Which donor, by name or number
     pub donor: String,
-    /// Also if files are less safe without it until repair has made them whole; -n lists them
+    /// Remove it also if files are less safe without it until repair has made them whole; -n lists them
     #[arg(long)]
     pub now: bool,
-    /// Also if files are lost with it; -n lists them
+    /// Remove it also if files are lost with it; -n lists them
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub struct Cp {
-    /// What to copy: local paths, or pot:// paths, or `-`; DIR/. means what is in DIR
+    /// The sources: local paths, or pot:// paths, or `-`; DIR/. means what is in DIR
     #[arg(required = true)]
     pub from: Vec<OsString>,
     /// Where to: the name of the copy, or with / at its end the directory that takes it in
@@ -34,7 +34,7 @@ pub struct Cp {
 
 #[derive(Debug, clap::Args)]
 pub struct Ls {
-    /// What to list; default: the spaces
+    /// The paths to list; default: the spaces
     #[arg(default_value = "pot://")]
     pub path: PoolPath,
     /// Sizes, times and versions

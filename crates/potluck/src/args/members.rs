@@ -58,7 +58,7 @@ pub struct MembersLs {
     /// Only these: donor, user or admin
     #[arg(long)]
     pub role: Option<Role>,
-    /// Also those who were removed, or left
+    /// List also those who were removed, or left
     #[arg(long)]
     pub revoked: bool,
 }
@@ -89,7 +89,7 @@ pub struct Leave {
 
 #[derive(Debug, clap::Args)]
 pub struct NewToken {
-    /// What the token's bearer may do: donor, user or admin
+    /// The role of the token's bearer: donor, user or admin
     #[arg(long, default_value = "user")]
     pub role: Role,
     /// How long the token can be used
@@ -106,7 +106,7 @@ pub struct Join {
     /// The token, or the whole line that `potluck invite` printed
     #[arg(required = true, value_name = "TOKEN")]
     pub token: Vec<String>,
-    /// What people call this machine or person; default: this machine's name
+    /// The name that people call this machine or person by; default: this machine's name
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Where to keep the identity; default: by role, where `lend` and the other commands look

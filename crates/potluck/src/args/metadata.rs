@@ -80,7 +80,7 @@ pub struct ManagerBackup {
 
 #[derive(Debug, Subcommand)]
 pub enum Gc {
-    /// What waits to be reclaimed, and whether anything holds it
+    /// Show the chunks that wait to be reclaimed, and whether anything holds them
     #[command(after_help = "Example:\n  potluck gc status")]
     Status,
     /// After a restore: reclaim again, and give up what a newer catalog may have known

@@ -7,7 +7,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Mirror, Race, Width};
 use potluck_core::size::parse_size;
 
-/// What one command sets differently from the space's policy.
+/// The parts of the policy that one command sets differently from the space's.
 #[derive(Debug, Clone, clap::Args)]
 pub struct PolicyOptions {
     /// Copies of every chunk, each on its own donor
@@ -82,7 +82,7 @@ pub struct SpaceRm {
 
 #[derive(Debug, Subcommand)]
 pub enum Policy {
-    /// What holds at a path
+    /// Show the policy that holds at a path
     #[command(after_help = "Example:\n  potluck policy show pot://lab/runs")]
     Show(PolicyShow),
     /// Change what holds at a space or directory, and how safe its files are

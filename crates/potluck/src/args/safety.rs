@@ -17,7 +17,7 @@ pub struct Caution {
 
 #[derive(Debug, Subcommand)]
 pub enum Repair {
-    /// What is being made again, how fast, and when it is done
+    /// Show what is being made again, how fast, and when it is done
     #[command(after_help = "Example:\n  potluck repair status --watch")]
     Status(Watch),
     /// Begin nothing new
@@ -79,7 +79,7 @@ pub struct Verify {
     /// Everything below a directory
     #[arg(short, long)]
     pub recursive: bool,
-    /// Also read every byte and compare it with its digest: one copy of each, as a reader would. All
+    /// Read every byte, too, and compare it with its digest: one copy of each, as a reader would. All
     /// copies are read by `potluck scrub now`
     #[arg(long)]
     pub read: bool,

@@ -36,7 +36,7 @@ pub struct ServicePlace {
 
 #[derive(Debug, clap::Args)]
 pub struct ServiceInstall {
-    /// What it runs; by default what this machine has the state of
+    /// The daemons that it runs; by default those that this machine has the state of
     pub role: Option<Role>,
     /// A directory that it lends, as `potluck lend DIR`
     #[arg(long, value_name = "DIR")]

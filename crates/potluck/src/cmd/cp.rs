@@ -13,9 +13,9 @@ use crate::args::{Cp, PolicyOptions};
 use crate::output::{Output, count, told};
 use potluck_client::Pool;
 use potluck_core::ids::VersionId;
-use potluck_core::path::{PoolPath, SCHEME};
+use potluck_core::path::SCHEME;
 use potluck_core::policy::Override;
-use potluck_wire::control::{Condition, EntryKind, Stat};
+use potluck_wire::control::Condition;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::time::Duration;
@@ -237,16 +237,4 @@ pub fn policy_override(options: &PolicyOptions) -> Result<Override, Failure> {
         ack: options.ack,
         strict: options.strict,
     })
-}
-
-/// Returns the kind of the entry at a path, if one is there.
-pub async fn kind_of(client: &Pool, path: &PoolPath) -> Result<Option<EntryKind>, Failure> {
-    if path.space().is_empty() {
-        return Ok(Some(EntryKind::Dir));
-    }
-    match client.call(&Stat { path: path.clone(), chunks: false }).await {
-        Ok(stated) => Ok(Some(stated.entry.kind)),
-        Err(failure) if failure.code == code::NO_ENTRY => Ok(None),
-        Err(failure) => Err(failure),
-    }
 }

@@ -14,7 +14,7 @@ use potluck_client::{ByteRange, Input, Item, Pool, PutOptions, cat, put};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_core::size::format_size;
-use potluck_wire::control::{PoolStatus, SpaceCreate, Status};
+use potluck_wire::control::{PoolStatus, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use sample::Sample;
 use serde::Serialize;
@@ -86,7 +86,7 @@ async fn show(
     ));
     let client = pool.start(sample.bytes).await?;
     let policy = Policy { copies: COPIES, ..Policy::default() };
-    client.call(&SpaceCreate { name: SPACE.into(), policy }).await?;
+    client.create_space(SPACE, policy).await?;
 
     output.note(&format!(
         "storing {}, {size}, {COPIES} copies, sealed: {}",

@@ -5,11 +5,10 @@ use crate::args::PathArgs;
 use crate::output::{Output, table};
 use potluck_client::Pool;
 use potluck_core::size::format_size;
-use potluck_wire::control::Usage;
 use potluck_wire::error::Failure;
 
 pub async fn run(args: PathArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
-    let used = client.call(&Usage { path: args.path.clone() }).await?;
+    let used = client.usage(&args.path).await?;
     output.result(&used, |used| {
         let row =
             |bytes, files: u64, name: String| vec![format_size(bytes), files.to_string(), name];

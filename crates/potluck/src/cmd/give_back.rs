@@ -177,12 +177,12 @@ pub async fn empty(
             "{} gives back what it holds, {held}, moved first; `potluck status` shows how far it is",
             place.name
         );
-        let hindered = hindrances(place, &begun).into_iter();
-        let text = hindered.fold(text, |text, what| text + "\n! " + &what);
+        let blocked = blockers(place, &begun).into_iter();
+        let text = blocked.fold(text, |text, what| text + "\n! " + &what);
         return done(begun, text);
     }
     let background = GoesOn::new(output, place);
-    hindrances(place, &begun).iter().for_each(|what| output.note(what));
+    blockers(place, &begun).iter().for_each(|what| output.note(what));
     wait(place, client, background, shown).await
 }
 
@@ -297,7 +297,7 @@ fn why_not(back: &GivingBack) -> Option<String> {
 }
 
 /// Says what keeps a give-back from going on.
-pub fn hindrances(place: &Place<'_>, back: &GivingBack) -> Vec<String> {
+pub fn blockers(place: &Place<'_>, back: &GivingBack) -> Vec<String> {
     if let Some(why) = why_not(back) {
         return vec![why];
     }
@@ -384,10 +384,10 @@ async fn wait(
             drop(bar);
             return Err(stuck(place, found));
         }
-        let hindered = hindrances(place, &back);
-        if !hindered.is_empty() && said.is_none_or(|said| now - said >= SAY_EVERY) {
+        let blocked = blockers(place, &back);
+        if !blocked.is_empty() && said.is_none_or(|said| now - said >= SAY_EVERY) {
             said = Some(now);
-            hindered.iter().for_each(|what| background.output.note(what));
+            blocked.iter().for_each(|what| background.output.note(what));
         }
         let given = back.held_at_start.saturating_sub(back.held);
         bar.set(given, back.held_at_start, progress(&back));
@@ -472,9 +472,9 @@ mod tests {
         let text = plan(&place(), false, &roomy);
         assert!(!text.contains('!') && text.contains("nothing is lost"), "{text}");
         let back = GivingBack { silent: true, stuck: 47, ..GivingBack::default() };
-        let hindered = hindrances(&place(), &back);
-        assert!(hindered[0].contains("start `potluck lend` there"), "{hindered:?}");
-        assert!(hindered[1].starts_with("47 chunks cannot be moved now"), "{hindered:?}");
+        let blocked = blockers(&place(), &back);
+        assert!(blocked[0].contains("start `potluck lend` there"), "{blocked:?}");
+        assert!(blocked[1].starts_with("47 chunks cannot be moved now"), "{blocked:?}");
         let part = GivingBack { active: true, done: true, ..GivingBack::default() };
         assert!(!outcome(&place(), &part).contains("until"), "said when it began, and not twice");
     }

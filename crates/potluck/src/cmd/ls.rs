@@ -6,7 +6,7 @@ use crate::output::{Output, name, table, time};
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_core::size::format_size;
-use potluck_wire::control::{Entry, EntryKind, List, Listing};
+use potluck_wire::control::{Entry, EntryKind};
 use potluck_wire::error::Failure;
 use serde::Serialize;
 
@@ -17,31 +17,13 @@ struct Entries {
 }
 
 pub async fn run(args: Ls, client: &Pool, output: &Output) -> Result<Ending, Failure> {
-    let entries = list_all(client, &args.path, args.recursive).await?;
+    let entries = client.list(&args.path, args.recursive).await?;
     let listed = Entries { path: args.path.to_string(), entries };
     output.result(&listed, |listed| match args.long {
         true => long(&args.path, &listed.entries, args.bytes),
         false => short(&args.path, &listed.entries),
     });
     Ok(Ending::Done)
-}
-
-/// All pages of a listing.
-pub async fn list_all(
-    client: &Pool,
-    path: &PoolPath,
-    recursive: bool,
-) -> Result<Vec<Entry>, Failure> {
-    let mut entries = Vec::new();
-    let mut after = None;
-    loop {
-        let page: Listing = client.call(&List { path: path.clone(), recursive, after }).await?;
-        entries.extend(page.entries);
-        after = page.next;
-        if after.is_none() {
-            return Ok(entries);
-        }
-    }
 }
 
 fn shown_name(asked: &PoolPath, entry: &Entry) -> String {

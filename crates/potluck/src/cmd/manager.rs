@@ -85,7 +85,7 @@ pub async fn start(
     }
     let config = ManagerConfig { pool_name: options.name.clone(), ..config(&file, &state) };
     let env = Env::system();
-    let kit = state.join(potluck_manager::KIT);
+    let kit = state.join(potluck_recovery::state_dir::KIT);
     let pool_is_new = !kit.exists();
     let made = potluck_manager::init(&config, &env).map_err(failed)?;
     let manager = Manager::start(config, env, None).await.map_err(failed)?;
@@ -130,6 +130,7 @@ fn config(file: &SettingsFile, state: &Path) -> ManagerConfig {
         backup_dir: file.text_of("manager.backup-dir").map(PathBuf::from),
         metadata_copies: file.count("manager.metadata-copies").unwrap_or(default.metadata_copies),
         repair_grace: file.time("manager.repair-grace").unwrap_or(default.repair_grace),
+        longest_absence: file.time("manager.longest-absence").unwrap_or(default.longest_absence),
         repair_rate: file.size("manager.repair-rate").unwrap_or(default.repair_rate),
         repair_donor_rate: file
             .size("manager.repair-donor-rate")
@@ -139,7 +140,7 @@ fn config(file: &SettingsFile, state: &Path) -> ManagerConfig {
 }
 
 /// A manager that cannot go on.
-pub fn failed(error: potluck_manager::ManagerError) -> Failure {
+pub fn failed(error: potluck_recovery::ManagerError) -> Failure {
     error.failure()
 }
 

@@ -7,12 +7,12 @@ use crate::args::Mkdir;
 use crate::output::Output;
 use potluck_client::Pool;
 use potluck_core::policy::Override;
-use potluck_wire::control::{MakeDir, PolicySet};
+use potluck_wire::control::PolicySet;
 use potluck_wire::error::Failure;
 
 pub async fn run(args: Mkdir, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let policy = policy_override(&args.policy)?;
-    client.call(&MakeDir { path: args.path.clone(), parents: args.parents }).await?;
+    client.make_dir(&args.path, args.parents).await?;
     if policy == Override::default() {
         output.result(&serde_json::json!({ "path": args.path }), |_| String::new());
         return Ok(Ending::Done);

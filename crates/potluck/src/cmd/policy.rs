@@ -9,7 +9,7 @@ use crate::output::{Output, count};
 use potluck_client::Pool;
 use potluck_core::policy::{self, Redundancy};
 use potluck_core::size::format_size;
-use potluck_wire::control::{self, PolicyChanged, Stat};
+use potluck_wire::control::{self, PolicyChanged};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ pub async fn run(args: Policy, client: &Pool, output: &Output) -> Result<Ending,
 }
 
 async fn show(args: PolicyShow, client: &Pool, output: &Output) -> Result<Ending, Failure> {
-    let stated = client.call(&Stat { path: args.path.clone(), chunks: false }).await?;
+    let stated = client.stat(&args.path).await?;
     let shown = serde_json::json!({ "path": args.path, "policy": stated.policy });
     output.result(&shown, |_| text(&args.path.to_string(), &stated.policy));
     Ok(Ending::Done)
@@ -56,7 +56,7 @@ async fn set(args: PolicySet, client: &Pool, output: &Output) -> Result<Ending, 
                 "give --copies, --ec, --mirror, --race, --width, --chunk-size, --ack or --strict",
             ));
     }
-    let before = client.call(&Stat { path: args.path.clone(), chunks: false }).await?.policy;
+    let before = client.stat(&args.path).await?.policy;
     let mut set = control::PolicySet {
         path: args.path.clone(),
         policy: over,

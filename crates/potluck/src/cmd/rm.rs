@@ -8,7 +8,7 @@ use crate::output::{Output, count};
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_core::size::format_size;
-use potluck_wire::control::{EntryKind, Remove, Removed, Stat, Usage};
+use potluck_wire::control::{EntryKind, Removed};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 
@@ -27,9 +27,10 @@ pub async fn run(args: Rm, client: &Pool, output: &Output) -> Result<Ending, Fai
             Err(failure) if args.force && failure.code == code::NO_ENTRY => Ok(Removed::default()),
             result => result,
         };
-        if let Ok(Removed { files, bytes }) = &one {
+        if let Ok(Removed { files, bytes, more }) = &one {
             removed.files += files;
             removed.bytes += bytes;
+            removed.more |= more;
         }
         several.note(path, one.map(drop));
     }
@@ -63,22 +64,22 @@ async fn remove(args: &Rm, path: &PoolPath, client: &Pool) -> Result<Removed, Fa
             confirm(&question, "add -y to do it without asking, or -n to only look").await?;
         }
     }
-    client.call(&Remove { path: path.clone(), recursive: args.recursive }).await
+    client.remove(path, args.recursive).await
 }
 
 /// Counts the files and bytes that would be removed.
 async fn look(path: &PoolPath, recursive: bool, client: &Pool) -> Result<Removed, Failure> {
-    let entry = client.call(&Stat { path: path.clone(), chunks: false }).await?.entry;
+    let entry = client.stat(path).await?.entry;
     if entry.kind == EntryKind::File {
-        return Ok(Removed { files: 1, bytes: entry.size });
+        return Ok(Removed { files: 1, bytes: entry.size, more: false });
     }
-    let used = client.call(&Usage { path: path.clone() }).await?;
+    let used = client.usage(path).await?;
     if !recursive && used.files + used.dirs > 0 {
         let what = format!("{path} is a directory");
         return Err(Failure::new(ErrorKind::Usage, code::NOT_RECURSIVE, what)
             .hint("add -r to take it with all that is in it"));
     }
-    Ok(Removed { files: used.files, bytes: used.bytes })
+    Ok(Removed { files: used.files, bytes: used.bytes, more: false })
 }
 
 fn sums(removed: &Removed) -> String {

@@ -38,7 +38,7 @@ async fn now(args: ScrubNow, client: &Pool, output: &Output) -> Result<Ending, F
     if args.rate < SLOWEST_SCRUB {
         let what = format!("--rate: no donor reads slower than {}/s", format_size(SLOWEST_SCRUB));
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
-            .hint("to leave the donors alone, do nothing: unasked they read politely"));
+            .hint("to leave the donors alone, do nothing: unasked they read in the background"));
     }
     let donor = match &args.donor {
         Some(name) => Some(donors::named(client, name).await?),
@@ -132,7 +132,7 @@ fn text(scrubs: &[DonorScrub]) -> String {
                 0 => "-".into(),
                 of => format!("{:.0} %", scrub.done as f64 / of as f64 * 100.0),
             };
-            let priority = if scrub.hurried { "by order" } else { "polite" };
+            let priority = if scrub.hurried { "by order" } else { "in the background" };
             vec![
                 donor.clone(),
                 state.clone(),

@@ -157,7 +157,8 @@ fn places(state: Option<&Path>, settings: &Settings) -> Places {
     let at = |name| Some(state.join(name)).filter(|dir| dir.is_dir());
     match (at("manager"), at("donor")) {
         (None, None) => {
-            let (manager, own) = (state.join(potluck_manager::KIT).exists(), state.to_owned());
+            let (manager, own) =
+                (state.join(potluck_recovery::state_dir::KIT).exists(), state.to_owned());
             match manager {
                 true => Places { manager: Some(own), donor: None },
                 false => Places { manager: None, donor: Some(own) },

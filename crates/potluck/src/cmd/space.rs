@@ -10,14 +10,14 @@ use crate::output::{Output, count, table};
 use potluck_client::Pool;
 use potluck_core::policy::{Policy, Redundancy};
 use potluck_core::size::format_size;
-use potluck_wire::control::{self, DonorState, SpaceList, SpaceRemove, Spaces, Status};
+use potluck_wire::control::{DonorState, Spaces, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
 pub async fn run(args: Space, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     match args {
         Space::Create(args) => create(args, client, output).await?,
         Space::Rm(args) => remove(args, client, output).await?,
-        Space::Ls => output.result(&client.call(&SpaceList {}).await?, text),
+        Space::Ls => output.result(&Spaces { spaces: client.spaces().await? }, text),
     }
     Ok(Ending::Done)
 }
@@ -27,8 +27,7 @@ async fn create(args: SpaceCreate, client: &Pool, output: &Output) -> Result<(),
     let policy = base
         .with(&policy_override(&args.policy)?)
         .map_err(|why| Failure::new(ErrorKind::Usage, code::BAD_POLICY, why.to_string()))?;
-    let create = control::SpaceCreate { name: args.name.clone(), policy: policy.clone() };
-    client.call(&create).await?;
+    client.create_space(&args.name, policy.clone()).await?;
     output.result(&serde_json::json!({ "name": args.name, "policy": policy }), |_| {
         format!("space {} is ready: potluck cp FILE pot://{}/", args.name, args.name)
     });
@@ -51,7 +50,7 @@ async fn create(args: SpaceCreate, client: &Pool, output: &Output) -> Result<(),
 /// Removes a space. An empty one is soon made again; of any other a person says yes to what goes.
 async fn remove(args: SpaceRm, client: &Pool, output: &Output) -> Result<(), Failure> {
     let SpaceRm { name, recursive, caution } = args;
-    let spaces = client.call(&SpaceList {}).await?.spaces;
+    let spaces = client.spaces().await?;
     let (files, bytes) = match spaces.iter().find(|space| space.name == name) {
         Some(space) => (space.files, space.bytes),
         None => (0, 0), // the manager says what is wrong with the name
@@ -66,7 +65,7 @@ async fn remove(args: SpaceRm, client: &Pool, output: &Output) -> Result<(), Fai
         let question = format!("remove the space {losing} for ever?");
         confirm(&question, "add -y to do it without asking, or -n to only look").await?;
     }
-    client.call(&SpaceRemove { name: name.clone(), recursive }).await?;
+    client.remove_space(&name, recursive).await?;
     output.result(&done(true), |_| String::new());
     Ok(())
 }

@@ -7,13 +7,16 @@ use potluck_client::Pool;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::Redundancy;
 use potluck_core::size::format_size;
-use potluck_wire::control::{ChunkFacts, EntryKind, MirrorState, Stat, Stated};
+use potluck_wire::control::{ChunkFacts, EntryKind, MirrorState, Stated};
 use potluck_wire::error::Failure;
 use serde::Serialize;
 use std::fmt::Write;
 
 pub async fn run(args: args::Stat, client: &Pool, output: &Output) -> Result<Ending, Failure> {
-    let stated = client.call(&Stat { path: args.path.clone(), chunks: args.chunks }).await?;
+    let stated = match args.chunks {
+        true => client.stat_chunks(&args.path).await?,
+        false => client.stat(&args.path).await?,
+    };
     let shown = Shown { path: args.path.to_string(), stated };
     output.result(&shown, |shown| text(&shown.path, &shown.stated));
     Ok(Ending::Done)

@@ -1,7 +1,6 @@
 //! `potluck tree`: everything below a path, drawn.
 
 use super::Ending;
-use super::ls::list_all;
 use crate::args::Tree;
 use crate::output::{self, Output};
 use potluck_client::Pool;
@@ -25,7 +24,7 @@ struct Node<'a> {
 }
 
 pub async fn run(args: Tree, client: &Pool, output: &Output) -> Result<Ending, Failure> {
-    let mut entries = list_all(client, &args.path, true).await?;
+    let mut entries = client.list(&args.path, true).await?;
     if let Some(depth) = args.depth {
         entries.retain(|entry| entry.path.split('/').count() <= depth);
     }

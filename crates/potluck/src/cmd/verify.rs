@@ -9,7 +9,7 @@ use crate::progress_bar;
 use potluck_client::{ByteRange, Pool, Progress, RetryLimits, cat, check_tree};
 use potluck_core::path::PoolPath;
 use potluck_core::size::format_size;
-use potluck_wire::control::{EntryKind, Health, List, Stat};
+use potluck_wire::control::{EntryKind, Health};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::io;
@@ -64,7 +64,7 @@ pub async fn run(
     };
     let findings = fsck::look(client, &args.path, shown).await?;
     let health = match is_file {
-        true => client.call(&Stat { path: args.path.clone(), chunks: false }).await?.health,
+        true => client.stat(&args.path).await?.health,
         false => None,
     };
     let verified = Verified { findings, health, read };
@@ -80,7 +80,7 @@ pub async fn run(
 async fn is_file(args: &Verify, client: &Pool) -> Result<bool, Failure> {
     let kind = match args.path.space().is_empty() {
         true => EntryKind::Dir,
-        false => client.call(&Stat { path: args.path.clone(), chunks: false }).await?.entry.kind,
+        false => client.stat(&args.path).await?.entry.kind,
     };
     match (kind, args.recursive) {
         (EntryKind::File, _) => Ok(true),
@@ -119,19 +119,8 @@ async fn trees(path: &PoolPath, client: &Pool) -> Result<Vec<PoolPath>, Failure>
     if !path.space().is_empty() {
         return Ok(vec![path.clone()]);
     }
-    let mut spaces = Vec::new();
-    let mut after = None;
-    loop {
-        let list = List { path: path.clone(), recursive: false, after };
-        let page = client.call_retrying(&list).await?;
-        for entry in &page.entries {
-            spaces.push(below(path, &entry.path)?);
-        }
-        after = page.next;
-        if after.is_none() {
-            return Ok(spaces);
-        }
-    }
+    let spaces = client.under_way().list(path, false).await?;
+    spaces.iter().map(|space| below(path, &space.path)).collect()
 }
 
 impl ReadBack {

@@ -2,7 +2,7 @@
 
 use super::content::{Lots, arg, assert_same, file};
 use super::lab::Lab;
-use potluck_client::{Attributes, Pool, PutOptions};
+use potluck_client::{Attributes, Input, Item, Pool, PutOptions};
 use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
 use potluck_wire::call::Caller;
@@ -12,6 +12,7 @@ use potluck_wire::error::ErrorKind;
 use potluck_wire::identity::Identity;
 use potluck_wire::net::SystemNet;
 use potluck_wire::tls::{TlsDial, install_provider};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
 use tokio::runtime::Runtime;
@@ -236,4 +237,41 @@ fn files_are_written_piece_by_piece_by_many_writers_of_one_session() {
     assert_eq!(second.expect_err("it is there").kind, ErrorKind::Conflict);
     assert_same(&lab.cli.cat(&path.to_string()), &content[..3_000_000], "one");
     runtime.block_on(client.settle());
+}
+
+#[test]
+fn a_session_stores_local_files_beside_what_its_writers_bring() {
+    let lab = Lab::with_donors(2);
+    let (client, runtime) = library(&lab);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let content = |number: u64| file(lab.dir(), &format!("f{number}"), number, 300_000);
+    let inputs: Vec<_> = (1..=4).map(content).collect();
+    let item = |number: usize| Item {
+        path: pool_path(&format!("pot://lab/f{number}")),
+        input: Input::File(inputs[number - 1].0.clone()),
+    };
+    let gone =
+        Item { path: pool_path("pot://lab/gone"), input: Input::File(lab.dir().join("not there")) };
+    let pushed = &inputs[3].1;
+    let report = runtime.block_on(async {
+        let options = PutOptions::default();
+        let session = client.session(&pool_path("pot://lab"), &options).await.expect("a session");
+        let attributes = Attributes::default();
+        let mut writer = session.create(pool_path("pot://lab/pushed"), attributes);
+        session.add(Box::new([item(1), gone].into_iter())).expect("taken");
+        writer.write(&pushed[..100_000]).await.expect("taken");
+        session.add(Box::new([item(2), item(3)].into_iter())).expect("taken");
+        writer.write(&pushed[100_000..]).await.expect("taken");
+        writer.finish().await.expect("visible");
+        session.finish().await.expect("all that could be stored")
+    });
+    // In the order in which they became visible, which is that of donors' answers.
+    let stored: BTreeSet<_> = report.stored.iter().map(|(path, _)| path.to_string()).collect();
+    assert_eq!(stored.iter().collect::<Vec<_>>(), ["pot://lab/f1", "pot://lab/f2", "pot://lab/f3"]);
+    let failed: Vec<_> = report.failed.iter().map(|(path, _)| path.to_string()).collect();
+    assert_eq!(failed, ["pot://lab/gone"], "it takes none of the others with it");
+    for (name, content) in [("f1", 0), ("f2", 1), ("f3", 2), ("pushed", 3)] {
+        let read = lab.cli.ok(&["cat", &format!("pot://lab/{name}")]);
+        assert_same(&read.stdout, &inputs[content].1, name);
+    }
 }

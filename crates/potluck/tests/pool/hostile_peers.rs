@@ -16,6 +16,7 @@ use potluck_wire::tls::{Dial, TlsDial};
 use potluck_wire::upgrade::{self, OpenError, Opened};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -174,6 +175,16 @@ fn nonsense_of_a_member_is_answered_and_nothing_else() {
             let _ = stream.shutdown().await;
         });
     }
+    // Who may not make a call is told so before a byte of its body is kept.
+    let mut stream = admin.stream();
+    let head = "POST /v1/heartbeat HTTP/1.1\r\nhost: x\r\ncontent-length: 90000000\r\n\r\n";
+    let mut said = [0; 12];
+    let answered = admin.runtime.block_on(async {
+        stream.write_all(head.as_bytes()).await.expect("a manager that reads");
+        tokio::time::timeout(DROPPED_WITHIN, stream.read_exact(&mut said)).await
+    });
+    assert!(matches!(answered, Ok(Ok(_))), "{answered:?}");
+    assert_eq!(&said, b"HTTP/1.1 403");
     assert_serves(&mut lab, "nonsense");
 }
 
@@ -473,6 +484,61 @@ fn peers_of_one_byte_a_second_are_dropped_within_30_s() {
         assert!(took < DROPPED_WITHIN, "{what}: kept for {took:?}");
     }
     assert_serves(&mut lab, "dribble");
+}
+
+/// Every command makes connections of its own, to the manager and to the donor.
+#[test]
+fn strangers_by_the_hundred_fail_none_of_many_commands_at_once() {
+    let lab = hostile_lab();
+    let (input, content) = file(lab.dir(), "input", 12, 300_000);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/file"]);
+    let admin = Member::load(&lab.manager_dir().join("admin"));
+    let nobody = TlsDial::joining(potluck_wire::identity::fingerprint(&admin.identity.ca));
+    let mut crowd = Vec::new();
+    for address in [lab.address(), lab.donor_address("donor-1")] {
+        crowd.extend((0..100).map(|_| TcpStream::connect(address).expect("a port that answers")));
+    }
+    let asked: Vec<_> = (0..200)
+        .map(|_| {
+            admin.runtime.block_on(async {
+                let stream = admin.env.net.connect(lab.address()).await.expect("a connection");
+                let mut stream = nobody.secure(stream).await.expect("a handshake");
+                let request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+                stream.write_all(request).await.expect("sent");
+                let mut said = [0; 1024];
+                let read = tokio::time::timeout(DROPPED_WITHIN, stream.read(&mut said)).await;
+                assert!(read.expect("an answer").expect("an answer") > 0, "hung up on");
+                stream
+            })
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        let cats: Vec<_> = (0..60).map(|_| scope.spawn(|| lab.cli.cat("pot://lab/file"))).collect();
+        for cat in cats {
+            assert_same(&cat.join().expect("no command fails"), &content, "pot://lab/file");
+        }
+    });
+    drop((crowd, asked));
+}
+
+#[test]
+fn a_daemon_may_open_as_many_files_as_the_system_allows_and_says_when_they_are_few() {
+    let lab = Lab::empty();
+    let mut daemon = lab.cli.command();
+    // It ends at once, for there is nothing at this address.
+    daemon.args(["manager", "--state", arg(&lab.manager_dir()), "--listen", "192.0.2.1:1"]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -Sn 200; ulimit -Hn 300; exec \"$0\" \"$@\""]);
+    limited.arg(daemon.get_program()).args(daemon.get_args());
+    for (name, value) in daemon.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    let ended = limited.output().expect("a shell");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("may have 300 files and connections open"), "{said}");
 }
 
 #[test]

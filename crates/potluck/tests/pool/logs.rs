@@ -96,6 +96,10 @@ fn a_manager_that_is_away_fills_no_donors_log_and_a_broken_backup_no_managers() 
     super::waiting::pause(Duration::from_secs(8));
     lab.start_manager();
     lab.wait_live();
+    // The manager counts a donor as live before the donor has heard so.
+    wait_until("the donor to say that its manager is back", DEADLINE, || {
+        count(&logged(&lab, "donor-1"), &["answers again"]) > 0
+    });
 
     for daemon in ["manager", "donor-1"] {
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();

@@ -96,7 +96,11 @@ fn a_store_that_is_begun_anew_keeps_its_terms_and_is_not_called_a_failing_disk()
     lab.kill_manager();
     let lend = [&["lend", arg(&new)], &at[..]].concat();
     let mut unheard = lab.cli.start(&lend);
-    wait_until("the store to be begun anew", DEADLINE, || new.join("potluck-store.json").exists());
+    let remembered = || {
+        let state = fs::read_to_string(state.join("donor.json")).expect("a state");
+        state.contains(arg(&new))
+    };
+    wait_until("the store to be begun anew", DEADLINE, remembered);
     unheard.kill_9();
     lab.start_manager();
     let mut anew = lab.cli.start(&lend[..lend.len() - 1]);

@@ -1,5 +1,5 @@
 //! A lab of machines: each has its own network, addresses, hostname, root file system, home and,
-//! if wished, its own idea of the time. A machine is a set of Linux namespaces; its root is an
+//! if asked, its own idea of the time. A machine is a set of Linux namespaces; its root is an
 //! overlay over this machine's root, so that programs are there and whatever a test writes
 //! (`/data`, `/etc/hosts`, `/var/lib`) is gone with it. One bridge joins them.
 //!

@@ -22,6 +22,8 @@ struct Wire {
     target: Mutex<Option<SocketAddr>>,
     /// Bytes a second in each direction.
     rate: Option<u64>,
+    /// For now all passes as fast as it can.
+    hurries: AtomicBool,
     heard: Option<Mutex<Vec<u8>>>,
     /// Nothing passes and nobody is told, as on a cable that was pulled.
     cut: AtomicBool,
@@ -72,6 +74,11 @@ impl Tap {
         *self.wire.target.lock().expect("no holder panics") = Some(target);
     }
 
+    /// Lets all pass as fast as it can, or no longer.
+    pub fn hurry(&self, hurries: bool) {
+        self.wire.hurries.store(hurries, Ordering::Relaxed);
+    }
+
     /// Pulls the cable, or plugs it in again.
     pub fn cut(&self, cut: bool) {
         self.wire.cut.store(cut, Ordering::Relaxed);
@@ -120,7 +127,9 @@ impl Wire {
                 break;
             }
             carried += n as u64;
-            if let Some(rate) = self.rate {
+            if let Some(rate) = self.rate
+                && !self.hurries.load(Ordering::Relaxed)
+            {
                 let due = Duration::from_secs_f64(carried as f64 / rate as f64);
                 pause(due.saturating_sub(started.elapsed()));
             }

@@ -143,25 +143,111 @@ fn two_copies_are_not_written_to_one_donor_and_three_are_to_two() {
     assert_eq!(stored["below_policy"], 0, "one copy is all that is asked for");
 }
 
-/// D3: a donor that dies between its last receipt and the commit is not the death that a write survives.
+/// D3: a donor that dies between its last receipt and the commit is not the death that a write survives. What it
+/// took is read from the other donors and sent on, however long the file is: copies, and groups that are rebuilt.
 #[test]
 fn what_a_donor_took_that_died_since_is_sent_to_another_before_a_write_is_acknowledged() {
-    let mut lab = Lab::with_donors(3);
-    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "256KiB"]);
-    let content = bytes(9, (8 << 20) + 1000);
+    let mut lab = Lab::with_donors(5);
+    let content = bytes(9, (40 << 20) + 1000);
     // Half of it the pool holds already.
     let known = lab.dir().join("known");
-    std::fs::write(&known, &content[..4 << 20]).expect("written");
-    lab.cli.ok(&["cp", arg(&known), "pot://lab/known"]);
-    let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
-    writer.feed(&content);
-    wait_until("all whole chunks to be at two donors", DEADLINE, || {
+    std::fs::write(&known, &content[..20 << 20]).expect("written");
+    let written = [("copies", ["--copies", "2"]), ("coded", ["--ec", "2+1"])];
+    for (space, kept) in &written {
+        let kept = [&kept[..], &["--seal", "--chunk-size", "256KiB"]].concat();
+        lab.cli.ok(&[&["space", "create", space], &kept[..]].concat());
+        lab.cli.ok(&["cp", arg(&known), &format!("pot://{space}/known")]);
+    }
+    let used = |lab: &Lab| {
         let status = lab.cli.status();
         let donors = status["donors"].as_array().expect("donors");
-        donors.iter().filter_map(|donor| donor["used"].as_u64()).sum::<u64>() >= 2 * (8 << 20)
+        donors.iter().filter_map(|donor| donor["used"].as_u64()).sum::<u64>()
+    };
+    let start = |(space, _): &(&str, _)| Writer::start(&lab.cli, &format!("pot://{space}/f"), &[]);
+    let mut writers = written.each_ref().map(start);
+    writers.iter_mut().for_each(|writer| writer.feed(&content));
+    wait_until("all whole chunks and groups to be at donors", DEADLINE, || {
+        used(&lab) >= (2 * (40 << 20)) + (40 << 20) * 3 / 2
     });
     lab.kill_donor("donor-2");
-    assert_eq!(writer.finish(), 0);
+    for writer in writers {
+        assert_eq!(writer.finish(), 0);
+    }
     lab.kill_donor("donor-3");
-    assert_same(&lab.cli.cat("pot://lab/f"), &content, "one more death");
+    for (space, _) in &written {
+        assert_same(&lab.cli.cat(&format!("pot://{space}/f")), &content, space);
+    }
+}
+
+/// D3 for copies inside the pool: they are acknowledged as writes are, by the donors that are there.
+#[test]
+fn a_copy_inside_the_pool_survives_one_more_death_or_is_stored_anew() {
+    let mut lab = Lab::with_options(6, &["--repair-grace", "10min"]);
+    for (space, redundancy) in [("pairs", ["--copies", "2"]), ("coded", ["--ec", "2+2"])] {
+        lab.cli
+            .ok(&[&["space", "create", space, "--chunk-size", "64KiB"], &redundancy[..]].concat());
+        lab.cli.ok(&["mkdir", &format!("pot://{space}/strict"), "--strict"]);
+    }
+    let from = lab.dir().join("from");
+    std::fs::create_dir_all(from.join("sub")).expect("made");
+    let content: Vec<_> = (1..=6)
+        .map(|number| file(&from, &format!("f{number}"), number, 700_001).1)
+        .chain([file(&from.join("sub"), "g", 7, 70_000).1])
+        .collect();
+    for space in ["pairs", "coded"] {
+        lab.cli.ok(&["cp", "-r", arg(&from), &format!("pot://{space}/")]);
+    }
+    away(&mut lab, &["donor-1"]);
+    let copied = lab.cli.json(&["cp", "-r", "pot://pairs/from", "pot://pairs/copy"]);
+    assert_eq!(copied["files"], 7, "{copied}");
+    assert!(
+        copied["sent_bytes"].as_u64() > Some(0),
+        "what lacks a copy is sent to others: {copied}"
+    );
+    assert_eq!(copied["below_policy"], 0, "five donors are enough: {copied}");
+    // A group of 2+2 that lost one chunk survives the next death: it moves no byte, and is said to be below policy.
+    let copied = lab.cli.json(&["cp", "-r", "pot://coded/from", "pot://coded/copy"]);
+    assert_eq!((&copied["without_moving"], &copied["files"]), (&7.into(), &7.into()), "{copied}");
+    assert!(copied["below_policy"].as_u64() > Some(0), "{copied}");
+    // All redundancy is there from the start where that is asked for.
+    let copied = lab.cli.json(&["cp", "-r", "pot://coded/from", "pot://coded/strict/copy"]);
+    assert_eq!((&copied["files"], &copied["below_policy"]), (&7.into(), &0.into()), "{copied}");
+    away(&mut lab, &["donor-2"]);
+    for copy in ["pairs/copy", "coded/copy", "coded/strict/copy"] {
+        for (number, content) in (1..).zip(&content[..6]) {
+            let path = format!("pot://{copy}/f{number}");
+            assert_same(&lab.cli.cat(&path), content, &path);
+        }
+        assert_same(&lab.cli.cat(&format!("pot://{copy}/sub/g")), &content[6], copy);
+    }
+    for donors in [&["donor-3"][..], &["donor-4", "donor-5"]] {
+        away(&mut lab, donors);
+    }
+    // One donor is left: no copy of anything would survive its death, and nothing is acknowledged.
+    let refused = lab.cli.run(&[
+        "--json",
+        "cp",
+        "pot://pairs/from/f1",
+        "pot://pairs/late",
+        "--retry-for",
+        "1s",
+    ]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    lab.cli.fails(3, &["stat", "pot://pairs/late"]);
+}
+
+/// D3: what a copy inside the pool is acknowledged for is what its directory promises.
+#[test]
+fn a_copy_to_where_acks_wait_for_the_disk_is_stored_anew_if_its_source_is_in_memory_only() {
+    let lab = Lab::with_options(2, &[]);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--ack", "memory"]);
+    lab.cli.ok(&["mkdir", "pot://lab/durable", "--ack", "disk"]);
+    let (local, content) = file(lab.dir(), "f", 1, 700_001);
+    lab.cli.ok(&["cp", arg(&local), "pot://lab/f"]);
+    let copied = lab.cli.json(&["cp", "pot://lab/f", "pot://lab/durable/f"]);
+    assert_eq!(copied["without_moving"], 0, "{copied}");
+    assert!(copied["sent_bytes"].as_u64() > Some(0), "{copied}");
+    let copied = lab.cli.json(&["cp", "pot://lab/durable/f", "pot://lab/durable/again"]);
+    assert_eq!(copied["without_moving"], 1, "it is on disks now: {copied}");
+    assert_same(&lab.cli.cat("pot://lab/durable/again"), &content, "again");
 }

@@ -29,7 +29,8 @@ struct File {
 
 /// Cuts everything, and checks of every group what a reader relies on.
 async fn cut_all(items: Vec<Item>, key: Option<SpaceKey>) -> Vec<File> {
-    let cutter = Cutter::new(Box::new(items.into_iter()), &grouped(), key.clone());
+    let cutter =
+        Cutter::new(Box::new(items.into_iter()), &grouped(), key.clone(), Default::default());
     cut(cutter, key).await
 }
 
@@ -73,7 +74,6 @@ async fn cut(mut cutter: Cutter, key: Option<SpaceKey>) -> Vec<File> {
                     entries: std::mem::take(&mut entries),
                     groups: std::mem::take(&mut groups),
                 }),
-                Cut::Chunk { .. } => panic!("a chunk without a group"),
                 Cut::Failed { error, .. } => panic!("{error}"),
             }
         }
@@ -159,7 +159,8 @@ async fn files_that_grow_or_shrink_while_they_are_read_are_cut_as_they_are_in_th
         let mut current = Current::open(0, item("f", Input::File("/dev/null".into())).path, stream)
             .expect("open");
         current.left = Some(said as u64);
-        let mut cutter = Cutter::new(Box::new(std::iter::empty()), &grouped(), None);
+        let mut cutter =
+            Cutter::new(Box::new(std::iter::empty()), &grouped(), None, Default::default());
         cutter.current = Some(current);
         let files = cut(cutter, None).await;
         assert!(files.len() == 1 && files[0].bytes == content(len), "{said} said, {len} there");

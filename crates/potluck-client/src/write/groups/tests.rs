@@ -1,23 +1,38 @@
 use super::*;
 use crate::buffer::Buffers;
 use crate::donors::Donors;
+use potluck_core::entropy::SeededEntropy;
 use potluck_core::placement::{Plan, Section};
 use potluck_core::policy::AckLevel;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::DonorAccess;
 use potluck_wire::env::Env;
-use potluck_wire::ticket::Receipt;
+use potluck_wire::ticket::{Receipt, Secret, Ticket};
+
 use std::collections::BTreeSet;
 
 const LEN: usize = 4096;
 
+fn coded() -> Policy {
+    Policy { ec: Some("4+2".parse().expect("a code")), ..Policy::default() }
+}
+
+fn copied(copies: u32, mirror: Mirror) -> Policy {
+    Policy { copies, mirror, ..Policy::default() }
+}
+
 /// A session with the donors 1 to `count`, all of them idle.
-fn copies(count: u32) -> (Copies, Donors) {
+fn targets(count: u32) -> (Targets, Donors) {
     labelled(count, &[])
 }
 
 /// A session with the idle donors 1 to `count`, of which those with one label fail together.
-fn labelled(count: u32, labels: &[(u32, &str)]) -> (Copies, Donors) {
+fn labelled(count: u32, labels: &[(u32, &str)]) -> (Targets, Donors) {
+    planned(count, count, labels)
+}
+
+/// The same for so many slots a group.
+fn planned(count: u32, slots: u32, labels: &[(u32, &str)]) -> (Targets, Donors) {
     let label = |number| labels.iter().find(|(of, _)| *of == number);
     let donors = Donors::new(Env::system(), Buffers::new(1 << 20));
     let access = |number| DonorAccess {
@@ -26,14 +41,14 @@ fn labelled(count: u32, labels: &[(u32, &str)]) -> (Copies, Donors) {
         addresses: Addresses::default(),
         live: true,
         load: 0.0,
-        ticket: None,
+        ticket: Some(Ticket::issue(&Secret::from_bytes([1; 32]), &SeededEntropy::new(1), &[])),
         domain: label(number).map(|(_, label)| (*label).into()),
     };
     donors.learn((1..=count).map(access).collect());
     let section =
         Section { donors: (1..=count).map(DonorId).collect(), chunks: 1, bytes: LEN as u64 };
-    let plan = Plan { sections: vec![section], copies: count, chunk_size: LEN as u32 };
-    (Copies::new(donors.clone(), plan), donors)
+    let plan = Plan { sections: vec![section], copies: slots, chunk_size: LEN as u32 };
+    (Targets::new(donors.clone(), plan), donors)
 }
 
 /// A group whose chunks have these contents; the first four are data.
@@ -47,7 +62,7 @@ async fn group(groups: &mut Groups, slot: u64, contents: &[u8]) -> Vec<ChunkName
             0..4 => Place::Data(at as u32),
             _ => Place::Parity(at as u32 - 4),
         };
-        members.push(Member { place, name: ChunkName::of(&body), body });
+        members.push(Member { place, name: ChunkName::of(&body), body: Arc::new(body) });
     }
     let names = groups.add(0, slot, members);
     let unoffered = groups.take_unoffered();
@@ -64,101 +79,107 @@ fn ack(donor: DonorId) -> Ack {
 }
 
 /// Acknowledges all that is sent until nothing is; gives what was sent.
-fn deliver(groups: &mut Groups, copies: &Copies) -> Vec<Send> {
+fn deliver(groups: &mut Groups, targets: &Targets) -> Vec<(ChunkName, DonorId)> {
     let mut all = Vec::new();
     loop {
-        let sends = groups.seat(copies).expect("enough donors");
+        let sends = place(groups, targets).expect("enough donors");
         if sends.is_empty() {
             return all;
         }
-        sends.iter().for_each(|(name, donor)| groups.acked(name, ack(*donor)));
+        sends.iter().for_each(|(name, donor)| groups.acked(name, ack(*donor), &[]));
         all.extend(sends);
     }
 }
 
-fn donors_of(seated: &[Seated]) -> BTreeSet<DonorId> {
-    let ack = |seated: &Seated| match seated.how {
-        How::Sent(_, ack) => Some(ack),
-        How::Held(ack) => ack,
-        How::LeftOut => None,
-    };
-    seated.iter().filter_map(ack).map(|(donor, ..)| donor).collect()
+/// What is to be sent, and to whom.
+fn place(groups: &mut Groups, targets: &Targets) -> Result<Vec<(ChunkName, DonorId)>, Stranded> {
+    let sends = groups.place(targets, false, Tick::ZERO)?;
+    Ok(sends.into_iter().map(|send| (send.name, send.donor)).collect())
+}
+
+/// The chunks of all groups that were stored.
+fn stored(groups: &mut Groups) -> Vec<StoredChunk> {
+    groups.take_stored().into_iter().flat_map(|stored| stored.chunks).collect()
+}
+
+fn donors_of(chunks: &[StoredChunk]) -> BTreeSet<DonorId> {
+    chunks.iter().flat_map(|chunk| &chunk.acks).map(|(donor, ..)| *donor).collect()
 }
 
 #[tokio::test]
 async fn every_chunk_of_a_group_gets_its_own_donor_as_planned() {
-    let (copies, _donors) = copies(6);
-    let mut groups = Groups::default();
+    let (targets, _donors) = targets(6);
+    let mut groups = Groups::new(&coded());
     group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
-    let sent = deliver(&mut groups, &copies);
-    let planned: Vec<Send> = (1..=6).map(|at| (name(at), DonorId(at.into()))).collect();
+    let sent = deliver(&mut groups, &targets);
+    let planned: Vec<_> = (1..=6).map(|at| (name(at), DonorId(at.into()))).collect();
     assert_eq!(sent, planned);
-    let seated = groups.take_seated();
-    assert_eq!((seated.len(), donors_of(&seated).len()), (6, 6));
+    let placed = stored(&mut groups);
+    assert_eq!((placed.len(), donors_of(&placed).len()), (6, 6));
     assert!(groups.is_empty() && groups.body(&name(1)).is_none());
 }
 
 #[tokio::test]
 async fn equal_chunks_of_a_group_go_to_as_many_donors_once_for_all_groups() {
-    let (copies, _donors) = copies(6);
-    let mut groups = Groups::default();
+    let (targets, _donors) = targets(6);
+    let mut groups = Groups::new(&coded());
     let names = group(&mut groups, 0, &[0; 6]).await;
     assert_eq!(names, [name(0)], "one name to offer");
-    assert_eq!(deliver(&mut groups, &copies).len(), 6);
-    assert_eq!(donors_of(&groups.take_seated()).len(), 6);
+    assert_eq!(deliver(&mut groups, &targets).len(), 6);
+    assert_eq!(donors_of(&stored(&mut groups)).len(), 6);
 
     assert!(group(&mut groups, 0, &[0; 6]).await.is_empty());
-    assert!(deliver(&mut groups, &copies).is_empty(), "all of them are there already");
-    let seated = groups.take_seated();
-    assert!(seated.iter().all(|seated| matches!(seated.how, How::Held(_))));
-    assert_eq!(donors_of(&seated).len(), 6);
+    assert!(deliver(&mut groups, &targets).is_empty(), "all of them are there already");
+    let placed = stored(&mut groups);
+    assert!(placed.iter().all(|chunk| chunk.sent.is_none()));
+    assert_eq!(donors_of(&placed).len(), 6);
 }
 
 #[tokio::test]
 async fn a_held_chunk_is_sent_again_where_its_donor_has_another_of_the_group() {
-    let (copies, _donors) = copies(6);
-    let mut groups = Groups::default();
+    let (targets, _donors) = targets(6);
+    let mut groups = Groups::new(&coded());
     group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
     groups.held(&name(1), vec![DonorId(3)]);
     groups.held(&name(2), vec![DonorId(3)]);
     groups.held(&name(6), vec![DonorId(9)]);
-    let sent = deliver(&mut groups, &copies);
+    let sent = deliver(&mut groups, &targets);
     assert_eq!(sent.len(), 4, "1 and 6 stay where they are: {sent:?}");
     assert!(sent.iter().all(|(_, donor)| *donor != DonorId(3)));
     let to: BTreeSet<DonorId> = sent.iter().map(|(_, donor)| *donor).collect();
     assert_eq!(to.len(), 4);
     assert!(groups.is_empty());
-    let held = |seated: &&Seated| seated.how == How::Held(None);
-    assert_eq!(groups.take_seated().iter().filter(held).count(), 2);
+    let held = |chunk: &&StoredChunk| chunk.sent.is_none() && chunk.acks.is_empty();
+    assert_eq!(stored(&mut groups).iter().filter(held).count(), 2);
 }
 
 #[tokio::test]
 async fn a_donor_that_fails_is_replaced_by_one_outside_the_group_or_the_write_is_stranded() {
-    let (mut copies, _donors) = copies(7);
-    let mut groups = Groups::default();
+    let (mut targets, _donors) = targets(7);
+    let mut groups = Groups::new(&coded());
     group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
-    let sends = groups.seat(&copies).expect("enough donors");
+    let sends = place(&mut groups, &targets).expect("enough donors");
     for (name, donor) in &sends {
         match donor {
             DonorId(2) => groups.failed(name, *donor),
-            donor => groups.acked(name, ack(*donor)),
+            donor => groups.acked(name, ack(*donor), &[]),
         }
     }
-    copies.give_up(DonorId(2), true);
-    let again = groups.seat(&copies).expect("donor 7 is left");
+    targets.give_up(DonorId(2), true);
+    let again = place(&mut groups, &targets).expect("donor 7 is left");
     assert_eq!(again, [(name(2), DonorId(7))]);
     groups.failed(&name(2), DonorId(7));
-    copies.give_up(DonorId(7), true);
-    assert_eq!(groups.seat(&copies), Err(Stranded));
+    targets.give_up(DonorId(7), true);
+    assert_eq!(place(&mut groups, &targets), Err(Stranded));
     assert_eq!(groups.body(&name(2)).map(|body| body.len()), Some(LEN), "for whoever comes next");
 }
 
 #[tokio::test]
 async fn a_late_chunk_goes_to_a_donor_outside_its_group_and_counts_once() {
-    let (copies, donors) = copies(7);
-    let mut groups = Groups::default();
+    let (targets, donors) = targets(7);
+    let mut groups = Groups::new(&coded());
     group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
-    let sends = groups.seat(&copies).expect("enough donors");
+    let sends = place(&mut groups, &targets).expect("enough donors");
     let late = Tick::from_secs(60);
     donors.rates(|rates| {
         let estimate = rates.entry(DonorId(7)).or_default();
@@ -168,44 +189,226 @@ async fn a_late_chunk_goes_to_a_donor_outside_its_group_and_counts_once() {
             rates.entry(DonorId(donor)).or_default().sent(LEN as u32, Tick::ZERO);
         }
     });
-    let hedged = groups.hedge(&copies, sends[0], Tick::ZERO, late);
-    assert_eq!(hedged, Some((name(1), DonorId(7))));
-    assert_eq!(groups.hedge(&copies, sends[1], Tick::ZERO, late), None, "nobody else is left");
-    groups.acked(&name(1), ack(DonorId(7)));
-    groups.acked(&name(1), ack(DonorId(1)));
-    assert_eq!(groups.take_seated().len(), 1);
+    let hedge = |groups: &mut Groups, (name, slow): (ChunkName, DonorId)| {
+        groups.hedge(&targets, &name, slow, Tick::ZERO, late).map(|send| send.donor)
+    };
+    assert_eq!(hedge(&mut groups, sends[0]), Some(DonorId(7)));
+    assert_eq!(hedge(&mut groups, sends[1]), None, "nobody else is left");
+    groups.acked(&name(1), ack(DonorId(7)), &[]);
+    groups.acked(&name(1), ack(DonorId(1)), &[]);
+    assert!(stored(&mut groups).is_empty(), "the others of the group are under way");
+    sends[1..].iter().for_each(|(name, donor)| groups.acked(name, ack(*donor), &[]));
+    let chunks = stored(&mut groups);
+    assert_eq!((chunks.len(), &chunks[0].acks[..]), (6, &[ack(DonorId(7))][..]));
 }
 
 #[tokio::test]
 async fn a_chunk_whose_donor_fails_goes_to_another_domain_than_the_rest_of_its_group() {
     let rooms = [(1, "a"), (2, "b"), (7, "a"), (8, "b")];
-    let (mut copies, _donors) = labelled(8, &rooms);
-    let mut groups = Groups::default();
+    let (mut targets, _donors) = labelled(8, &rooms);
+    let mut groups = Groups::new(&coded());
     group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
-    let sends = groups.seat(&copies).expect("enough donors");
+    let sends = place(&mut groups, &targets).expect("enough donors");
     for (name, donor) in &sends {
         match donor {
             DonorId(2) => groups.failed(name, *donor),
-            donor => groups.acked(name, ack(*donor)),
+            donor => groups.acked(name, ack(*donor), &[]),
         }
     }
-    copies.give_up(DonorId(2), true);
-    assert_eq!(groups.seat(&copies), Ok(vec![(name(2), DonorId(8))]), "7 is in the room of 1");
+    targets.give_up(DonorId(2), true);
+    assert_eq!(
+        place(&mut groups, &targets),
+        Ok(vec![(name(2), DonorId(8))]),
+        "7 is in the room of 1"
+    );
     groups.failed(&name(2), DonorId(8));
-    copies.give_up(DonorId(8), true);
-    assert_eq!(groups.seat(&copies), Ok(vec![(name(2), DonorId(7))]), "nobody else is left");
+    targets.give_up(DonorId(8), true);
+    assert_eq!(
+        place(&mut groups, &targets),
+        Ok(vec![(name(2), DonorId(7))]),
+        "nobody else is left"
+    );
 }
 
 #[tokio::test]
 async fn a_chunk_held_in_a_domain_of_its_group_is_sent_elsewhere_if_it_can_be() {
     let rooms = [(1, "a"), (2, "a")];
     for (count, sent_again) in [(7, 1), (6, 0)] {
-        let (copies, _donors) = labelled(count, &rooms);
-        let mut groups = Groups::default();
+        let (targets, _donors) = labelled(count, &rooms);
+        let mut groups = Groups::new(&coded());
         group(&mut groups, 0, &[1, 2, 3, 4, 5, 6]).await;
         (1..=6).for_each(|at| groups.held(&name(at), vec![DonorId(at.into())]));
-        assert_eq!(deliver(&mut groups, &copies).len(), sent_again);
-        assert_eq!(groups.take_seated().len(), 6);
+        assert_eq!(deliver(&mut groups, &targets).len(), sent_again);
+        assert_eq!(stored(&mut groups).len(), 6);
         assert!(groups.is_empty());
     }
+}
+
+/// A chunk with copies, for the plan's first slot.
+async fn chunk(groups: &mut Groups, content: u8) -> Vec<ChunkName> {
+    group(groups, 0, &[content]).await
+}
+
+fn to(donors: impl IntoIterator<Item = u32>) -> Vec<(ChunkName, DonorId)> {
+    donors.into_iter().map(|donor| (name(1), DonorId(donor))).collect()
+}
+
+#[tokio::test]
+async fn a_chunk_that_occurs_again_is_sent_in_its_copies_once_and_proved_for_each_place() {
+    let (targets, _donors) = planned(3, 2, &[]);
+    let mut groups = Groups::new(&copied(2, Mirror::ClientSync));
+    assert_eq!(chunk(&mut groups, 1).await, [name(1)]);
+    assert!(chunk(&mut groups, 1).await.is_empty(), "one name to offer");
+    assert_eq!(deliver(&mut groups, &targets), to([1, 2]));
+    chunk(&mut groups, 1).await;
+    assert!(deliver(&mut groups, &targets).is_empty());
+    let chunks = stored(&mut groups);
+    let sent: Vec<_> = chunks.iter().map(|chunk| chunk.sent).collect();
+    assert_eq!(sent, [Some(LEN as u32), None, None], "it is counted once, not for each copy");
+    assert!(chunks.iter().all(|chunk| chunk.acks == [ack(DonorId(1)), ack(DonorId(2))]));
+    assert!(groups.is_empty());
+}
+
+#[tokio::test]
+async fn copies_that_the_pool_holds_are_not_sent() {
+    let (targets, _donors) = planned(3, 3, &[]);
+    let mut groups = Groups::new(&copied(3, Mirror::ClientSync));
+    chunk(&mut groups, 1).await;
+    groups.held(&name(1), vec![DonorId(1), DonorId(9)]);
+    assert_eq!(deliver(&mut groups, &targets), to([3]));
+    assert_eq!(stored(&mut groups)[0].acks, [ack(DonorId(3))]);
+}
+
+#[tokio::test]
+async fn while_donors_are_away_a_chunk_is_stored_with_the_copies_that_survive_one_more_death() {
+    let (mut targets, _donors) = planned(2, 3, &[]);
+    let mut groups = Groups::new(&copied(3, Mirror::ClientSync));
+    chunk(&mut groups, 1).await;
+    assert_eq!(deliver(&mut groups, &targets), to([1, 2]));
+    assert_eq!(stored(&mut groups)[0].acks.len(), 2);
+    assert_eq!((groups.pending(), groups.abandoned()), (0, 0), "the manager sees what is missing");
+    chunk(&mut groups, 2).await;
+    targets.give_up(DonorId(1), true);
+    assert_eq!(place(&mut groups, &targets), Ok(vec![(name(2), DonorId(2))]));
+    assert_eq!(place(&mut groups, &targets), Err(Stranded), "one copy is too few");
+}
+
+#[tokio::test]
+async fn a_chunk_is_stored_with_its_first_copy_where_its_protocol_does_not_wait_for_the_others() {
+    let (mut targets, _donors) = planned(3, 3, &[]);
+    let mut groups = Groups::new(&copied(3, Mirror::ClientAsync));
+    chunk(&mut groups, 1).await;
+    assert_eq!(place(&mut groups, &targets), Ok(to([1, 2, 3])));
+    groups.acked(&name(1), ack(DonorId(2)), &[]);
+    assert_eq!(stored(&mut groups)[0].acks, [ack(DonorId(2))]);
+    assert_eq!(groups.pending(), 2);
+    groups.acked(&name(1), ack(DonorId(1)), &[]);
+    assert!(groups.body(&name(1)).is_some(), "for the third copy");
+    groups.failed(&name(1), DonorId(3));
+    targets.give_up(DonorId(3), true);
+    assert_eq!(place(&mut groups, &targets), Err(Stranded));
+    let rest = groups.place(&targets, true, Tick::ZERO).map(|sends| sends.len());
+    assert_eq!((rest, groups.pending(), groups.abandoned()), (Ok(0), 0, 1), "left to repair");
+    assert!(groups.take_stored().is_empty() && groups.is_empty());
+}
+
+#[tokio::test]
+async fn the_first_donor_forwards_the_copies_and_the_client_sends_what_it_could_not() {
+    for mirror in [Mirror::ServerSync, Mirror::ServerAsync] {
+        let (targets, _donors) = planned(4, 3, &[]);
+        let mut groups = Groups::new(&copied(3, mirror));
+        chunk(&mut groups, 1).await;
+        let sends = groups.place(&targets, false, Tick::ZERO).expect("enough donors");
+        let [Send { donor: DonorId(1), forward: Some(forward), .. }] = &sends[..] else {
+            panic!("one is sent: {sends:?}")
+        };
+        let routes: Vec<DonorId> = forward.to.iter().map(|to| to.donor).collect();
+        assert_eq!(routes, [DonorId(2), DonorId(3)]);
+        assert_eq!(forward.wait, mirror == Mirror::ServerSync);
+        if mirror == Mirror::ServerAsync {
+            groups.acked(&name(1), ack(DonorId(1)), &[]);
+            assert_eq!(stored(&mut groups)[0].acks, [ack(DonorId(1))]);
+            assert_eq!((groups.pending(), groups.forwarded_later()), (0, 2));
+            chunk(&mut groups, 1).await;
+            assert!(deliver(&mut groups, &targets).is_empty(), "those that take it later count");
+            continue;
+        }
+        groups.acked(&name(1), ack(DonorId(1)), &[None, Some(Receipt([3; 16]))]);
+        assert!(groups.take_stored().is_empty());
+        assert_eq!(deliver(&mut groups, &targets).len(), 1);
+        assert_eq!(stored(&mut groups)[0].acks.len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_forwarded_chunk_is_sent_by_the_client_when_the_donor_that_forwards_it_fails() {
+    let (mut targets, _donors) = planned(3, 2, &[]);
+    let mut groups = Groups::new(&copied(2, Mirror::ServerSync));
+    chunk(&mut groups, 1).await;
+    assert_eq!(place(&mut groups, &targets), Ok(to([1])));
+    groups.failed(&name(1), DonorId(1));
+    targets.give_up(DonorId(1), true);
+    assert_eq!(deliver(&mut groups, &targets), to([2, 3]), "each chunk is forwarded once");
+    assert!(groups.is_empty());
+}
+
+#[tokio::test]
+async fn a_late_copy_is_replaced_by_one_of_its_own_domain_or_a_free_one() {
+    let rooms = [(1, "a"), (2, "b"), (3, "a"), (4, "b")];
+    let (mut targets, donors) = planned(4, 2, &rooms);
+    let mut groups = Groups::new(&copied(2, Mirror::ClientSync));
+    chunk(&mut groups, 1).await;
+    assert_eq!(place(&mut groups, &targets), Ok(to([1, 2])));
+    donors.rates(|rates| {
+        for donor in [3, 4] {
+            let estimate = rates.entry(DonorId(donor)).or_default();
+            estimate.sent(LEN as u32, Tick::ZERO);
+            estimate.acked(LEN as u32, Tick::ZERO, Tick::from_millis(1));
+        }
+        for donor in [1, 2] {
+            rates.entry(DonorId(donor)).or_default().sent(LEN as u32, Tick::ZERO);
+        }
+    });
+    let late = Tick::from_secs(60);
+    let hedged = groups.hedge(&targets, &name(1), DonorId(1), Tick::ZERO, late);
+    assert_eq!(hedged.map(|send| send.donor), Some(DonorId(3)), "4 is in the room of 2");
+    targets.give_up(DonorId(4), true);
+    let hedged = groups.hedge(&targets, &name(1), DonorId(2), Tick::ZERO, late);
+    assert!(hedged.is_none(), "the only one left has the other copy");
+    groups.acked(&name(1), ack(DonorId(1)), &[]);
+    groups.acked(&name(1), ack(DonorId(3)), &[]);
+    assert!(groups.take_stored().is_empty(), "both are the same copy");
+    groups.acked(&name(1), ack(DonorId(2)), &[]);
+    assert_eq!(stored(&mut groups)[0].acks, [ack(DonorId(1)), ack(DonorId(2))]);
+}
+
+/// A donor that has room for one chunk is given one, however many wait.
+#[tokio::test]
+async fn waiting_chunks_are_dealt_out_to_the_donors_in_turn() {
+    let (targets, donors) = planned(4, 1, &[]);
+    let mut groups = Groups::new(&copied(1, Mirror::ClientSync));
+    let slow = |count: usize| {
+        donors.rates(|rates| {
+            for donor in (1..=4).map(DonorId) {
+                for _ in 0..count {
+                    rates.entry(donor).or_default().sent(LEN as u32, Tick::ZERO);
+                }
+            }
+        });
+    };
+    let has_room = |donor| donors.rates(|rates| rates[&DonorId(donor)].has_room(LEN as u32));
+    while has_room(1) {
+        slow(1);
+    }
+    for content in 1..=8 {
+        group(&mut groups, content.into(), &[content]).await;
+    }
+    assert_eq!(place(&mut groups, &targets), Ok(Vec::new()), "all have enough to do");
+    // One chunk comes back from each of two.
+    for donor in [2, 3] {
+        donors.rates(|rates| rates.entry(DonorId(donor)).or_default().withdrawn(LEN as u32));
+    }
+    let sends = place(&mut groups, &targets).expect("enough donors");
+    let to: BTreeSet<DonorId> = sends.iter().map(|(_, donor)| *donor).collect();
+    assert_eq!((sends.len(), to), (2, BTreeSet::from([DonorId(2), DonorId(3)])), "{sends:?}");
 }

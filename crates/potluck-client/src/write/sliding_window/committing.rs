@@ -1,7 +1,9 @@
 //! Committing: files become visible in batches.
 
+use super::stages::Committing;
 use super::{Event, FileState, Window};
 use crate::write::pushes::Finished;
+use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
 use potluck_core::recipe;
 use potluck_wire::control::{Committed, Condition, FileCommit, Outcome};
@@ -10,11 +12,13 @@ use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::Acknowledged;
 use std::time::Duration;
 
-/// Files that become visible in one transaction …
+/// The most files that become visible in one transaction. Fewer do where these have
+/// [`COMMIT_BYTES`], or where the first has waited for [`COMMIT_AFTER`], so that those of a tree become
+/// visible as it goes.
 const COMMIT_FILES: usize = 512;
-/// … or fewer, so that those of a tree become visible as it goes: when they have so many bytes, …
+/// Bytes of files at which they become visible.
 const COMMIT_BYTES: u64 = 256 << 20;
-/// … or when the first of them has waited for so long. A commit costs the manager an fsync.
+/// How long a file waits to become visible. A commit costs the manager an fsync.
 const COMMIT_AFTER: Duration = Duration::from_secs(2);
 
 /// Files that can become visible at one moment: the catalog takes nothing else meanwhile.
@@ -29,6 +33,17 @@ fn nothing_came(version: VersionId) -> Failure {
         .hint("look why its producer wrote nothing; --allow-empty replaces it all the same")
 }
 
+/// Whether files that are ready should wait for no others; those of a session that is atomic wait for all.
+fn is_due(stage: &Committing, now: Tick) -> bool {
+    let waited = stage.ready_since.map(|since| now.saturating_sub(since));
+    let enough = stage.ready.len() >= COMMIT_FILES
+        || stage.ready_bytes >= COMMIT_BYTES
+        || waited.is_some_and(|waited| waited >= COMMIT_AFTER);
+    // Files that become ready while one commit is under way go with the next.
+    let awaited = || stage.ready.iter().any(|(_, finished)| finished.is_some());
+    !stage.atomic && (enough || awaited())
+}
+
 impl Window {
     /// Moves a file that is read and stored on to the next commit.
     pub(super) fn complete(&mut self, file: u32) {
@@ -39,8 +54,8 @@ impl Window {
         }
         let Some(mut state) = self.files.remove(&file) else { return };
         let Some(facts) = state.facts.take() else { return };
-        let came_empty = self.spare_content && facts.stream && facts.size == 0;
-        let condition = match self.condition {
+        let came_empty = self.committing.spare_content && facts.stream && facts.size == 0;
+        let condition = match self.committing.condition {
             Condition::Always if came_empty => Condition::IfEmpty,
             Condition::IfVersion(version) if came_empty => {
                 self.fail(facts.path, nothing_came(version), state.finished);
@@ -62,15 +77,15 @@ impl Window {
         if facts.inline.is_some() {
             self.progress.advance(facts.size);
         }
-        self.ready_bytes += facts.size;
-        if self.ready_since.is_none() {
-            self.ready_since = Some(self.client.env.clock.now());
+        self.committing.ready_bytes += facts.size;
+        if self.committing.ready_since.is_none() {
+            self.committing.ready_since = Some(self.client.env.clock.now());
             self.events.push(Box::pin(async {
                 tokio::time::sleep(COMMIT_AFTER).await;
                 Event::CommitDue
             }));
         }
-        self.ready_chunks += entries.len() + parity.len();
+        self.committing.chunks += entries.len() + parity.len();
         let commit = FileCommit {
             path: facts.path,
             size: facts.size,
@@ -89,37 +104,30 @@ impl Window {
             acknowledged: Packed(acknowledged),
             condition,
         };
-        self.ready.push((commit, finished));
+        self.committing.ready.push((commit, finished));
     }
 
     pub(super) fn commit(&mut self) -> Result<(), Failure> {
-        let last = self.all_cut() && self.files.is_empty();
-        let now = self.client.env.clock.now();
-        let waited = self.ready_since.map(|since| now.saturating_sub(since));
-        let enough = self.ready.len() >= COMMIT_FILES
-            || self.ready_bytes >= COMMIT_BYTES
-            || waited.is_some_and(|waited| waited >= COMMIT_AFTER);
-        // Files that become ready while one commit is under way go with the next.
-        let awaited = || self.ready.iter().any(|(_, finished)| finished.is_some());
-        let due = last || !self.atomic && (enough || awaited());
-        if self.atomic {
+        if self.committing.atomic {
             self.check_atomic()?;
         }
-        if self.committing || !due || self.ready.is_empty() {
+        let last = self.cutting.is_over() && self.files.is_empty();
+        let now = self.client.env.clock.now();
+        let stage = &mut self.committing;
+        if stage.under_way || stage.ready.is_empty() || !(last || is_due(stage, now)) {
             return Ok(());
         }
-        let most = if self.atomic { ATOMIC_FILES } else { COMMIT_FILES };
-        let rest = self.ready.split_off(self.ready.len().min(most));
-        let files = std::mem::replace(&mut self.ready, rest);
-        self.ready_since = (!self.ready.is_empty()).then_some(now);
-        self.ready_bytes = self.ready.iter().map(|(file, _)| file.size).sum();
+        let most = if stage.atomic { ATOMIC_FILES } else { COMMIT_FILES };
+        let rest = stage.ready.split_off(stage.ready.len().min(most));
+        let files = std::mem::replace(&mut stage.ready, rest);
+        stage.ready_since = (!stage.ready.is_empty()).then_some(now);
+        stage.ready_bytes = stage.ready.iter().map(|(file, _)| file.size).sum();
         // Copies made afterwards need the session.
-        let done = last && self.ready.is_empty() && self.pending_copies() == 0;
-        let batch = self.batch;
-        self.batch += 1;
-        self.committing = true;
-        self.finished = done;
-        let (calls, atomic) = (self.session.calls(), self.atomic);
+        stage.finished = last && stage.ready.is_empty() && self.groups.pending() == 0;
+        stage.under_way = true;
+        let (batch, atomic, done) = (stage.batch, stage.atomic, stage.finished);
+        stage.batch += 1;
+        let calls = self.session.calls();
         self.events.push(Box::pin(async move {
             let (files, finished): (_, Vec<_>) = files.into_iter().unzip();
             let (files, committed) = calls.commit(batch, files, atomic, done).await;
@@ -128,13 +136,22 @@ impl Window {
         Ok(())
     }
 
+    /// Ends the session, in which nothing more is to become visible.
+    pub(super) async fn close(&mut self) {
+        let commit = self.session.calls().commit(self.committing.batch, Vec::new(), false, true);
+        match commit.await.1 {
+            Ok(_) => self.committing.finished = true,
+            Err(failure) => tracing::debug!(%failure, "the lease ends the session"),
+        }
+    }
+
     /// Whether all files can still become visible at one moment.
     fn check_atomic(&self) -> Result<(), Failure> {
         if let Some((path, failure)) = self.report.failed.first() {
             let what = format!("{path}: {}; so nothing became visible", failure.message);
             return Err(Failure { message: what, ..failure.clone() });
         }
-        if self.ready.len() <= ATOMIC_FILES && self.ready_chunks <= ATOMIC_CHUNKS {
+        if self.committing.ready.len() <= ATOMIC_FILES && self.committing.chunks <= ATOMIC_CHUNKS {
             return Ok(());
         }
         let what = format!(
@@ -149,11 +166,14 @@ impl Window {
         files: Vec<(FileCommit, Option<Finished>)>,
         committed: Committed,
     ) {
-        self.committing = false;
-        for ((file, mut finished), outcome) in files.into_iter().zip(committed.files) {
-            if outcome.is_sent_again() && self.send_again(&file, &mut finished) {
-                self.finished = false; // for that the session goes on
-                continue;
+        self.committing.under_way = false;
+        for ((file, finished), outcome) in files.into_iter().zip(committed.files) {
+            if outcome.is_sent_again() {
+                self.committing.finished = false; // for that the session goes on
+                if self.may_send_again(&file) {
+                    self.send_again(file, finished);
+                    continue;
+                }
             }
             match outcome {
                 Outcome::Stored { version, below_policy } => {

@@ -1,34 +1,35 @@
 //! Offering: which chunks the pool holds already.
 
-use super::{Event, Offer, Window};
+use super::stages::Offer;
+use super::{Event, Window};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::DonorId;
 use potluck_core::size::format_size;
 use potluck_wire::control::Offered;
-use std::collections::HashMap;
 
-/// Offer once this many bytes wait, or …
+/// Bytes that wait for an offer; with so many it is made.
 const OFFER_BYTES: usize = 32 << 20;
-/// … this many chunks; sooner only when nothing else is under way.
+/// Chunks that wait for an offer; with so many it is made, and sooner only when nothing else is under way.
 const OFFER_CHUNKS: usize = 256;
 
 impl Window {
     pub(super) fn offer(&mut self) {
-        let enough = self.unoffered.len() >= OFFER_CHUNKS || self.unoffered_bytes >= OFFER_BYTES;
-        let idle = self.under_way.is_empty() && self.queue.is_empty() && self.groups.queued() == 0;
-        let nothing = self.unoffered.is_empty() && !self.groups.has_unoffered();
-        if self.offering || nothing || !(enough || idle || self.is_awaited || self.all_cut()) {
+        let stage = &mut self.offering;
+        let enough = stage.names.len() >= OFFER_CHUNKS || stage.bytes >= OFFER_BYTES;
+        let idle = self.sending.is_idle() && self.groups.queued() == 0;
+        let nothing = stage.names.is_empty() && !self.groups.has_unoffered();
+        let now = enough || idle || stage.is_awaited || self.cutting.is_over();
+        if stage.under_way || nothing || !now {
             return;
         }
-        self.unoffered_bytes = 0;
-        self.is_awaited = false;
-        let names = std::mem::take(&mut self.unoffered);
+        stage.bytes = 0;
+        stage.is_awaited = false;
+        let names = std::mem::take(&mut stage.names);
         let groups = self.groups.take_unoffered();
         if names.is_empty() {
             self.groups.offered(groups); // of chunks that were offered before
             return;
         }
-        self.offering = true;
+        stage.under_way = true;
         let (calls, ack) = (self.session.calls(), self.session.reserved.policy.ack);
         self.events.push(Box::pin(async move {
             let offered = calls.offer(names.clone(), ack).await;
@@ -37,53 +38,26 @@ impl Window {
     }
 
     pub(super) fn take_offered(&mut self, offer: Offer, offered: Offered) {
-        self.offering = false;
+        self.offering.under_way = false;
         for held in offered.held.iter().filter(|held| held.unused) {
             if let Some(name) = offer.names.get(held.index as usize) {
                 self.count_resumed(name, held.donors.len() as u64);
             }
         }
-        if offered.held.len() < offer.names.len() || self.all_cut() {
+        if offered.held.len() < offer.names.len() || self.cutting.is_over() {
             self.tell_resumed();
         }
-        let held = offered.held.into_iter().map(|held| (held.index as usize, held.donors));
-        let mut held: HashMap<usize, Vec<DonorId>> = held.collect();
-        let Offer { names, groups } = offer;
-        if self.session.reserved.policy.ec.is_some() {
-            for (index, donors) in held {
-                self.groups.held(&names[index], donors);
-            }
-            self.groups.offered(groups);
-            return;
-        }
-        let policy = &self.session.reserved.policy;
-        let (copies, least) = (policy.copies, policy.least_donors());
-        for (index, name) in names.into_iter().enumerate() {
-            let at = held.remove(&index).unwrap_or_default();
-            let want = copies.saturating_sub(at.len() as u32);
-            if let Some(chunk) = self.chunks.get_mut(&name) {
-                chunk.replicas.want = want;
-                chunk.replicas.least = least.saturating_sub(at.len() as u32);
-                chunk.replicas.held = !at.is_empty();
-                chunk.replicas.targets = at;
-                if want == 0 {
-                    self.report.held_chunks += 1;
-                } else {
-                    self.report.sent_chunks += 1;
-                    self.report.sent_bytes += u64::from(chunk.len);
-                    self.queue.push_back(name);
-                }
-                self.count_copies(name);
+        for held in offered.held {
+            if let Some(name) = offer.names.get(held.index as usize) {
+                self.groups.held(name, held.donors);
             }
         }
+        self.groups.offered(offer.groups);
     }
 
     /// A chunk that an interrupted upload left, in so many copies.
     fn count_resumed(&mut self, name: &ChunkName, copies: u64) {
-        let len = match self.chunks.get(name) {
-            Some(chunk) => u64::from(chunk.len),
-            None => self.groups.body(name).map_or(0, |body| body.len() as u64),
-        };
+        let len = self.groups.body(name).map_or(0, |body| body.len() as u64);
         self.report.resumed_bytes += len;
         self.report.resumed_copies_bytes += len * copies;
     }
@@ -91,7 +65,7 @@ impl Window {
     /// Says once how much need not be sent again: when the first chunk is found that has to be.
     fn tell_resumed(&mut self) {
         let resumed = self.report.resumed_bytes;
-        if resumed == 0 || std::mem::replace(&mut self.told_resumed, true) {
+        if resumed == 0 || std::mem::replace(&mut self.offering.told_resumed, true) {
             return;
         }
         // Parity is not among the bytes that its reader counts.

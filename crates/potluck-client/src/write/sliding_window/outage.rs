@@ -79,7 +79,7 @@ impl Window {
         let clock = self.client.env.clock.clone();
         let mut pauses =
             self.outage.pauses.take().unwrap_or_else(|| Pauses::new(&self.client, clock.now()));
-        let failed = self.copies.failed();
+        let failed = self.targets.failed();
         let names: Vec<String> = failed.iter().map(|donor| self.donors.name(*donor)).collect();
         let why = do_not_answer(&names);
         let limit = self.outage.limit(&failed, self.client.retry_limits.donors);
@@ -110,8 +110,8 @@ impl Window {
                 let live: Vec<DonorId> = live.map(|donor| donor.donor).collect();
                 self.outage.pauses = Some(pauses);
                 self.donors.learn(grown.donors);
-                self.copies.answer_again(&live);
-                self.grow_refused = None;
+                self.targets.answer_again(&live);
+                self.room.ask_again();
             }
             Some(Err(failure)) => return Err(failure),
         }
@@ -125,7 +125,7 @@ impl Window {
             let why = self.outage.faults.get(donor);
             why.map_or_else(|| name.clone(), |why| format!("{name} ({why})"))
         };
-        let faults: Vec<_> = self.copies.failed().iter().map(fault).collect();
+        let faults: Vec<_> = self.targets.failed().iter().map(fault).collect();
         match faults.is_empty() {
             true => failure,
             false => Failure {
@@ -145,7 +145,7 @@ impl Window {
             matches!(self.outage.faults.get(donor), Some(LinkError::Away(_)))
                 && !self.outage.answered.contains(donor)
         };
-        let strangers = self.copies.failed().into_iter().filter(is_stranger);
+        let strangers = self.targets.failed().into_iter().filter(is_stranger);
         let unreached = match failure.code == code::DONORS_SILENT {
             true => self.donors.unreached_advice(strangers),
             false => None,

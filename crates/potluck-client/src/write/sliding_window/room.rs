@@ -17,29 +17,29 @@ impl Window {
             Some(_) => 0,
             None => {
                 let group = policy.ec.map_or(0, |ec| 2 * ec.data() as u64);
-                let ahead = u64::from(policy.chunk_size) * group.max(self.copies.width() as u64);
+                let ahead = u64::from(policy.chunk_size) * group.max(self.targets.width() as u64);
                 // The first promise is not used up by that alone.
                 ahead.min(self.session.promised / 2)
             }
         };
-        if !self.all_cut()
-            && self.cut_bytes + ahead > self.session.promised
+        if !self.cutting.is_over()
+            && self.cutting.bytes + ahead > self.session.promised
             && self.session.promised > 0
-            && self.grow_refused.is_none()
+            && self.room.refused.is_none()
         {
-            self.grow(self.cut_bytes.max(GROW_BYTES));
+            self.grow(self.cutting.bytes.max(GROW_BYTES));
         }
     }
 
     pub(super) fn grow(&mut self, bytes: u64) {
-        if self.growing {
+        if self.room.growing {
             return;
         }
-        self.growing = true;
-        let (calls, avoid) = (self.session.calls(), self.copies.failed());
+        self.room.growing = true;
+        let (calls, avoid) = (self.session.calls(), self.targets.failed());
         // For a full donor no other turns up by waiting, and who may wait waits for those that failed,
         // too (`replace_donors`).
-        let whole = self.donor_full;
+        let whole = self.room.donor_full;
         let wait = !whole && self.client.retry_limits.donors.is_zero();
         self.events.push(Box::pin(async move {
             let grown = calls.grow(bytes, avoid, whole, wait).await;
@@ -49,14 +49,14 @@ impl Window {
 
     /// Too few donors are left for what has been read: asks for others.
     pub(super) fn replace_donors(&mut self) -> Result<(), Failure> {
-        if let Some(refusal) = &self.grow_refused {
-            let full = self.donor_full || self.client.retry_limits.donors.is_zero();
+        if let Some(refusal) = &self.room.refused {
+            let full = self.room.donor_full || self.client.retry_limits.donors.is_zero();
             if !full && self.outage.is_waited_for(refusal) {
                 self.wait_for_donors();
                 return Ok(());
             }
             let mut failure = refusal.clone();
-            if self.donor_full && failure.code != code::NO_MANAGER {
+            if self.room.donor_full && failure.code != code::NO_MANAGER {
                 // Waiting for donors to come back, which the manager may advise, makes no room.
                 failure = Failure::new(ErrorKind::NoSpace, code::FULL, "the donors' disks are full")
                     .hint("remove files, free space on the donors' disks, or lend more with `potluck lend`");
@@ -64,26 +64,23 @@ impl Window {
             return Err(self.with_faults(failure));
         }
         let policy = &self.session.reserved.policy;
-        let chunks = match policy.ec {
-            Some(ec) => ec.data() * (self.groups.queued() + 1),
-            None => self.queue.len() + 1,
-        };
+        let chunks = policy.ec.map_or(1, |ec| ec.data()) * (self.groups.queued() + 1);
         self.grow(u64::from(policy.chunk_size) * chunks as u64);
         Ok(())
     }
 
     pub(super) fn take_grown(&mut self, bytes: u64, grown: Result<Grown, Failure>) {
-        self.growing = false;
+        self.room.growing = false;
         match grown {
             Ok(grown) => {
                 self.outage.end();
-                self.donor_full = false; // what is granted has room
+                self.room.donor_full = false; // what is granted has room
                 self.session.promised += bytes;
                 self.donors.learn(grown.donors);
-                self.copies.extend(grown.plan);
+                self.targets.extend(grown.plan);
             }
             // Bytes that were promised can still be written; the refusal matters when they are not enough.
-            Err(refusal) => self.grow_refused = Some(refusal),
+            Err(refusal) => self.room.refused = Some(refusal),
         }
     }
 

@@ -1,35 +1,99 @@
 //! Sending again: donors that took chunks of a file have gone before it was committed, and the manager
-//! refused it. What they had is read from donors that are still there, and sent to others.
+//! refused it. What they had is read as any reader reads it, from the donors that are still there, and sent
+//! to others: a chunk from its other copies, the chunks of a group from the others of the group.
 
-use super::{ChunkState, Event, FileState, Window};
-use crate::link::{GetResult, Proof, Wanted};
-use crate::source::Facts;
-use crate::write::copies::{Reread, There};
+use super::{Event, FileState, Window, uncut};
+use crate::buffer::Buffer;
+use crate::fetch::Fetcher;
+use crate::recipe::Recipe;
+use crate::source::{CutError, Facts, RowBytes, cut_again};
+use crate::write::groups::{Member, Place};
 use crate::write::pushes::Finished;
-use crate::write::session::SessionCalls;
+use crate::write::reservation::SessionCalls;
+use crate::write::targets::At;
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::DonorId;
-use potluck_core::policy::AckLevel;
-use potluck_core::recipe;
-use potluck_wire::control::{FileCommit, Offered};
+use potluck_core::erasure::Ec;
+use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{AckLevel, Race};
+use potluck_core::read_plan::Piece;
+use potluck_core::recipe::{self, Entry};
+use potluck_core::seal::SpaceKey;
+use potluck_wire::control::{FileCommit, Grown, Offered, OpenFile};
+use potluck_wire::env::Offload;
 use potluck_wire::error::{ErrorKind, Failure, code};
-use std::collections::{BTreeMap, BTreeSet};
+use potluck_wire::ticket::Acknowledged;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// How often a file is sent again; each time other donors have gone.
 const TRIES: u32 = 3;
-/// No larger file is sent again: its chunks are read over the links that they are sent over, in the memory
-/// that holds what is sent, and more of them would wait for each other. It is written again by the same
-/// command, which sends what is lacking.
-const LARGEST: u64 = 32 << 20;
+/// Rows read again at a time. Those that wait cost no bytes.
+const AT_ONCE: usize = 4;
 /// Names in one question where chunks are that the pool held.
 const OFFERED_AT_ONCE: usize = 8192;
+/// Advice on a file that lost donors for good.
+const AGAIN: &str = "run the same command again: what is there is not sent again";
+
+/// The donors of a session, and where chunks are that the pool held before.
+pub(super) type Heard = (Grown, BTreeMap<ChunkName, Vec<DonorId>>);
+
+/// The rows that are to be read again, and how often each file was refused.
+#[derive(Default)]
+pub(super) struct Rereads {
+    rows: VecDeque<Row>,
+    under_way: usize,
+    refused: BTreeMap<PoolPath, u32>,
+}
+
+/// A chunk that lost copies, or a group that lost chunks.
+pub(super) struct Row {
+    file: Arc<Refused>,
+    /// Its data chunks in the file.
+    data: Range<usize>,
+    /// The positions in the file of all that is sent again with it; parity counts on after the data.
+    at: Vec<u32>,
+    /// The donors that have its chunks.
+    there: BTreeMap<ChunkName, At>,
+}
+
+/// A file that was refused, as its donors have it now.
+struct Refused {
+    number: u32,
+    recipe: Recipe,
+    fetcher: Fetcher,
+    key: Option<SpaceKey>,
+    offload: Offload,
+}
+
+impl Row {
+    /// Reads its data chunks, and makes of them what was stored.
+    async fn read(&self) -> Result<RowBytes, Failure> {
+        let Refused { recipe, fetcher, key, offload, .. } = &*self.file;
+        let entries = &recipe.entries[self.data.clone()];
+        let piece =
+            |(index, entry): (usize, &Entry)| Piece { index, skip: 0, take: entry.len, at: 0 };
+        let pieces: Vec<Piece> = self.data.clone().zip(entries).map(piece).collect();
+        let place = fetcher.memory.on_demand(fetcher.need(recipe, &pieces)).await;
+        let read = fetcher.unit(recipe, &pieces, place).await?;
+        let bodies = read.into_iter().map(|fetched| fetched.bytes);
+        let data: Vec<_> = entries.iter().copied().zip(bodies).collect();
+        let ec = recipe.file.ec;
+        let parity =
+            ec.map_or(0, |ec| ec.parity() * recipe.group(ec, self.data.start).len as usize);
+        let claim = fetcher.memory.buffers.claim(parity).await;
+        let key = key.clone();
+        let again = offload.run(move || cut_again(data, ec, key.as_ref(), claim)).await;
+        again.map_err(|error| uncut(&error))
+    }
+}
 
 async fn who_is_there(
     calls: SessionCalls,
     held: Vec<ChunkName>,
     ack: AckLevel,
-) -> Result<There, Failure> {
+) -> Result<Heard, Failure> {
     let mut there: BTreeMap<_, _> = held.iter().map(|name| (*name, Vec::new())).collect();
     for names in held.chunks(OFFERED_AT_ONCE) {
         let Offered { held } = calls.clone().offer(names.to_vec(), ack).await?;
@@ -39,170 +103,252 @@ async fn who_is_there(
 }
 
 impl Window {
-    /// Takes a file that was refused for that up again; `false` if its chunks are nowhere else, as those
-    /// of a group are, or if it was sent often enough. Its writer goes on waiting.
-    pub(super) fn send_again(
-        &mut self,
-        file: &FileCommit,
-        finished: &mut Option<Finished>,
-    ) -> bool {
-        let tries = self.sent_again.entry(file.path.clone()).or_default();
+    /// Whether a file that was refused for that can be sent again: it was not too often.
+    pub(super) fn may_send_again(&mut self, file: &FileCommit) -> bool {
+        let tries = self.rereads.refused.entry(file.path.clone()).or_default();
         *tries += 1;
-        let pages = file.pages.iter().map(|page| &page.0[..]);
-        let Ok(entries) = recipe::unpack(&file.digest, pages) else { return false };
-        if file.ec.is_some() || file.size > LARGEST || *tries > TRIES {
-            return false;
-        }
+        *tries <= TRIES
+    }
+
+    /// Takes a file that was refused for that up again. Its writer goes on waiting.
+    pub(super) fn send_again(&mut self, file: FileCommit, finished: Option<Finished>) {
+        let entries = recipe::unpack(&file.digest, file.pages.iter().map(|page| &page.0[..]));
         // The cutter counts up from 0.
-        let mut numbers = (0..=u32::MAX).rev();
-        let Some(number) = numbers.find(|number| !self.files.contains_key(number)) else {
-            return false;
+        let free = (0..=u32::MAX).rev().find(|number| !self.files.contains_key(number));
+        let (Ok(entries), Some(number)) = (entries, free) else {
+            let what = format!("{}: it cannot be sent again", file.path);
+            let failure = Failure::new(ErrorKind::Other, code::BAD_REQUEST, what);
+            return self.fail(file.path, failure.hint(AGAIN), finished);
         };
-        let facts = Facts {
-            path: file.path.clone(),
+        let names = entries.iter().map(|entry| entry.name).chain(file.parity.0.iter().copied());
+        let sent: BTreeSet<u32> = file.acknowledged.0.iter().map(|said| said.chunk).collect();
+        let held = (0..).zip(names).filter(|(index, _)| !sent.contains(index));
+        let held: BTreeSet<ChunkName> = held.map(|(_, name)| name).collect();
+        let parity = file.parity.0.clone();
+        let state = FileState { entries, parity, finished, is_again: true, ..FileState::default() };
+        self.files.insert(number, state);
+        let (calls, ack) = (self.session.calls(), self.session.reserved.policy.ack);
+        self.events.push(Box::pin(async move {
+            let heard = who_is_there(calls, held.into_iter().collect(), ack).await;
+            Event::Heard(number, Box::new(file), heard)
+        }));
+    }
+
+    /// Finds out which rows of a refused file have too few chunks at donors that are there.
+    pub(super) fn take_heard(&mut self, number: u32, file: FileCommit, (heard, held): Heard) {
+        let live = heard.donors.iter().filter(|donor| donor.live);
+        let live: BTreeSet<DonorId> = live.map(|donor| donor.donor).collect();
+        let Some(state) = self.files.get_mut(&number) else { return };
+        let names = state.entries.iter().map(|entry| &entry.name).chain(&state.parity);
+        let names: Vec<ChunkName> = names.copied().collect();
+        // A chunk may stand in a file more than once, with other receipts at each place.
+        let mut there: BTreeMap<ChunkName, At> = BTreeMap::new();
+        for (name, donors) in held {
+            let donors = donors.into_iter().filter(|donor| live.contains(donor));
+            there.entry(name).or_default().held.extend(donors);
+        }
+        let mut gone = BTreeSet::new();
+        for said in &file.acknowledged.0 {
+            let Some(name) = names.get(said.chunk as usize) else { continue };
+            match live.contains(&said.donor) {
+                true => there.entry(*name).or_default().add((said.donor, said.ack, said.receipt)),
+                false => drop(gone.insert(said.donor)),
+            }
+        }
+        // Copies that were acknowledged after the file was to be committed count, too.
+        for name in &names {
+            let acks = self.groups.acks(name).iter().filter(|(donor, ..)| live.contains(donor));
+            acks.for_each(|ack| there.entry(*name).or_default().add(*ack));
+        }
+        let donors = |name: &ChunkName| there.get(name).map(At::donors).unwrap_or_default();
+        let data = names.len() - file.parity.0.len();
+        let open = OpenFile {
+            path: file.path.to_string(),
+            version: VersionId(0),
+            size: file.size,
+            digest: file.digest,
+            mtime_ms: file.mtime_ms,
+            executable: file.executable,
+            inline: None,
+            pages: file.pages.clone(),
+            holders: names[..data].iter().map(donors).collect(),
+            ec: file.ec,
+            parity: file.parity.clone(),
+            parity_holders: names[data..].iter().map(donors).collect(),
+            race: Race::default(),
+        };
+        let key = self.session.reserved.space_key.clone();
+        let recipe = match Recipe::check(open, key.as_ref()) {
+            Ok(recipe) => recipe,
+            Err(failure) => return self.lose(number, file.path, failure),
+        };
+        let policy = &self.session.reserved.policy;
+        let enough = if policy.mirror.is_async() { 1 } else { policy.copies as usize };
+        let rows = lacking(&recipe, &names, file.ec, &there, enough);
+        let again: BTreeSet<u32> = rows.iter().flat_map(|row| row.at.iter().copied()).collect();
+        for (at, name) in (0..).zip(&names).filter(|(at, _)| !again.contains(at)) {
+            let acks = there.get(name).into_iter().flat_map(|there| &there.acks);
+            let (whose, chunk) = match u32::checked_sub(at, data as u32) {
+                None => (&mut state.acknowledged, at),
+                Some(parity) => (&mut state.parity_acknowledged, parity),
+            };
+            whose.extend(acks.map(|&(donor, ack, receipt)| Acknowledged {
+                chunk,
+                donor,
+                ack,
+                receipt,
+            }));
+        }
+        state.open = rows.iter().map(|row| row.groups(file.ec)).sum();
+        state.facts = Some(Facts {
+            path: file.path,
             size: file.size,
             digest: file.digest,
             mtime_ms: Some(file.mtime_ms),
             executable: file.executable,
             stream: false,
             inline: None,
-        };
-        let acknowledged = file.acknowledged.0.clone();
-        let sent: BTreeSet<u32> = acknowledged.iter().map(|said| said.chunk).collect();
-        let held = (0..).zip(&entries).filter(|(index, _)| !sent.contains(index));
-        let held: BTreeSet<ChunkName> = held.map(|(_, entry)| entry.name).collect();
-        let finished = finished.take();
-        let state =
-            FileState { entries, acknowledged, finished, is_again: true, ..FileState::default() };
-        self.files.insert(number, state);
-        let (calls, ack) = (self.session.calls(), self.session.reserved.policy.ack);
-        self.events.push(Box::pin(async move {
-            let there = who_is_there(calls, held.into_iter().collect(), ack).await;
-            Event::Heard(number, facts, there)
-        }));
-        true
-    }
-
-    /// Finds out which chunks of a refused file have too few copies at donors that are there.
-    pub(super) fn take_heard(&mut self, number: u32, facts: Facts, (heard, held): There) {
-        let live = heard.donors.iter().filter(|donor| donor.live);
-        let live: BTreeSet<DonorId> = live.map(|donor| donor.donor).collect();
+        });
+        let memory = self.client.memory_for_reading(
+            recipe.largest_chunk(),
+            recipe.largest_unit(),
+            heard.donors.len(),
+        );
+        let fetcher = Fetcher::new(&self.client, memory, key.clone());
+        fetcher.learn(heard.donors.clone());
         self.donors.learn(heard.donors);
-        let Some(state) = self.files.get_mut(&number) else { return };
-        let mut chunks = BTreeMap::<ChunkName, Reread>::new();
-        for (index, entry) in (0..).zip(&state.entries) {
-            let chunk = chunks.entry(entry.name).or_insert_with(|| Reread {
-                entry: *entry,
-                users: Vec::new(),
-                acks: Vec::new(),
-                held: held.get(&entry.name).cloned().unwrap_or_default(),
-                asked: 0,
-            });
-            chunk.users.push((number, index));
-        }
-        for said in &state.acknowledged {
-            let name = state.entries.get(said.chunk as usize).map(|entry| entry.name);
-            let Some(chunk) = name.and_then(|name| chunks.get_mut(&name)) else { continue };
-            if !live.contains(&said.donor) {
-                self.copies.give_up(said.donor, true);
-            } else if !chunk.at().contains(&said.donor) {
-                chunk.acks.push((said.donor, said.ack, said.receipt));
-            }
-        }
-        let enough = match self.mirror.is_async() {
-            true => 1,
-            false => self.session.reserved.policy.copies as usize,
-        };
-        chunks.retain(|_, chunk| chunk.at().len() < enough);
-        let users = chunks.values().flat_map(|chunk| &chunk.users);
-        let again: BTreeSet<u32> = users.map(|(_, index)| *index).collect();
-        state.acknowledged.retain(|said| !again.contains(&said.chunk));
-        state.open = again.len();
-        state.facts = Some(facts);
-        for (name, mut chunk) in chunks {
-            let Some(known) = self.chunks.get_mut(&name) else {
-                self.read_again(chunk);
-                continue;
-            };
-            // Copies that were acknowledged after the file was to be committed count, too.
-            known.replicas.acks.retain(|(donor, ..)| live.contains(donor));
-            if known.body.is_none() {
-                let at = chunk.at();
-                let later = known.replicas.acks.iter().filter(|(donor, ..)| !at.contains(donor));
-                chunk.acks.extend(later.copied().collect::<Vec<_>>());
-                self.read_again(chunk);
-                continue;
-            }
-            known.replicas.targets.retain(|donor| live.contains(donor));
-            known.users.extend(chunk.users);
-            known.told = false;
-            self.queue.push_back(name);
-            self.count_copies(name);
+        gone.iter().for_each(|donor| self.targets.give_up(*donor, true));
+        self.groups.keep_only(|donor| live.contains(donor));
+        let offload = self.client.env.offload;
+        let refused = Arc::new(Refused { number, recipe, fetcher, key, offload });
+        for Lacking { data, at } in rows {
+            let of = |at: &u32| names[*at as usize];
+            let there =
+                at.iter().map(|at| (of(at), there.get(&of(at)).cloned().unwrap_or_default()));
+            let (file, there) = (Arc::clone(&refused), there.collect());
+            self.rereads.rows.push_back(Row { file, data, at, there });
         }
         self.complete(number);
     }
 
-    fn read_again(&mut self, chunk: Reread) {
-        let Some(donor) = chunk.at().get(chunk.asked).copied() else {
-            return self.lose(&chunk);
-        };
-        let (donors, entry) = (self.donors.clone(), chunk.entry);
-        let wanted =
-            Wanted { name: entry.name, len: entry.stored_len(), part: None, proof: Proof::Name };
-        self.events.push(Box::pin(async move {
-            let result = match donors.link(donor).await {
-                Ok(link) => link.get(wanted).await,
-                Err(error) => Err(error),
-            };
-            Event::ReadAgain(chunk, result)
-        }));
+    /// Reads as many rows as may be read at a time.
+    pub(super) fn read_again(&mut self) {
+        while self.rereads.under_way < AT_ONCE
+            && let Some(row) = self.rereads.rows.pop_front()
+        {
+            if !self.files.contains_key(&row.file.number) || self.is_sent_anyway(&row) {
+                continue;
+            }
+            self.rereads.under_way += 1;
+            self.events.push(Box::pin(async move {
+                let read = row.read().await;
+                Event::ReadAgain(Box::new(row), read)
+            }));
+        }
     }
 
-    /// Sends what was read to as many more donors as the chunk lacks.
-    pub(super) fn take_read_again(&mut self, mut chunk: Reread, result: GetResult) {
-        let body = match result {
-            Ok(body) => Arc::new(body),
-            Err(error) => {
-                tracing::debug!(chunk = %chunk.entry.name, %error, "a chunk is not read again");
-                chunk.asked += 1;
-                return self.read_again(chunk);
+    /// Whether a chunk is being sent for another file just now; then the row waits for that.
+    fn is_sent_anyway(&mut self, row: &Row) -> bool {
+        let entry = &row.file.recipe.entries[row.data.start];
+        let body = self.groups.body(&entry.name).filter(|_| row.file.recipe.file.ec.is_none());
+        body.is_some_and(|body| {
+            self.send_copies_again(row, entry.name, &body);
+            true
+        })
+    }
+
+    /// Sends what was read to as many more donors as the row lacks.
+    pub(super) fn take_read_again(&mut self, row: Row, read: Result<RowBytes, Failure>) {
+        self.rereads.under_way -= 1;
+        let number = row.file.number;
+        let Some(state) = self.files.get(&number) else { return };
+        let (data, parity) = match read {
+            Ok(read) => read,
+            Err(failure) => {
+                let path = state.facts.as_ref().map(|facts| facts.path.clone());
+                return path.into_iter().for_each(|path| self.lose(number, path, failure.clone()));
             }
         };
-        let targets = chunk.at();
-        let Reread { entry, users, acks, held, .. } = chunk;
-        match self.chunks.get_mut(&entry.name) {
-            // Another file has it sent just now.
-            Some(known) if !known.told => return known.users.extend(users),
-            _ => {}
-        }
-        let (policy, held) = (&self.session.reserved.policy, held.len() as u32);
-        let mut replicas = self.copies.replica_set();
-        replicas.want = policy.copies.saturating_sub(held);
-        replicas.least = policy.least_donors().saturating_sub(held);
-        (replicas.targets, replicas.acks, replicas.held) = (targets, acks, held > 0);
-        let state = ChunkState {
-            len: entry.stored_len(),
-            body: Some(body),
-            replicas,
-            users,
-            told: false,
-            forwarded: None,
-            may_forward: false,
+        let Some(ec) = row.file.recipe.file.ec else {
+            for (entry, body) in data {
+                self.send_copies_again(&row, entry.name, &Arc::new(body));
+            }
+            return;
         };
-        self.chunks.insert(entry.name, state);
-        self.queue.push_back(entry.name);
-        self.count_copies(entry.name);
+        let first = row.data.start / ec.data() * ec.parity();
+        let places = row.data.clone().map(|at| Place::Data(at as u32));
+        let places = places.chain((first..).map(|at| Place::Parity(at as u32)));
+        let bodies = data.into_iter().map(|(entry, body)| (entry.name, body)).chain(parity);
+        let member = |(place, (name, body))| Member { place, name, body: Arc::new(body) };
+        let members: Vec<Member> = places.zip(bodies).map(member).collect();
+        let named = |member: &Member| match member.place {
+            Place::Data(at) => state.entries.get(at as usize).map(|entry| entry.name),
+            Place::Parity(at) => state.parity.get(at as usize).copied(),
+        };
+        if members.iter().any(|member| named(member) != Some(member.name)) {
+            let path = state.facts.as_ref().map(|facts| facts.path.clone());
+            let failure = uncut(&CutError::Miscoded);
+            return path.into_iter().for_each(|path| self.lose(number, path, failure.clone()));
+        }
+        let slot = self.targets.next_slot();
+        self.groups.add_again(number, slot, members, &row.there);
     }
 
-    /// No donor of a chunk is left.
-    fn lose(&mut self, chunk: &Reread) {
-        for (number, _) in &chunk.users {
-            let Some(state) = self.files.remove(number) else { continue };
-            let Some(facts) = state.facts else { continue };
-            let what = format!("{}: the donors that took it have gone", facts.path);
-            let failure = Failure::new(ErrorKind::Retry, code::NOT_ACKNOWLEDGED, what)
-                .hint("run the same command again: what is there is not sent again");
-            self.fail(facts.path, failure, state.finished);
+    /// Sends a chunk once more for each of its places in the file.
+    fn send_copies_again(&mut self, row: &Row, name: ChunkName, body: &Arc<Buffer>) {
+        for at in &row.at {
+            let slot = self.targets.next_slot();
+            let member = Member { place: Place::Data(*at), name, body: Arc::clone(body) };
+            self.groups.add_again(row.file.number, slot, vec![member], &row.there);
         }
     }
+
+    /// A file that was to be sent again is lost.
+    fn lose(&mut self, number: u32, path: PoolPath, failure: Failure) {
+        let Some(state) = self.files.remove(&number) else { return };
+        let what = format!("{path}: donors that took it have gone: {}", failure.message);
+        let failure = Failure { message: what, hint: AGAIN.into(), ..failure };
+        self.fail(path, failure, state.finished);
+    }
+}
+
+/// Data chunks that are to be read again, and the positions in the file of what is sent again with them.
+struct Lacking {
+    data: Range<usize>,
+    at: Vec<u32>,
+}
+
+impl Lacking {
+    /// Groups that are sent again for it: one, or one for each place of a chunk that has copies.
+    fn groups(&self, ec: Option<Ec>) -> usize {
+        ec.map_or(self.at.len(), |_| 1)
+    }
+}
+
+/// The rows of a file that have too little: chunks in fewer than `enough` copies, or groups with a chunk that
+/// is nowhere.
+fn lacking(
+    recipe: &Recipe,
+    names: &[ChunkName],
+    ec: Option<Ec>,
+    there: &BTreeMap<ChunkName, At>,
+    enough: usize,
+) -> Vec<Lacking> {
+    let count = |name: &ChunkName| there.get(name).map_or(0, |at| at.donors().len());
+    let data = recipe.entries.len();
+    let Some(ec) = ec else {
+        let mut rows: BTreeMap<ChunkName, Lacking> = BTreeMap::new();
+        for (at, name) in names.iter().enumerate().filter(|(_, name)| count(name) < enough) {
+            let row = rows.entry(*name).or_insert(Lacking { data: at..at + 1, at: Vec::new() });
+            row.at.push(at as u32);
+        }
+        return rows.into_values().collect();
+    };
+    let row = |(number, group): (usize, Range<usize>)| {
+        let parity = data + number * ec.parity()..data + (number + 1) * ec.parity();
+        let all = || group.clone().chain(parity.clone());
+        let lost = all().any(|at| count(&names[at]) == 0);
+        lost.then(|| Lacking { at: all().map(|at| at as u32).collect(), data: group.clone() })
+    };
+    ec.groups(data).enumerate().filter_map(row).collect()
 }

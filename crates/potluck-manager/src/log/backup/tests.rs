@@ -1,12 +1,16 @@
 //! Tests that backups to files are added to, kept, and never taken for what they are not.
 
 use super::*;
-use crate::log::block;
-use crate::log::file::{Next, Reader};
-use crate::repair::tests::still;
+use crate::handles::Handles;
+use crate::tasks::repair::tests::still;
 use potluck_catalog::Founding;
 use potluck_catalog::authority::Authority;
 use potluck_core::policy::Policy;
+use potluck_recovery::backups::{OWNER, backup, names};
+use potluck_recovery::log::block;
+use potluck_recovery::log::file::{Next, Reader};
+use potluck_recovery::state_dir::CATALOG;
+use std::path::Path;
 use tempfile::TempDir;
 
 fn in_order(dir: &Path) -> Vec<String> {
@@ -16,19 +20,19 @@ fn in_order(dir: &Path) -> Vec<String> {
     found
 }
 
-async fn make_space(service: &Service, name: &'static str) {
-    let made = service.catalog.create_space(name.into(), Policy::default(), None, 0).await;
+async fn make_space(manager: &Handles, name: &'static str) {
+    let made = manager.catalog.create_space(name.into(), Policy::default(), None, 0).await;
     made.expect("a space");
 }
 
 /// The parts of the file at `path` that can be read, and whether they are all.
-fn read(service: &Service, path: &Path) -> Result<(Vec<block::Part>, bool), ManagerError> {
-    let key = kit::load_key(&service.state.ca())?;
-    let ours = Authority::new(&service.pool_name, &fingerprint(service.ca.certificate()));
+fn read(manager: &Handles, path: &Path) -> Result<(Vec<block::Part>, bool), ManagerError> {
+    let key = kit::load_key(&manager.state.ca())?;
+    let ours = Authority::new(&manager.term.pool_name, &fingerprint(manager.ca.certificate()));
     let mut reader = Reader::open(path, Path::new("kit"), key, &ours)?;
     let mut parts = Vec::new();
     loop {
-        match reader.next().expect("read") {
+        match reader.next_block().expect("read") {
             Next::Block(header, _) => parts.push(header.part),
             Next::End => return Ok((parts, true)),
             Next::Unreadable(..) => return Ok((parts, false)),
@@ -47,66 +51,66 @@ fn backups_take_a_twentieth_of_the_time_at_most() {
 async fn what_changed_is_added_to_the_newest_file_and_one_that_is_not_as_it_was_left_is_not_touched()
  {
     use block::Part::{BaseEnd, Log};
-    let (_dir, service) = still().await;
-    let dir = service.state.backups();
+    let (_dir, manager) = still().await;
+    let dir = manager.state.backups();
     let bytes = |number| fs::metadata(dir.join(name(number))).expect("there").len();
-    make_space(&service, "before").await;
-    round(&service).await.expect("a base");
+    make_space(&manager, "before").await;
+    FileLog::from(&manager).round().await.expect("a base");
     let base = bytes(1);
-    round(&service).await.expect("nothing changed");
+    FileLog::from(&manager).round().await.expect("nothing changed");
     assert_eq!(bytes(1), base);
-    make_space(&service, "after").await;
-    round(&service).await.expect("added");
+    make_space(&manager, "after").await;
+    FileLog::from(&manager).round().await.expect("added");
     assert_eq!(in_order(&dir), [name(1)]);
     assert!(bytes(1) > base && bytes(1) < base + 4096, "{base} and then {}", bytes(1));
-    let whole = read(&service, &dir.join(name(1))).expect("a backup");
+    let whole = read(&manager, &dir.join(name(1))).expect("a backup");
     assert_eq!(whole, (vec![BaseEnd, Log], true));
-    assert_eq!(service.catalog.log_waiting(Copy::InFile).await, Ok(0), "it has all changes");
+    assert_eq!(manager.catalog.log_waiting(Copy::InFile).await, Ok(0), "it has all changes");
 
     // Another manager, on a copy of this catalog, has added to it.
     let mut theirs = fs::read(dir.join(name(1))).expect("read");
     theirs.extend_from_slice(b"theirs");
     fs::write(dir.join(name(1)), &theirs).expect("written");
-    make_space(&service, "later").await;
-    round(&service).await.expect("a new one");
+    make_space(&manager, "later").await;
+    FileLog::from(&manager).round().await.expect("a new one");
     assert_eq!(in_order(&dir), [1, 2].map(name));
     assert_eq!(fs::read(dir.join(name(1))).expect("read"), theirs);
-    assert_eq!(read(&service, &dir.join(name(2))).expect("a backup"), (vec![BaseEnd], true));
+    assert_eq!(read(&manager, &dir.join(name(2))).expect("a backup"), (vec![BaseEnd], true));
     // One that was lost is written again, and only the last few are kept.
     for number in 3..6 {
         fs::remove_file(dir.join(name(number - 1))).expect("removed");
         fs::write(dir.join(name(number - 1)), b"").expect("written");
-        round(&service).await.expect("a new one");
+        FileLog::from(&manager).round().await.expect("a new one");
     }
     assert_eq!(in_order(&dir), [3, 4, 5].map(name));
 }
 
 #[tokio::test]
 async fn a_backup_that_cannot_be_removed_has_no_new_one_written_each_time() {
-    let (_dir, service) = still().await;
-    let dir = service.state.backups();
+    let (_dir, manager) = still().await;
+    let dir = manager.state.backups();
     // A directory of that name is no file that can be removed.
     fs::create_dir_all(dir.join(name(1))).expect("made");
     for number in 2..5 {
         fs::write(dir.join(name(number)), b"").expect("written");
     }
     for _ in 0..3 {
-        round(&service).await.expect("a base, and then nothing new");
+        FileLog::from(&manager).round().await.expect("a base, and then nothing new");
     }
     assert_eq!(in_order(&dir), [1, 3, 4, 5].map(name));
 }
 
 #[tokio::test]
 async fn no_bit_of_a_backup_can_change_unnoticed_d4() {
-    let (_dir, service) = still().await;
-    round(&service).await.expect("a base");
-    make_space(&service, "lab").await;
-    round(&service).await.expect("added");
-    let path = service.state.backups().join(name(1));
+    let (_dir, manager) = still().await;
+    FileLog::from(&manager).round().await.expect("a base");
+    make_space(&manager, "lab").await;
+    FileLog::from(&manager).round().await.expect("added");
+    let path = manager.state.backups().join(name(1));
     let written = fs::read(&path).expect("read");
     let is_noticed = |bytes: &[u8]| {
         fs::write(&path, bytes).expect("written");
-        read(&service, &path).map_or(true, |(_, all)| !all)
+        read(&manager, &path).map_or(true, |(_, all)| !all)
     };
     // The heading, which is read without any key, only says what the rest is.
     let heading = written.iter().position(|byte| *byte == b'\n').expect("a heading");
@@ -130,9 +134,9 @@ fn lab() -> (TempDir, PathBuf) {
 
 #[tokio::test]
 async fn a_backup_that_fails_leaves_nothing_and_removes_nothing_that_was_there() {
-    let (_dir, service) = still().await;
+    let (_dir, manager) = still().await;
     let (dir, taken) = lab();
-    let state = service.state.root();
+    let state = manager.state.root();
     let near = ["data.part", "data.log.part", "data.log.part0"].map(|name| taken.join(name));
     near.iter().for_each(|path| fs::write(path, "somebody's").expect("written"));
     backup(state, &taken.join("data.log"), 7).expect("written");
@@ -171,7 +175,7 @@ fn two_pools_do_not_share_a_directory() {
 #[tokio::test]
 async fn a_backup_never_takes_the_place_of_a_file_of_a_managers_state() {
     let (dir, taken) = lab();
-    let (_dir, service) = still().await;
+    let (_dir, manager) = still().await;
     let ours = |state: &str| {
         let state = dir.path().join(state);
         fs::create_dir_all(state.join("ca")).expect("made");
@@ -210,5 +214,5 @@ async fn a_backup_never_takes_the_place_of_a_file_of_a_managers_state() {
     std::os::unix::fs::symlink(&away, moved.join(CATALOG)).expect("linked");
     let refused = backup(&moved, &away, 7).expect_err("refused");
     assert!(matches!(refused, ManagerError::InState { .. }), "{refused}");
-    backup(service.state.root(), &taken.join("fine.log"), 7).expect("written");
+    backup(manager.state.root(), &taken.join("fine.log"), 7).expect("written");
 }

@@ -11,8 +11,8 @@ impl Pool {
     /// Returns the state of repair.
     pub fn repair_state(&mut self, now: Tick) -> RepairState {
         let paused = self.repairs.paused.clone().or_else(|| self.too_many_dead());
-        let stuck_why = self.repairs.stuck.why.map(|why| self.hindered(why, now));
-        let changing_stuck_why = self.repairs.changing_stuck.why.map(|why| self.hindered(why, now));
+        let stuck_why = self.repairs.stuck.why.map(|why| self.blocked(why, now));
+        let changing_stuck_why = self.repairs.changing_stuck.why.map(|why| self.blocked(why, now));
         let repairs = &mut self.repairs;
         let rate = repairs.rate(now);
         let left = repairs.left();
@@ -49,7 +49,7 @@ impl Pool {
         }
     }
     /// Why something cannot be made, with the donors that stand in its way.
-    fn hindered(&self, why: &str, now: Tick) -> String {
+    fn blocked(&self, why: &str, now: Tick) -> String {
         let donors = match why {
             UNREACHABLE => self.absent(now),
             PROMISED_FIRST => None,

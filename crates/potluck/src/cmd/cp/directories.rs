@@ -4,7 +4,7 @@
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
-use potluck_wire::control::{EntryKind, Stat};
+use potluck_wire::control::EntryKind;
 use potluck_wire::error::{Failure, code};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tokio::task::JoinSet;
@@ -67,7 +67,7 @@ impl Policies {
 /// The policy of a directory; `None` if there is none. A file in its place is told of at the
 /// commit.
 async fn policy_of(client: &Pool, dir: &PoolPath) -> Result<Option<Policy>, Failure> {
-    match client.call_retrying(&Stat { path: dir.clone(), chunks: false }).await {
+    match client.under_way().stat(dir).await {
         Ok(stated) => Ok((stated.entry.kind == EntryKind::Dir).then_some(stated.policy)),
         Err(failure) if [code::NO_ENTRY, code::WRONG_KIND].contains(&failure.code.as_str()) => {
             Ok(None)

@@ -3,14 +3,14 @@
 use super::directories::Policies;
 use super::place::{bad_path, not_utf8, own_name, target};
 use super::{
-    At, CpReport, FailedFile, Landing, Place, StoredVersion, condition, kind_of, one_version,
+    At, CpReport, FailedFile, Landing, Place, StoredVersion, condition, one_version,
     policy_override, usage,
 };
 use crate::args::Cp;
 use crate::progress_bar;
 use potluck_client::{Input, Item, Pool, PutOptions, PutReport, put};
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{EntryKind, MakeDir};
+use potluck_wire::control::EntryKind;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
 use std::io;
@@ -20,15 +20,15 @@ use walkdir::WalkDir;
 
 /// The files and directories to be stored, found before the first byte is sent.
 #[derive(Default)]
-struct Wanted {
-    files: Vec<Wish>,
+struct Found {
+    files: Vec<FileToStore>,
     empty_dirs: Vec<PoolPath>,
     skipped: Vec<String>,
     failed: Vec<FailedFile>,
 }
 
 /// One file to be stored.
-struct Wish {
+struct FileToStore {
     path: PoolPath,
     source: Source,
     /// `None` of a stream of unknown length.
@@ -48,28 +48,28 @@ pub async fn copy(
     client: &Pool,
     shown: bool,
 ) -> Result<CpReport, Failure> {
-    let kind = kind_of(client, to).await?;
-    let wanted = find(args, from, to, into, kind)?;
+    let kind = client.kind(to).await?;
+    let found = find(args, from, to, into, kind)?;
     let mut options = PutOptions {
         policy: policy_override(&args.policy)?,
         condition: condition(args),
-        bytes: bytes(&wanted.files),
+        bytes: bytes(&found.files),
         spare_content: !args.allow_empty,
         atomic: args.atomic,
     };
     let mut report =
-        CpReport { skipped: wanted.skipped, failed: wanted.failed, ..CpReport::default() };
+        CpReport { skipped: found.skipped, failed: found.failed, ..CpReport::default() };
     let mut client = client.clone();
-    for dir in wanted.empty_dirs {
-        client.call(&MakeDir { path: dir, parents: true }).await?;
+    for dir in found.empty_dirs {
+        client.make_dir(&dir, true).await?;
         client = client.under_way();
     }
-    if wanted.files.is_empty() {
+    if found.files.is_empty() {
         return Ok(report);
     }
     let progress = progress_bar::upload(&client, shown, options.bytes);
     let mut client = client.watched(Arc::clone(&progress));
-    let parts = by_policy(&client, to, wanted.files).await?;
+    let parts = by_policy(&client, to, found.files).await?;
     let several = parts.len() > 1;
     if args.atomic && several {
         return Err(usage(
@@ -82,7 +82,7 @@ pub async fn copy(
         options.bytes = bytes(&files);
         let paths = files.iter().filter(|_| several).map(|file| file.path.to_string());
         let paths: Vec<String> = paths.collect();
-        let items = files.into_iter().map(|Wish { path, source, .. }| {
+        let items = files.into_iter().map(|FileToStore { path, source, .. }| {
             let input = match source {
                 Source::File(local) => Input::File(local),
                 Source::Stdin => Input::Stream(Box::new(io::stdin())),
@@ -108,7 +108,7 @@ pub async fn copy(
 }
 
 /// Plaintext bytes of all; `None` while that cannot be known.
-fn bytes(files: &[Wish]) -> Option<u64> {
+fn bytes(files: &[FileToStore]) -> Option<u64> {
     files.iter().map(|file| file.bytes).sum()
 }
 
@@ -117,9 +117,9 @@ fn bytes(files: &[Wish]) -> Option<u64> {
 async fn by_policy(
     client: &Pool,
     to: &PoolPath,
-    files: Vec<Wish>,
-) -> Result<Vec<(PoolPath, Vec<Wish>)>, Failure> {
-    let above = |file: &Wish| file.path.parent().unwrap_or_else(|| file.path.clone());
+    files: Vec<FileToStore>,
+) -> Result<Vec<(PoolPath, Vec<FileToStore>)>, Failure> {
+    let above = |file: &FileToStore| file.path.parent().unwrap_or_else(|| file.path.clone());
     let dirs: BTreeSet<PoolPath> = files.iter().map(above).collect();
     if let [only] = files.as_slice() {
         return Ok(vec![(only.path.clone(), files)]);
@@ -128,7 +128,7 @@ async fn by_policy(
         return Ok(vec![(dir.clone(), files)]);
     }
     let policies = Policies::of(client, to, &dirs).await?;
-    let mut parts: Vec<(PoolPath, Vec<Wish>)> = Vec::new();
+    let mut parts: Vec<(PoolPath, Vec<FileToStore>)> = Vec::new();
     for file in files {
         let dir = above(&file);
         let same = |(root, _): &&mut (PoolPath, _)| policies.at(root) == policies.at(&dir);
@@ -172,11 +172,11 @@ fn find(
     to: &PoolPath,
     into: bool,
     kind: Option<EntryKind>,
-) -> Result<Wanted, Failure> {
+) -> Result<Found, Failure> {
     let is_dir = kind == Some(EntryKind::Dir);
     let landing = Landing { into, is_dir, several: from.len() > 1 };
     landing.check()?;
-    let mut wanted = Wanted::default();
+    let mut found = Found::default();
     for source in from {
         let At::Local(local) = &source.at else {
             if landing.takes_in(false) {
@@ -184,7 +184,7 @@ fn find(
                     usage("standard input has no name").hint("name the file: pot://SPACE/PATH")
                 );
             }
-            wanted.files.push(Wish { path: to.clone(), source: Source::Stdin, bytes: None });
+            found.files.push(FileToStore { path: to.clone(), source: Source::Stdin, bytes: None });
             continue;
         };
         let about = std::fs::metadata(local).map_err(|error| cannot_read(local, &error))?;
@@ -192,7 +192,7 @@ fn find(
         let name = takes_in.then(|| own_name(local)).transpose()?;
         let path = target(to, name.as_deref())?;
         if !about.is_dir() {
-            wanted.add_file(path, local.clone(), about.is_file().then_some(about.len()));
+            found.add_file(path, local.clone(), about.is_file().then_some(about.len()));
             continue;
         }
         if !args.recursive {
@@ -208,14 +208,14 @@ fn find(
             return Err(Failure::new(ErrorKind::Conflict, code::WRONG_KIND, what)
                 .hint("choose another target for the directory"));
         }
-        wanted.walk(local, &path);
+        found.walk(local, &path);
     }
-    Ok(wanted)
+    Ok(found)
 }
 
-impl Wanted {
+impl Found {
     fn add_file(&mut self, path: PoolPath, local: PathBuf, bytes: Option<u64>) {
-        self.files.push(Wish { path, source: Source::File(local), bytes });
+        self.files.push(FileToStore { path, source: Source::File(local), bytes });
     }
 
     fn fail(&mut self, path: &Path, error: Failure) {

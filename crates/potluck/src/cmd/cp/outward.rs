@@ -1,6 +1,6 @@
 //! From the pool to local files, trees or standard output.
 
-use super::{At, CpReport, FailedFile, Landing, Place, kind_of, one_version};
+use super::{At, CpReport, FailedFile, Landing, Place, one_version};
 use crate::args::Cp;
 use crate::output::Piped;
 use crate::progress_bar;
@@ -69,7 +69,7 @@ async fn copy_one(
     client: &Pool,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
-    let is_dir = args.recursive && kind_of(client, path).await? == Some(EntryKind::Dir);
+    let is_dir = args.recursive && client.kind(path).await? == Some(EntryKind::Dir);
     let takes_in = landing.takes_in(is_dir) && !source.contents;
     let mut target = to.to_path_buf();
     if takes_in {

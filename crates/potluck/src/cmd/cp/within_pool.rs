@@ -1,15 +1,16 @@
 //! From the pool to the pool.
 
+use super::place::bad_path;
 use super::{
     At, CpReport, FailedFile, Landing, Place, StoredVersion, condition, one_version,
     policy_override, target,
 };
 use crate::args::Cp;
 use crate::progress_bar;
-use potluck_client::{CopyReport, Pool, PutOptions, PutReport, copy_through, copy_within};
+use potluck_client::{CopyReport, Pool, PutOptions, PutReport};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Override;
-use potluck_wire::control::{EntryKind, Stat, Stated, Usage};
+use potluck_wire::control::{EntryKind, NotCopied, Stated};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 
@@ -22,12 +23,6 @@ struct Copying<'a> {
     over: Override,
 }
 
-/// How something was copied.
-enum Copied {
-    WithoutMoving(CopyReport),
-    Through(PutReport),
-}
-
 pub async fn copy(
     args: &Cp,
     from: &[Place],
@@ -36,7 +31,7 @@ pub async fn copy(
     client: &Pool,
     shown: bool,
 ) -> Result<CpReport, Failure> {
-    let is_dir = super::kind_of(client, to).await? == Some(EntryKind::Dir);
+    let is_dir = client.kind(to).await? == Some(EntryKind::Dir);
     let landing = Landing { into, is_dir, several: from.len() > 1 };
     landing.check()?;
     let over = policy_override(&args.policy)?;
@@ -44,9 +39,8 @@ pub async fn copy(
     let mut report = CpReport::default();
     for source in from {
         let At::Pool(path) = &source.at else { continue };
-        match copying.one(path, source.contents, shown).await {
-            Ok(Copied::WithoutMoving(done)) => report.copied(done),
-            Ok(Copied::Through(done)) => report.stored(done),
+        match copying.one(path, source.contents, shown, &mut report).await {
+            Ok(()) => {}
             Err(failure) if from.len() == 1 => return Err(failure),
             Err(error) => report.failed.push(FailedFile { path: path.to_string(), error }),
         }
@@ -56,8 +50,14 @@ pub async fn copy(
 }
 
 impl Copying<'_> {
-    async fn one(&self, from: &PoolPath, contents: bool, shown: bool) -> Result<Copied, Failure> {
-        let stated = self.client.call(&Stat { path: from.clone(), chunks: false }).await?;
+    async fn one(
+        &self,
+        from: &PoolPath,
+        contents: bool,
+        shown: bool,
+        report: &mut CpReport,
+    ) -> Result<(), Failure> {
+        let stated = self.client.stat(from).await?;
         let is_dir = stated.entry.kind == EntryKind::Dir;
         if is_dir && !self.args.recursive {
             let what = format!("{from} is a directory");
@@ -83,28 +83,54 @@ impl Copying<'_> {
             return Err(Failure::new(ErrorKind::Usage, code::OVERLAP, what)
                 .hint("choose a target outside of it"));
         }
-        if !self.has_to_move(from, &stated).await? {
-            let condition = condition(self.args);
-            let redundancy = self.over.redundancy();
-            let recursive = self.args.recursive;
-            let copied =
-                copy_within(&self.client, from, &to, recursive, condition, redundancy).await?;
-            return Ok(Copied::WithoutMoving(copied));
+        if self.has_to_move(from, &stated).await? {
+            let bytes = match is_dir {
+                true => self.client.usage(from).await?.bytes,
+                false => stated.entry.size,
+            };
+            let pairs = [(from.clone(), to.clone())];
+            report.stored(self.through(&pairs, &to, Some(bytes), shown).await?);
+            return Ok(());
         }
-        let bytes = match is_dir {
-            true => self.client.call(&Usage { path: from.clone() }).await?.bytes,
-            false => stated.entry.size,
-        };
+        let condition = condition(self.args);
+        let redundancy = self.over.redundancy();
+        let recursive = self.args.recursive;
+        let mut copied =
+            self.client.copy_within(from, &to, recursive, condition, redundancy).await?;
+        let lacking: Vec<NotCopied> =
+            copied.failed.extract_if(.., |failed| failed.lacks_holders()).collect();
+        report.copied(copied);
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let mut pairs = Vec::new();
+        for NotCopied { path, .. } in lacking {
+            let mut below = path.names().iter().skip(to.names().len());
+            let source = below.try_fold(from.clone(), |source, name| source.join(name));
+            pairs.push((source.map_err(bad_path)?, path));
+        }
+        report.stored(self.through(&pairs, &to, None, shown).await?);
+        Ok(())
+    }
+
+    /// Copies by reading and writing all bytes.
+    async fn through(
+        &self,
+        pairs: &[(PoolPath, PoolPath)],
+        root: &PoolPath,
+        bytes: Option<u64>,
+        shown: bool,
+    ) -> Result<PutReport, Failure> {
         let options = PutOptions {
             policy: self.over,
             condition: condition(self.args),
-            bytes: Some(bytes),
+            bytes,
             spare_content: false,
             atomic: self.args.atomic,
         };
-        let progress = progress_bar::upload(&self.client, shown, Some(bytes));
+        let progress = progress_bar::upload(&self.client, shown, bytes);
         let client = self.client.watched(Arc::clone(&progress));
-        Ok(Copied::Through(copy_through(&client, from, &to, &options, progress).await?))
+        client.copy_through(pairs, root, &options, progress).await
     }
 
     /// Whether the bytes have to go through this client: each sealed space has its own key, and
@@ -118,12 +144,12 @@ impl Copying<'_> {
         if from.space() == self.to.space() {
             return Ok(false);
         }
-        let there = self.client.call(&Stat { path: self.to_space()?, chunks: false }).await?;
+        let there = self.client.stat(&self.to_space()?).await?;
         Ok(stated.policy.sealed || there.policy.sealed)
     }
 
     fn to_space(&self) -> Result<PoolPath, Failure> {
-        PoolPath::space_root(self.to.space()).map_err(super::place::bad_path)
+        PoolPath::space_root(self.to.space()).map_err(bad_path)
     }
 }
 
@@ -134,6 +160,8 @@ impl CpReport {
         let changing = done.files.iter().filter(|file| file.changing_to.is_some()).count() as u64;
         *self.without_moving.get_or_insert(0) += done.files.len() as u64;
         *self.changing.get_or_insert(0) += changing;
+        let below = done.files.iter().filter(|file| file.below_policy).count() as u64;
+        *self.below_policy.get_or_insert(0) += below;
         self.versions.extend(
             done.files
                 .into_iter()

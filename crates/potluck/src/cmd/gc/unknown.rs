@@ -35,9 +35,9 @@ struct At {
 struct Reclaimed {
     /// Whether anything was given up; with -n nothing is.
     reclaimed: bool,
-    /// Chunks that were unknown before, …
+    /// Chunks that were unknown before.
     chunks: u64,
-    /// … and those that still are: on donors that are not there, or new since.
+    /// Chunks that still are unknown: on donors that are not there, or new since.
     left: u64,
     /// Donors that are not there: what they hold stays.
     absent: Vec<String>,

@@ -2,7 +2,7 @@
 //! donor's settings and the rest stays lent: the cap holds at once, and the pool moves elsewhere what
 //! the donor holds beyond it.
 
-use super::{GoesOn, Place, ending, hindrances, moving};
+use super::{GoesOn, Place, blockers, ending, moving};
 use crate::args;
 use crate::cmd::Ending;
 use crate::cmd::lend::absolute;
@@ -29,9 +29,9 @@ const STUCK_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Serialize)]
 struct Less {
     dir: PathBuf,
-    /// Bytes lent at most before, …
+    /// Bytes lent at most before.
     lent: u64,
-    /// … and from now on.
+    /// Bytes lent at most from now on.
     lends: u64,
     /// Bytes held.
     held: u64,
@@ -221,9 +221,9 @@ async fn wait(
             return Err(Failure::new(ErrorKind::Partial, code::STUCK, what)
                 .hint("lend more elsewhere (`potluck lend`), and it goes on by itself"));
         }
-        let hindered = hindrances(background.place, &back);
-        if !hindered.is_empty() && !std::mem::replace(&mut said, true) {
-            hindered.iter().for_each(|what| background.output.note(what));
+        let blocked = blockers(background.place, &back);
+        if !blocked.is_empty() && !std::mem::replace(&mut said, true) {
+            blocked.iter().for_each(|what| background.output.note(what));
         }
         let chunks = format!("{} to move first", count(back.to_move, "chunk"));
         bar.set(first.saturating_sub(less.to_move), first, chunks);

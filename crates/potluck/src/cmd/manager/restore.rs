@@ -6,7 +6,7 @@ use crate::cmd::Ending;
 use crate::command_settings::Settings;
 use crate::output::{Output, count, time};
 use potluck_core::size::format_size;
-use potluck_manager::{Gaps, Patience, Replayed, Restore, Restored, Verdict};
+use potluck_recovery::{Extent, Gaps, ListenOptions, Replayed, Restore, Restored};
 use potluck_wire::addresses::{Addresses, MANAGER_LISTEN};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -18,17 +18,17 @@ pub async fn restore(
     output: &Output,
 ) -> Result<Ending, Failure> {
     let ask = ask(args.kit, args.place, settings);
-    let patience = patience(args.asking);
+    let options = listen_options(args.asking);
     let env = Env::system();
     let is_pool = args.from.as_os_str() == "pool";
     let restored = if is_pool {
-        potluck_manager::restore_pool(&ask, &patience, env, |said| output.note(said)).await
+        potluck_recovery::restore_pool(&ask, &options, env, |said| output.note(said)).await
     } else {
         let ask = ask.clone();
-        env.offload.run(move || potluck_manager::restore_file(&ask, &args.from)).await
+        env.offload.run(move || potluck_recovery::restore_file(&ask, &args.from)).await
     };
     let restored = restored.map_err(failed)?;
-    let listen = if is_pool { patience.listen } else { with_port(&patience.listen, &restored) };
+    let listen = if is_pool { options.listen } else { with_port(&options.listen, &restored) };
     told(&restored, &ask, &listen, settings, output)
 }
 
@@ -45,8 +45,8 @@ fn ask(kit: PathBuf, place: NewPlace, settings: &Settings) -> Restore {
     Restore { kit, state, advertise: Addresses::new(place.advertise) }
 }
 
-fn patience(asking: Asking) -> Patience {
-    Patience {
+fn listen_options(asking: Asking) -> ListenOptions {
+    ListenOptions {
         listen: asking.listen,
         quiet: asking.wait,
         donors: asking.donors,
@@ -80,10 +80,10 @@ fn told(
             admin.display()
         ));
     }
-    match restored.verdict() {
-        Verdict::Whole => Ok(Ending::Done),
-        Verdict::Incomplete => Ok(Ending::Partial),
-        Verdict::Unreadable => {
+    match restored.extent() {
+        Extent::Whole => Ok(Ending::Done),
+        Extent::Incomplete => Ok(Ending::Partial),
+        Extent::Unreadable => {
             let files = restored.unlisted.as_ref().map_or(0, |unlisted| unlisted.files);
             let what = format!("{} cannot be read now", count(files, "file"));
             Err(Failure::new(ErrorKind::Integrity, code::UNREADABLE, what)
@@ -165,7 +165,7 @@ pub async fn backup(
     let file = args.file.clone();
     let env = Env::system();
     let wall_ms = env.clock.wall();
-    let copy = move || potluck_manager::backup(&state, &file, wall_ms);
+    let copy = move || potluck_recovery::backup(&state, &file, wall_ms);
     let copied = env.offload.run(copy).await;
     copied.map_err(failed)?;
     let done: PathBuf = args.file;

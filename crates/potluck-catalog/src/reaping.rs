@@ -1,0 +1,131 @@
+//! Takes apart what no path reaches any more ([`crate::trash`]), a few entries and chunks at a time.
+
+use super::chunks::{ReferenceCounts, unpacked};
+use super::conversions;
+use super::dir_policies;
+use super::entries::{self, DirId, Found, Place};
+use super::error::Error;
+use super::spaces::{self, Sums};
+use super::trash;
+use super::versions;
+use crate::sql::{Tx, params};
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::ids::{SpaceId, VersionId};
+use potluck_core::recipe::{self, PAGE_ENTRIES};
+
+/// Something to be taken apart.
+enum Thrown {
+    /// A directory of this space.
+    Dir(DirId, SpaceId),
+    /// A version, and the digest of its file.
+    Version(VersionId, Digest),
+    /// Chunks.
+    Names(Vec<ChunkName>),
+}
+
+/// Takes something apart, until some `limit` of entries and chunks are done; `false` when there is no trash.
+pub(crate) fn reap(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
+    let Some((id, thrown)) = next(db)? else { return Ok(false) };
+    let mut counts = ReferenceCounts::new(db, now_ms);
+    let done = match thrown {
+        Thrown::Dir(dir, space) => take_entries(db, dir, space, limit, &mut counts)?,
+        Thrown::Version(version, digest) => take_page(db, version, &digest, &mut counts)?,
+        Thrown::Names(names) => {
+            counts.remove(&names)?;
+            true
+        }
+    };
+    counts.close()?;
+    if done {
+        db.execute("DELETE FROM trash WHERE id = ?1", params![id])?;
+    }
+    Ok(true)
+}
+
+fn next(db: &Tx) -> Result<Option<(i64, Thrown)>, Error> {
+    let mut select = db.prepare(
+        "SELECT id, dir, coalesce(space, 0), version, digest, names FROM trash ORDER BY id LIMIT 1",
+    )?;
+    select.query_one(params![], |row| {
+        let thrown = match (row.get(1)?, row.get::<Option<i64>>(3)?, row.get::<Option<_>>(4)?) {
+            (Some(dir), ..) => Thrown::Dir(DirId(dir), SpaceId(row.get(2)?)),
+            (None, Some(version), Some(digest)) => {
+                Thrown::Version(VersionId(version as u64), Digest(digest))
+            }
+            _ => Thrown::Names(unpacked(&row.get::<Vec<u8>>(5)?)),
+        };
+        Ok((row.get(0)?, thrown))
+    })
+}
+
+/// Takes entries of a directory apart; whether none is left.
+fn take_entries(
+    db: &Tx,
+    dir: DirId,
+    space: SpaceId,
+    limit: usize,
+    counts: &mut ReferenceCounts<'_>,
+) -> Result<bool, Error> {
+    let below = children(db, dir, limit)?;
+    if below.is_empty() {
+        dir_policies::forget(db, dir)?;
+        return Ok(true);
+    }
+    let (mut sums, mut work) = (Sums::default(), 0);
+    for (name, place) in below {
+        match place {
+            Place::Dir(below) => trash::throw(db, below, space)?,
+            Place::File(version) => {
+                let version = versions::delete(db, version, counts)?;
+                sums.sub(version.size as i64);
+                work += version.chunks.min(PAGE_ENTRIES as u64) as usize;
+            }
+        }
+        entries::delete(db, dir, &name)?;
+        work += 1;
+        if work >= limit {
+            break;
+        }
+    }
+    spaces::add_sums(db, space, sums)?;
+    Ok(false)
+}
+
+/// Ends the references of a page of a version's recipe, or of its conversion; whether none is left.
+fn take_page(
+    db: &Tx,
+    version: VersionId,
+    digest: &Digest,
+    counts: &mut ReferenceCounts<'_>,
+) -> Result<bool, Error> {
+    let id = version.0 as i64;
+    let last: Option<(i64, Vec<u8>)> = db
+        .prepare(
+            "SELECT page, blob FROM recipe_pages WHERE version = ?1 ORDER BY page DESC LIMIT 1",
+        )?
+        .query_one(params![id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let Some((number, page)) = last else {
+        let names = conversions::forget_some(db, version, PAGE_ENTRIES)?;
+        counts.remove(&names)?;
+        return Ok(names.is_empty());
+    };
+    match recipe::unpack_one(digest, number as usize, &page) {
+        Ok(entries) => counts.remove(entries.iter().map(|entry| &entry.name))?,
+        // Its chunks stay for ever, which is better than to keep all other trash.
+        Err(why) => tracing::error!(%version, page = number, %why, "a removed file's recipe"),
+    }
+    db.execute("DELETE FROM recipe_pages WHERE version = ?1 AND page = ?2", params![id, number])?;
+    Ok(false)
+}
+
+fn children(db: &Tx, dir: DirId, limit: usize) -> Result<Vec<(String, Place)>, Error> {
+    let mut rows = db.prepare(
+        "SELECT name, dir, version FROM entries WHERE parent = ?1 ORDER BY name LIMIT ?2",
+    )?;
+    let mut rows = rows.query(params![dir.0, limit as i64])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push((row.get(0)?, Found::of(row.get(1)?, row.get(2)?, 0)?.place));
+    }
+    Ok(found)
+}

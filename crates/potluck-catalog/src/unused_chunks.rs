@@ -1,0 +1,136 @@
+//! Unused chunks on their way out, in two phases (promise D5).
+//!
+//! First a chunk is condemned here, durably. Only then are donors ordered to delete their copies,
+//! and their word that a copy is gone takes its placement away.
+
+use super::chunks;
+use super::error::Error;
+use super::placements;
+use crate::sql::{Tx, params};
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{ChunkId, DonorId};
+use potluck_wire::control::Holding;
+
+/// A place in the queue of unused chunks: since when, and the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting(i64, ChunkId);
+
+impl Waiting {
+    /// Before all of them.
+    pub const FIRST: Self = Self(i64::MIN, ChunkId::FIRST);
+}
+
+/// A page of the chunks that no file has used since `before_ms`, longest unused first, after
+/// `after`.
+pub(crate) fn unused(
+    db: &Tx,
+    before_ms: u64,
+    after: Waiting,
+    limit: usize,
+) -> Result<Vec<(Waiting, ChunkName)>, Error> {
+    let mut rows = db.prepare(
+        "SELECT zero_since_ms, id, name FROM chunks
+         WHERE refs = 0 AND state = 0 AND zero_since_ms <= ?1 AND (zero_since_ms, id) > (?2, ?3)
+         ORDER BY zero_since_ms, id LIMIT ?4",
+    )?;
+    let page = rows
+        .query_map(params![before_ms as i64, after.0, after.1.0, limit as i64], |row| {
+            Ok((Waiting(row.get(0)?, ChunkId(row.get(1)?)), ChunkName(row.get(2)?)))
+        })?;
+    page.collect()
+}
+
+/// Condemns those of `names` that still no file has used since `before_ms`.
+pub(crate) fn condemn(db: &Tx, names: &[ChunkName], before_ms: u64) -> Result<(), Error> {
+    let mut update = db.prepare(
+        "UPDATE chunks SET state = 1
+         WHERE name = ?1 AND refs = 0 AND state = 0 AND zero_since_ms <= ?2",
+    )?;
+    for name in names {
+        update.execute(params![name.0, before_ms as i64])?;
+    }
+    Ok(())
+}
+
+/// A condemned chunk and where copies of it may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condemned {
+    /// Its number, by which the next page goes on.
+    pub id: ChunkId,
+    /// Its name.
+    pub name: ChunkName,
+    /// Donors that may have it.
+    pub donors: Vec<DonorId>,
+}
+
+/// A page of condemned chunks after `after`.
+pub(crate) fn condemned(db: &Tx, after: ChunkId, limit: usize) -> Result<Vec<Condemned>, Error> {
+    let mut rows = db.prepare(
+        "SELECT id, name FROM chunks
+         WHERE refs = 0 AND state = 1 AND id > ?1 ORDER BY id LIMIT ?2",
+    )?;
+    let page = rows
+        .query_map(params![after.0, limit as i64], |row| {
+            Ok((ChunkId(row.get(0)?), ChunkName(row.get(1)?)))
+        })?
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut donors = db.prepare("SELECT donor FROM placements WHERE chunk = ?1")?;
+    page.into_iter()
+        .map(|(id, name)| {
+            let donors = donors
+                .query_map(params![id.0], |row| row.get(0).map(DonorId))?
+                .collect::<Result<_, _>>()?;
+            Ok(Condemned { id, name, donors })
+        })
+        .collect()
+}
+
+/// Those of `names` that are condemned at this moment.
+pub(crate) fn still_condemned(db: &Tx, names: &[ChunkName]) -> Result<Vec<ChunkName>, Error> {
+    let mut select =
+        db.prepare("SELECT 1 FROM chunks WHERE name = ?1 AND refs = 0 AND state = 1")?;
+    let mut still = Vec::new();
+    for name in names {
+        if select.exists(params![name.0])? {
+            still.push(*name);
+        }
+    }
+    Ok(still)
+}
+
+/// Copies that need no order: of `chunk` at donors that were removed from the pool. The last copy
+/// gone makes the chunk gone.
+pub(crate) fn forget_copies(
+    db: &Tx,
+    chunk: ChunkId,
+    donors: &[DonorId],
+    now_ms: u64,
+) -> Result<(), Error> {
+    for donor in donors {
+        placements::forget(db, chunk, *donor, now_ms)?;
+    }
+    db.prepare(
+        "UPDATE chunks SET state = 2, zero_since_ms = ?2 WHERE id = ?1 AND refs = 0 AND state = 1
+         AND NOT EXISTS (SELECT 1 FROM placements WHERE chunk = ?1)",
+    )?
+    .execute(params![chunk.0, now_ms as i64])?;
+    Ok(())
+}
+
+/// Forgets chunks that have been gone from everywhere since `before_ms`.
+pub(crate) fn prune_gone(db: &Tx, before_ms: u64) -> Result<(), Error> {
+    db.execute(
+        "DELETE FROM chunks WHERE refs = 0 AND state = 2 AND zero_since_ms <= ?1",
+        params![before_ms as i64],
+    )?;
+    Ok(())
+}
+
+/// Makes chunks known that no file uses, unless they are known by now; gives their numbers.
+pub(crate) fn take_in(db: &Tx, chunks: &[Holding], now_ms: u64) -> Result<Vec<ChunkId>, Error> {
+    let number = |chunk: &Holding| match chunks::get(db, &chunk.name)? {
+        Some(known) => Ok(known.id),
+        None => chunks::insert_unused(db, &chunk.name, chunk.len, now_ms),
+    };
+    chunks.iter().map(number).collect()
+}

@@ -1,0 +1,286 @@
+//! Redundancy: what a commit counts as kept, and what repair writes down of it.
+
+use crate::stage::{Stage, when};
+use potluck_catalog::Error;
+use potluck_catalog::commit::{PreparedFile, Refused};
+use potluck_catalog::conversions::{Computed, Encoded};
+use potluck_catalog::fixture::{chunk, coded, file, path};
+use potluck_catalog::placements::Told;
+use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
+use potluck_core::policy::{AckLevel, Mirror, Override};
+use potluck_pool::Giving;
+
+const DATA: &[(u64, &[u32])] = &[(1, &[1]), (2, &[2])];
+
+fn copies(at: &str, chunks: &[u64], donors: &[u32], copies: u32) -> PreparedFile {
+    let mut file = file(at, chunks, donors);
+    file.version.copies = copies;
+    file
+}
+
+impl Stage {
+    /// Since when a file has all its redundancy.
+    async fn safe(&self, at: &str) -> Option<i64> {
+        self.file(at).await.0.safe_wall_ms
+    }
+
+    /// Commits a file that must be accepted; whether it is below its policy.
+    async fn below(&mut self, file: PreparedFile) -> bool {
+        let (files, _) = self.store(vec![file]).await;
+        files[0].as_ref().expect("accepted").below_policy
+    }
+}
+
+/// A 2+1 file of three data chunks: a whole group, and one of a single data chunk.
+fn three(parity_of_first: &'static [u32]) -> PreparedFile {
+    let chunks = [DATA, &[(3, &[1]), (11, parity_of_first), (12, &[2])]].concat();
+    coded("pot://lab/a", "2+1", 3, &chunks)
+}
+
+#[tokio::test]
+async fn parity_counts_references_and_its_holders_like_data() {
+    let mut stage = Stage::new().await;
+    stage.put(three(&[3])).await;
+    assert_eq!(stage.safe("pot://lab/a").await, Some(2), "all its redundancy is there");
+    let all = [1, 2, 3, 11, 12];
+    assert_eq!(stage.refs(all).await, [Some(1); 5]);
+    let page = stage.catalog.open_files(path("pot://lab/a"), false, None).await.expect("opened");
+    assert_eq!(page.files[0].parity.0, [chunk(11), chunk(12)]);
+    assert_eq!(page.files[0].parity_holders, [[DonorId(3)], [DonorId(2)]]);
+    let held = stage.file("pot://lab/a").await.1.pieces;
+    assert_eq!(held.len(), 5);
+    assert!(held.iter().all(|piece| (piece.len, piece.holders.len()) == (1000, 1)));
+
+    // Replaced by a version that shares one of its data chunks, then removed.
+    stage.put(coded("pot://lab/a", "2+1", 2, &[(1, &[]), (4, &[2]), (13, &[3])])).await;
+    assert_eq!(stage.refs(all).await, [1, 0, 0, 0, 0].map(Some));
+    stage.remove("pot://lab/a", 50).await;
+    assert_eq!(stage.refs([1, 4, 13]).await, [Some(0); 3]);
+}
+
+#[tokio::test]
+async fn every_chunk_of_a_group_needs_a_donor_of_its_own_d3() {
+    let mut stage = Stage::new().await;
+    let not_apart = |index| Error::NotApart {
+        path: path("pot://lab/a"),
+        index,
+        ec: "2+1".parse().expect("a code"),
+    };
+    assert_eq!(stage.refused(three(&[2])).await, not_apart(3));
+    assert_eq!(stage.refs([1]).await, [None], "a refused file leaves no trace");
+    // Two holders of the parity are no help while both are another chunk's only donor.
+    assert_eq!(stage.refused(three(&[1, 2])).await, not_apart(3));
+    // A second holder of a data chunk gives way to the parity.
+    let chunks: &[(u64, &[u32])] = &[(1, &[1, 4]), (2, &[2]), (11, &[1])];
+    stage.put(coded("pot://lab/b", "2+1", 2, chunks)).await;
+    // A chunk that is twice in a group needs two donors, whichever place they are named at.
+    let twice: &[(u64, &[u32])] = &[(7, &[5]), (7, &[5]), (8, &[6])];
+    let why = stage.refused(coded("pot://lab/c", "2+1", 2, twice)).await;
+    assert!(matches!(why, Error::NotApart { index: 1, .. }), "{why}");
+    let twice: &[(u64, &[u32])] = &[(7, &[5, 9]), (7, &[]), (8, &[6])];
+    stage.put(coded("pot://lab/c", "2+1", 2, twice)).await;
+    let nowhere: &[(u64, &[u32])] = &[(21, &[5]), (22, &[9]), (23, &[])];
+    let why = stage.refused(coded("pot://lab/d", "2+1", 2, nowhere)).await;
+    assert!(matches!(why, Error::NotApart { index: 2, .. }), "{why}");
+}
+
+#[tokio::test]
+async fn copies_count_by_distinct_donors_known_and_proven_d3() {
+    let mut stage = Stage::new().await;
+    let why = stage.refused(copies("pot://lab/a", &[1, 2], &[1, 1], 2)).await;
+    let at = path("pot://lab/a");
+    assert_eq!(why, Error::TooFewCopies { path: at, index: 0, have: 1, need: 2 });
+    assert!(why.to_string().contains("on 1 of the 2 distinct donors"), "{why}");
+    stage.put(copies("pot://lab/a", &[1, 2], &[1], 1)).await;
+    assert_eq!(stage.safe("pot://lab/a").await, Some(2));
+    // Copies that the pool holds count towards what is asked.
+    stage.put(copies("pot://lab/b", &[1, 2], &[2], 2)).await;
+    stage.tell(2, Told { removed: vec![chunk(1)], ..Told::default() }, 0).await;
+    let why = stage.refused(copies("pot://lab/c", &[1], &[], 2)).await;
+    assert!(matches!(why, Error::TooFewCopies { have: 1, .. }), "a lost copy counts no more");
+}
+
+#[tokio::test]
+async fn only_copies_of_the_ack_level_that_was_promised_count_at_the_commit() {
+    let mut stage = Stage::new().await;
+    stage.put(copies("pot://lab/known", &[1], &[1], 1)).await;
+    stage.ack = AckLevel::Disk;
+    for in_memory in [copies("pot://lab/a", &[1], &[], 1), copies("pot://lab/a", &[2], &[1], 1)] {
+        let why = stage.refused(in_memory).await;
+        assert!(matches!(why, Error::NotAcknowledged { .. }), "{why}");
+    }
+    let mut synced = copies("pot://lab/a", &[1, 2], &[1], 1);
+    synced.chunks.iter_mut().for_each(|chunk| chunk.holders = vec![(DonorId(1), AckLevel::Disk)]);
+    stage.put(synced).await;
+    stage.put(copies("pot://lab/b", &[1, 2], &[], 1)).await;
+}
+
+#[tokio::test]
+async fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_each_chunk() {
+    let mut stage = Stage::new().await;
+    for mirror in [Mirror::ClientAsync, Mirror::ServerAsync] {
+        stage.mirror = mirror;
+        stage.put(copies("pot://lab/a", &[1], &[1], 2)).await;
+        assert_eq!(stage.safe("pot://lab/a").await, None);
+        // Groups are written synchronously, whatever the protocol of copies.
+        let crowded = coded("pot://lab/b", "2+1", 2, &[(21, &[1]), (22, &[1]), (23, &[1])]);
+        let why = stage.refused(crowded).await;
+        assert!(matches!(why, Error::NotApart { .. }), "{why}");
+        stage.put(coded("pot://lab/b", "2+1", 2, &[(1, &[1]), (2, &[2]), (3, &[3])])).await;
+        assert_eq!(stage.safe("pot://lab/b").await, Some(2));
+        stage.put(copies("pot://lab/c", &[5], &[1, 2], 2)).await;
+        assert_eq!(stage.safe("pot://lab/c").await, Some(2), "all was there already");
+        let why = stage.refused(copies("pot://lab/d", &[6], &[], 2)).await;
+        assert!(matches!(why, Error::NotAcknowledged { .. }));
+    }
+    stage.mirror = Mirror::ServerSync;
+    let why = stage.refused(copies("pot://lab/e", &[7], &[1], 2)).await;
+    assert!(matches!(why, Error::TooFewCopies { .. }));
+}
+
+#[tokio::test]
+async fn a_write_is_committed_below_its_policy_while_one_more_donor_may_die() {
+    let mut stage = Stage::new().await;
+    let three = |donors: &[u32]| copies("pot://lab/a", &[1], donors, 3);
+    // A group of two data chunks and three of parity, on so many donors, and one of a single chunk.
+    let group = |parity: [&'static [u32]; 3]| {
+        let chunks = [DATA, &[(3, parity[0]), (4, parity[1]), (5, parity[2])]].concat();
+        coded("pot://lab/b", "2+3", 2, &chunks)
+    };
+    assert!(matches!(stage.refused(three(&[1])).await, Error::TooFewCopies { .. }));
+    assert!(stage.below(three(&[1, 2])).await);
+    assert_eq!(stage.safe("pot://lab/a").await, None, "repair is to make the rest");
+    let why = stage.refused(group([&[], &[], &[1]])).await;
+    assert!(matches!(why, Error::NotApart { .. }), "{why}");
+    assert!(stage.below(group([&[], &[3], &[]])).await);
+    assert!(!stage.below(group([&[3], &[4], &[5]])).await);
+
+    stage.asked.strict = Some(true);
+    let why = stage.refused(copies("pot://lab/c", &[6], &[1, 2], 3)).await;
+    assert!(matches!(why, Error::NotStrict { .. }), "{why}");
+    assert!(!stage.below(three(&[1, 2, 3])).await);
+}
+
+#[tokio::test]
+async fn a_donor_that_died_since_it_acknowledged_a_chunk_does_not_count_at_the_commit_d3() {
+    let mut stage = Stage::new().await;
+    stage.put(copies("pot://lab/known", &[9], &[2, 3], 2)).await;
+    stage.donors.hung_up(DonorId(2), Tick::ZERO);
+    let two = |donors: &[u32]| copies("pot://lab/a", &[1], donors, 2);
+    let gone = |why: &Error| matches!(why, Error::HoldersAway { .. });
+    let why = stage.refused(two(&[1, 2])).await;
+    assert!(gone(&why), "one copy is left: {why}");
+    let why = stage.refused(copies("pot://lab/a", &[9], &[], 2)).await;
+    assert!(gone(&why), "what the pool knew is at a donor that died, too: {why}");
+    assert!(stage.commit(vec![two(&[1, 2, 3])]).await[0].is_ok(), "sent to another");
+
+    let three = |donors: &[u32]| copies("pot://lab/b", &[12], donors, 3);
+    assert!(stage.below(three(&[1, 2, 4])).await, "two of three copies survive one more death");
+    let group = |more: &[&[u32]]| {
+        let chunks: Vec<(u64, &[u32])> = (21..).zip(more.iter().copied()).collect();
+        coded("pot://lab/c", "2+1", 2, &chunks)
+    };
+    let why = stage.refused(group(&[&[1], &[2], &[3]])).await;
+    assert!(gone(&why), "{why}");
+    assert!(stage.commit(vec![group(&[&[1], &[2, 4], &[3]])]).await[0].is_ok());
+
+    stage.mirror = Mirror::ClientAsync;
+    stage.put(copies("pot://lab/d", &[31], &[1, 2], 2)).await;
+    let why = stage.refused(copies("pot://lab/d", &[32], &[2], 2)).await;
+    assert!(gone(&why), "nobody has it: {why}");
+}
+
+#[tokio::test]
+async fn a_strict_directory_in_a_tree_wants_all_redundancy_whatever_the_trees_root_says() {
+    let mut stage = Stage::new().await;
+    let strict = path("pot://lab/tree/strict");
+    stage.catalog.make_directory(strict.clone(), true, when(0)).await.expect("made");
+    let over = Override { strict: Some(true), ..Override::default() };
+    stage.catalog.set_policy(strict, over).await.expect("set");
+    let two = |at: &str| copies(at, &[1], &[1, 2], 3);
+    let (below, deep) = ("pot://lab/tree/a", "pot://lab/tree/strict/new/b");
+    let outcomes = stage.commit(vec![two(below), two(deep)]).await;
+    assert!(outcomes[0].is_ok(), "{outcomes:?}");
+    let refused = matches!(outcomes[1], Err(Refused::Here(Error::NotStrict { .. })));
+    assert!(refused, "{outcomes:?}");
+    stage.asked.strict = Some(false);
+    assert!(stage.commit(vec![two(deep)]).await[0].is_ok(), "its command asked for less");
+}
+
+#[tokio::test]
+async fn copies_count_as_their_donors_stand_d3() {
+    let mut stage = Stage::new().await;
+    stage.put(copies("pot://lab/known", &[1], &[1], 1)).await;
+    let giving = |at_once| Giving { start: 0, at_once, lose: [].into(), since: Tick::ZERO };
+    let counted = async |stage: &mut Stage, chunk, by: &[u32]| {
+        stage.commit(vec![copies("pot://lab/a", &[chunk], by, 1)]).await[0].is_ok()
+    };
+    let both =
+        async |stage: &mut Stage| (counted(stage, 1, &[]).await, counted(stage, 2, &[1]).await);
+    assert_eq!(both(&mut stage).await, (true, true), "what the pool knows, and a receipt");
+
+    stage.donors.quarantine(DonorId(1), Some("it lies".into()));
+    assert_eq!(both(&mut stage).await, (false, false), "a donor that is not trusted");
+    stage.put(copies("pot://lab/a", &[1], &[2], 1)).await; // what is damaged is mended by sending it
+    stage.donors.quarantine(DonorId(1), None);
+
+    stage.donors.give_back(DonorId(1), Some(giving(true)));
+    assert!(!counted(&mut stage, 3, &[1]).await, "deleted without waiting");
+    stage.donors.give_back(DonorId(1), Some(giving(false)));
+    assert!(counted(&mut stage, 3, &[1]).await, "kept until it is elsewhere");
+}
+
+#[tokio::test]
+async fn parity_that_no_version_waits_for_is_reclaimed_d2() {
+    let mut stage = Stage::new().await;
+    let version = stage.put(copies("pot://lab/a", &[1, 2], &[1, 2], 2)).await;
+    let encoded = Encoded {
+        version,
+        ec: "2+1".parse().expect("a code"),
+        group: 0,
+        parity: vec![(chunk(11), 1000)],
+        holders: vec![DonorId(3), DonorId(4)],
+    };
+    // The version's goal changed while its parity was computed.
+    let learn = async || {
+        let computed = vec![Computed::Believed(encoded.clone())];
+        stage.catalog.learn_parity(computed, 50).await.expect("learnt").claimed
+    };
+    assert_eq!(learn().await, [(DonorId(3), 1), (DonorId(4), 1)]);
+    assert_eq!(learn().await, [(DonorId(3), 0), (DonorId(4), 0)], "counted by now");
+    assert_eq!(stage.unused(50).await, [chunk(11)]);
+    stage.catalog.condemn(vec![chunk(11)], 50).await.expect("condemned");
+    assert_eq!(stage.condemned().await, [(chunk(11), vec![DonorId(3), DonorId(4)])]);
+
+    // A chunk that a version has is only counted at one more donor.
+    let more = Encoded { parity: vec![(chunk(1), 1000)], ..encoded };
+    let doubtful = vec![Computed::Doubtful(more)];
+    stage.catalog.learn_parity(doubtful, 60).await.expect("noted");
+    assert_eq!(stage.refs([1]).await, [Some(1)]);
+    assert_eq!(stage.file("pot://lab/a").await.1.pieces[0].holders.len(), 4);
+}
+
+#[tokio::test]
+async fn the_time_of_safety_begins_anew_after_a_loss() {
+    let mut stage = Stage::new().await;
+    let version = stage.put(copies("pot://lab/a", &[1], &[1, 2], 2)).await;
+    assert_eq!(stage.safe("pot://lab/a").await, Some(2));
+    stage.catalog.set_safe(vec![version], Vec::new(), 60).await.expect("noted");
+    assert_eq!(stage.safe("pot://lab/a").await, None);
+    for later in [70, 80] {
+        stage.catalog.set_safe(Vec::new(), vec![version], later).await.expect("noted");
+    }
+    assert_eq!(stage.safe("pot://lab/a").await, Some(70), "since the first look that found it so");
+}
+
+#[tokio::test]
+async fn a_file_that_is_safe_and_to_be_changed_is_looked_at_too() {
+    let mut stage = Stage::new().await;
+    let (_, open) = stage.store(vec![copies("pot://lab/plain", &[1], &[1], 1)]).await;
+    assert!(!open);
+    stage.asked.copies = Some(1);
+    let (_, open) = stage.store(vec![copies("pot://lab/more", &[2], &[1, 2], 2)]).await;
+    assert_eq!(stage.safe("pot://lab/more").await, Some(2), "what it is to have it has");
+    assert!(open);
+}

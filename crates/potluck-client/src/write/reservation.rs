@@ -1,0 +1,130 @@
+//! The calls of a write session, which reserve opens, and commit or abort closes; nothing is visible before.
+
+use crate::pool::Pool;
+use potluck_core::chunk::ChunkName;
+use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::policy::AckLevel;
+use potluck_wire::control::{
+    Abort, Commit, Committed, FileCommit, Grow, Grown, Offer, Offered, Renew, Reserve, Reserved,
+};
+use potluck_wire::error::Failure;
+use potluck_wire::packed::Packed;
+
+/// The reservation of an open write session. Dropped without [`Reservation::finish`], it is aborted, and what was sent is
+/// kept for a while.
+pub struct Reservation {
+    calls: SessionCalls,
+    /// What the manager granted.
+    pub reserved: Reserved,
+    /// Plaintext bytes promised so far.
+    pub promised: u64,
+    /// Plaintext bytes that the writer said it will write.
+    pub bytes: Option<u64>,
+    armed: bool,
+}
+
+/// The calls of a session; cheap to clone, so that several can be under way.
+#[derive(Clone)]
+pub struct SessionCalls {
+    client: Pool,
+    session: SessionId,
+}
+
+/// Bytes promised at first to a session of unknown size; as the manager does.
+const FIRST_PROMISE: u64 = 64 << 20;
+
+impl Reservation {
+    /// Opens a session.
+    pub async fn open(client: &Pool, reserve: &Reserve) -> Result<Self, Failure> {
+        let reserved = client.call(reserve).await?;
+        let calls = SessionCalls { client: client.clone(), session: reserved.session };
+        // With an erasure code the plan counts groups.
+        let data = reserved.policy.ec.map_or(1, |ec| ec.data() as u64);
+        let planned = reserved.plan.chunks() * data * u64::from(reserved.policy.chunk_size);
+        let promised = reserve.bytes.unwrap_or(planned.min(FIRST_PROMISE));
+        Ok(Self { calls, reserved, promised, bytes: reserve.bytes, armed: true })
+    }
+
+    /// Returns the calls of this session.
+    pub fn calls(&self) -> SessionCalls {
+        self.calls.clone()
+    }
+
+    /// The last commit has closed the session.
+    pub fn finish(mut self) {
+        self.armed = false;
+    }
+
+    /// Ends the session; nothing more becomes visible. Its chunks are reclaimed, unless whoever
+    /// writes the same again soon is to find them: then they are kept for a while.
+    pub async fn abort(mut self, keep: bool) {
+        self.armed = false;
+        self.calls.abort(keep).await;
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        let calls = self.calls.clone();
+        // Its writer was interrupted.
+        self.calls.client.in_background(async move { calls.abort(true).await });
+    }
+}
+
+impl SessionCalls {
+    /// Asks which chunks the pool holds.
+    pub async fn offer(self, chunks: Vec<ChunkName>, ack: AckLevel) -> Result<Offered, Failure> {
+        let offer = Offer { session: self.session, chunks: Packed(chunks), ack };
+        self.client.call_retrying(&offer).await
+    }
+
+    /// Asks for room for `bytes` more, for all redundancy if it is to be `whole`; `wait` while donors may still report to a new manager.
+    pub async fn grow(
+        self,
+        bytes: u64,
+        avoid: Vec<DonorId>,
+        whole: bool,
+        wait: bool,
+    ) -> Result<Grown, Failure> {
+        let grow = Grow { session: self.session, bytes, avoid, whole };
+        match wait {
+            true => self.client.call_retrying(&grow).await,
+            false => self.client.call_for_manager(&grow).await,
+        }
+    }
+
+    /// Asks how the donors of the session can be reached now.
+    pub async fn reach(self) -> Result<Grown, Failure> {
+        let grow = Grow { session: self.session, bytes: 0, avoid: Vec::new(), whole: false };
+        self.client.call_retrying(&grow).await
+    }
+
+    /// Keeps the session.
+    pub async fn renew(self) -> Result<(), Failure> {
+        self.client.call_retrying(&Renew { session: self.session }).await.map(|_| ())
+    }
+
+    /// Makes files visible; gives them back with what became of them.
+    pub async fn commit(
+        self,
+        batch: u32,
+        files: Vec<FileCommit>,
+        atomic: bool,
+        done: bool,
+    ) -> (Vec<FileCommit>, Result<Committed, Failure>) {
+        let commit = Commit { session: self.session, batch, files, atomic, done };
+        let committed = self.client.call_retrying(&commit).await;
+        (commit.files, committed)
+    }
+
+    async fn abort(&self, keep: bool) {
+        // Once: who is interrupted does not wait.
+        let abort = Abort { session: self.session, keep };
+        if let Err(failure) = self.client.caller.call(&abort).await {
+            tracing::debug!(%failure, "abort failed; the lease ends the session");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Cutting: files that are read here become chunks, and writers push theirs.
+
+use super::{Event, FileState, Window, uncut};
+use crate::buffer::Buffer;
+use crate::source::{Cut, Cutter};
+use crate::write::groups::{Member, Place};
+use crate::write::pushes::Push;
+use potluck_core::chunk::ChunkName;
+use potluck_core::recipe::Entry;
+use std::sync::Arc;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+impl Window {
+    pub(super) fn cut_more(&mut self) {
+        self.listen();
+        let may = self.may_cut();
+        self.cutting.tell.send_if_modified(|told| std::mem::replace(told, may) != may);
+        if !may || self.cutting.under_way {
+            return;
+        }
+        let reserved = &self.session.reserved;
+        let next_file = &self.cutting.next_file;
+        let begin = |items| {
+            let key = reserved.space_key.clone();
+            Box::new(Cutter::new(items, &reserved.policy, key, Arc::clone(next_file)))
+        };
+        let cutter = self.cutting.cutter.take();
+        let Some(mut cutter) = cutter.or_else(|| self.cutting.later.pop_front().map(begin)) else {
+            return;
+        };
+        self.cutting.under_way = true;
+        let (buffers, offload) = (self.client.buffers.clone(), self.client.env.offload);
+        let room = Cutter::room(&reserved.policy);
+        self.events.push(Box::pin(async move {
+            let claim = buffers.claim(room).await;
+            let cut = move || {
+                let cuts = cutter.next(claim);
+                (cutter, cuts)
+            };
+            let (cutter, cuts) = offload.run(cut).await;
+            Event::Cut(cutter, cuts)
+        }));
+    }
+
+    /// Whether there is room for more; a writer of unknown length waits until its reservation is ahead of it
+    /// again.
+    fn may_cut(&self) -> bool {
+        let promised = self.session.promised;
+        self.cutting.bytes < promised || promised == 0 || !self.room.is_growing()
+    }
+
+    pub(super) fn take_cuts(&mut self, cutter: Box<Cutter>, cuts: Vec<Cut>) {
+        self.cutting.under_way = false;
+        if !cuts.is_empty() {
+            self.cutting.cutter = Some(cutter);
+        }
+        cuts.into_iter().for_each(|cut| self.take_cut(cut));
+    }
+
+    /// Waits for what is pushed.
+    fn listen(&mut self) {
+        let Some(mut from) = self.cutting.from.take() else { return };
+        self.cutting.listening = true;
+        self.events.push(Box::pin(async move {
+            let push = from.recv().await;
+            Event::Pushed(from, push)
+        }));
+    }
+
+    pub(super) fn take_pushed(&mut self, mut from: UnboundedReceiver<Push>, push: Option<Push>) {
+        self.cutting.listening = false;
+        let Some(push) = push else { return };
+        self.take_push(push);
+        while let Ok(push) = from.try_recv() {
+            self.take_push(push);
+        }
+        self.cutting.from = Some(from);
+    }
+
+    fn take_push(&mut self, push: Push) {
+        match push {
+            Push::Items(items) => self.cutting.later.push_back(items),
+            Push::Cuts(cuts) => cuts.into_iter().for_each(|cut| self.take_cut(cut)),
+            Push::Flush(file, done) => {
+                self.offering.is_awaited = true;
+                self.files.entry(file).or_default().flushed = Some(done);
+                self.tell_flushed(file);
+            }
+            Push::Await(file, done) => {
+                self.offering.is_awaited = true;
+                self.files.entry(file).or_default().finished = Some(done);
+            }
+            Push::Abort(file) => drop(self.files.remove(&file)),
+        }
+    }
+
+    fn take_cut(&mut self, cut: Cut) {
+        match cut {
+            Cut::Group { file, data, parity } => self.take_group(file, data, parity),
+            Cut::End { file, facts } => {
+                self.files.entry(file).or_default().facts = Some(facts);
+                self.complete(file);
+            }
+            Cut::Failed { file, path, error } => {
+                let finished = self.files.remove(&file).and_then(|state| state.finished);
+                self.fail(path, uncut(&error), finished);
+            }
+        }
+    }
+
+    fn take_group(
+        &mut self,
+        file: u32,
+        data: Vec<(Entry, Buffer)>,
+        parity: Vec<(ChunkName, Buffer)>,
+    ) {
+        let state = self.files.entry(file).or_default();
+        state.open += 1;
+        let mut members = Vec::with_capacity(data.len() + parity.len());
+        for (entry, body) in data {
+            self.cutting.bytes += u64::from(entry.len);
+            let place = Place::Data(state.entries.len() as u32);
+            state.entries.push(entry);
+            members.push(Member { place, name: entry.name, body: Arc::new(body) });
+        }
+        for (name, body) in parity {
+            let place = Place::Parity(state.parity.len() as u32);
+            state.parity.push(name);
+            members.push(Member { place, name, body: Arc::new(body) });
+        }
+        let bytes = members.iter().map(|member| member.body.len()).sum();
+        let slot = self.targets.next_slot();
+        self.offering.add(self.groups.add(file, slot, members), bytes);
+    }
+
+    /// Tells a writer that waits for it that all it has brought is stored.
+    pub(super) fn tell_flushed(&mut self, file: u32) {
+        let stored = |state: &&mut FileState| state.open == 0;
+        if let Some(done) = self.files.get_mut(&file).filter(stored).and_then(|f| f.flushed.take())
+        {
+            let _ = done.send(()); // its writer may be gone
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Sending: groups are given donors, their chunks go there, and once more to others where a donor is late.
+
+use super::{Event, Window};
+use crate::link::{LinkError, PutResult};
+use crate::write::groups::{Place, Send, Stored, StoredChunk, Stranded};
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
+use potluck_wire::bulk::Status;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::ticket::Acknowledged;
+use std::time::Duration;
+
+/// How often late chunks are looked for once all else is sent.
+const HEDGE_EVERY: Duration = Duration::from_millis(50);
+/// A chunk that arrives damaged this often has a reason that trying again does not cure.
+const MAX_MISMATCHES: u32 = 3;
+
+impl Window {
+    pub(super) fn send(&mut self) -> Result<(), Failure> {
+        let now = self.client.env.clock.now();
+        match self.groups.place(&self.targets, self.room.is_refused(), now) {
+            Ok(sends) => sends.into_iter().for_each(|send| self.put(send, now)),
+            Err(Stranded) => self.replace_donors()?,
+        }
+        self.take_stored();
+        self.look_for_late();
+        Ok(())
+    }
+
+    fn put(&mut self, Send { name, donor, forward }: Send, sent_at: Tick) {
+        let Some(body) = self.groups.body(&name) else { return };
+        let (donors, clock) = (self.donors.clone(), self.client.env.clock.clone());
+        let bytes = body.len() as u32;
+        let ack = self.session.reserved.policy.ack;
+        self.sending.under_way.insert((name, donor), sent_at);
+        self.events.push(Box::pin(async move {
+            let result = match donors.link(donor).await {
+                Ok(link) => link.put(name, ack, body, forward).await,
+                Err(error) => Err(error),
+            };
+            donors.rates(|rates| {
+                let estimate = rates.entry(donor).or_default();
+                match &result {
+                    Ok(_) => estimate.acked(bytes, sent_at, clock.now()),
+                    Err(_) => estimate.failed(bytes),
+                }
+            });
+            Event::Put { name, donor, result }
+        }));
+    }
+
+    pub(super) fn take_put(
+        &mut self,
+        name: ChunkName,
+        donor: DonorId,
+        result: PutResult,
+    ) -> Result<(), Failure> {
+        self.sending.under_way.remove(&(name, donor));
+        match result {
+            Ok(stored) => {
+                self.outage.answered(donor);
+                let ack = (donor, stored.ack, stored.receipt);
+                self.groups.acked(&name, ack, &stored.forwarded);
+            }
+            Err(error) => {
+                self.groups.failed(&name, donor);
+                self.put_failed(donor, error)?;
+            }
+        }
+        self.take_stored();
+        Ok(())
+    }
+
+    /// Draws the consequences of a put that failed.
+    fn put_failed(&mut self, donor: DonorId, error: LinkError) -> Result<(), Failure> {
+        tracing::debug!(%donor, %error, "a chunk was not taken");
+        self.outage.failed(donor, &error);
+        match error {
+            LinkError::Refused(Status::Mismatch) | LinkError::WrongBytes => {
+                self.sending.mismatches += 1;
+                if self.sending.mismatches > MAX_MISMATCHES {
+                    let what = format!(
+                        "{} keeps receiving other bytes than were sent",
+                        self.donors.name(donor)
+                    );
+                    return Err(Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, what)
+                        .hint("check the memory of this machine and the network between the two"));
+                }
+            }
+            LinkError::Refused(Status::Denied) => self.targets.give_up(donor, false),
+            error => {
+                self.room.donor_full |= error == LinkError::Refused(Status::Full);
+                self.targets.give_up(donor, true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells files which of their groups have what they wait for.
+    fn take_stored(&mut self) {
+        for Stored { file, chunks } in self.groups.take_stored() {
+            let mut state = self.files.get_mut(&file);
+            for StoredChunk { place, sent, left_out, acks } in chunks {
+                match sent {
+                    Some(bytes) => {
+                        self.report.sent_chunks += 1;
+                        self.report.sent_bytes += u64::from(bytes);
+                    }
+                    None if left_out => {}
+                    None => self.report.held_chunks += 1,
+                }
+                let Some(state) = &mut state else { continue };
+                let (chunk, said) = match place {
+                    Place::Data(index) => {
+                        if !state.is_again {
+                            self.progress.advance(u64::from(state.entries[index as usize].len));
+                        }
+                        (index, &mut state.acknowledged)
+                    }
+                    Place::Parity(index) => (index, &mut state.parity_acknowledged),
+                };
+                let acks = acks.into_iter();
+                said.extend(acks.map(|(donor, ack, receipt)| Acknowledged {
+                    chunk,
+                    donor,
+                    ack,
+                    receipt,
+                }));
+            }
+            if let Some(state) = state {
+                state.open -= 1;
+                self.complete(file);
+            }
+        }
+    }
+
+    /// Only the tail is hedged: before, the other donors have better to do.
+    fn look_for_late(&mut self) {
+        // Writers may wait for what was sent, whatever they bring next.
+        let no_more = self.cutting.waits_for_writers() || self.cutting.is_over();
+        let tail = no_more && self.groups.queued() == 0 && self.offering.is_idle();
+        if tail && !self.sending.is_idle() && !self.sending.hedging {
+            self.sending.hedging = true;
+            self.events.push(Box::pin(async {
+                tokio::time::sleep(HEDGE_EVERY).await;
+                Event::LookForLate
+            }));
+        }
+    }
+
+    pub(super) fn hedge(&mut self) {
+        self.sending.hedging = false;
+        let now = self.client.env.clock.now();
+        let under_way: Vec<_> =
+            self.sending.under_way.iter().map(|(copy, sent_at)| (*copy, *sent_at)).collect();
+        for ((name, slow), sent_at) in under_way {
+            if let Some(send) = self.groups.hedge(&self.targets, &name, slow, sent_at, now) {
+                self.put(send, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The state of each stage. It is changed in the file of the stage's name; the others ask.
+
+use crate::source::{Cutter, Items};
+use crate::write::options::PutOptions;
+use crate::write::pushes::{Finished, Push, Pushes};
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
+use potluck_wire::control::{Condition, FileCommit};
+use potluck_wire::error::Failure;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::watch;
+
+/// What is still to be cut, and how much was.
+pub(super) struct Cutting {
+    /// `None` while it is at work, or when its files are done.
+    pub cutter: Option<Box<Cutter>>,
+    pub under_way: bool,
+    /// Files whose turn comes after those of the cutter.
+    pub later: VecDeque<Items>,
+    /// The number of the next file.
+    pub next_file: Arc<AtomicU32>,
+    /// `None` while it is waited for, or when all that push are gone.
+    pub from: Option<UnboundedReceiver<Push>>,
+    pub listening: bool,
+    /// Tells writers whether they may bring more.
+    pub tell: watch::Sender<bool>,
+    /// Plaintext bytes so far.
+    pub bytes: u64,
+}
+
+impl Cutting {
+    /// Nothing was cut yet of what comes from `pushes`.
+    pub fn new(pushes: Pushes) -> Self {
+        let Pushes { from, tell, next_file, .. } = pushes;
+        Self {
+            cutter: None,
+            under_way: false,
+            later: VecDeque::new(),
+            next_file,
+            from: Some(from),
+            listening: false,
+            tell,
+            bytes: 0,
+        }
+    }
+
+    /// Whether all is cut, and nothing more will come.
+    pub fn is_over(&self) -> bool {
+        let cutting = self.under_way || self.cutter.is_some() || !self.later.is_empty();
+        !cutting && !self.listening && self.from.is_none()
+    }
+
+    /// Whether nothing comes but what writers bring, who may wait for what they brought.
+    pub fn waits_for_writers(&self) -> bool {
+        self.listening
+    }
+}
+
+/// The chunks and groups that one offer asks about.
+pub(super) struct Offer {
+    pub names: Vec<ChunkName>,
+    /// Groups all of whose chunks were offered with it.
+    pub groups: Vec<u64>,
+}
+
+/// What was cut, and not offered yet.
+#[derive(Default)]
+pub(super) struct Offering {
+    pub names: Vec<ChunkName>,
+    pub bytes: usize,
+    pub under_way: bool,
+    /// Whether a writer waits for some of it.
+    pub is_awaited: bool,
+    /// Whether it was said how much an interrupted upload had left.
+    pub told_resumed: bool,
+}
+
+impl Offering {
+    /// These were cut, of so many bytes.
+    pub fn add(&mut self, names: Vec<ChunkName>, bytes: usize) {
+        self.names.extend(names);
+        self.bytes += bytes;
+    }
+
+    /// Whether there is nothing of which it is not known whether the pool holds it.
+    pub fn is_idle(&self) -> bool {
+        self.names.is_empty() && !self.under_way
+    }
+}
+
+/// Chunks on their way to donors.
+#[derive(Default)]
+pub(super) struct Sending {
+    /// And since when.
+    pub under_way: BTreeMap<(ChunkName, DonorId), Tick>,
+    /// Whether late ones will be looked for.
+    pub hedging: bool,
+    /// Chunks that arrived damaged.
+    pub mismatches: u32,
+}
+
+impl Sending {
+    /// Whether no chunk is on its way.
+    pub fn is_idle(&self) -> bool {
+        self.under_way.is_empty()
+    }
+}
+
+/// The session's promise, as far as it is in question.
+#[derive(Default)]
+pub(super) struct Room {
+    pub growing: bool,
+    pub refused: Option<Failure>,
+    /// Whether a donor said that it has no lent space left.
+    pub donor_full: bool,
+}
+
+impl Room {
+    /// Whether it was asked for more.
+    pub fn is_growing(&self) -> bool {
+        self.growing
+    }
+
+    /// Whether there will be no more.
+    pub fn is_refused(&self) -> bool {
+        self.refused.is_some()
+    }
+
+    /// More may be asked for again.
+    pub fn ask_again(&mut self) {
+        self.refused = None;
+    }
+}
+
+/// Files that are stored, and what became visible so far.
+pub(super) struct Committing {
+    pub condition: Condition,
+    pub spare_content: bool,
+    /// All files become visible at one moment, or none does.
+    pub atomic: bool,
+    pub ready: Vec<(FileCommit, Option<Finished>)>,
+    /// Since when the first of them has waited.
+    pub ready_since: Option<Tick>,
+    pub ready_bytes: u64,
+    /// Chunks of all files so far.
+    pub chunks: usize,
+    /// The number of the next commit.
+    pub batch: u32,
+    pub under_way: bool,
+    /// Whether the last commit, made or under way, ends the session.
+    pub finished: bool,
+}
+
+impl Committing {
+    /// No files yet.
+    pub fn new(options: &PutOptions) -> Self {
+        Self {
+            condition: options.condition,
+            spare_content: options.spare_content,
+            atomic: options.atomic,
+            ready: Vec::new(),
+            ready_since: None,
+            ready_bytes: 0,
+            chunks: 0,
+            batch: 0,
+            under_way: false,
+            finished: false,
+        }
+    }
+
+    /// Whether no file waits for a commit, or for its end.
+    pub fn is_idle(&self) -> bool {
+        self.ready.is_empty() && !self.under_way
+    }
+
+    /// Whether there was any.
+    pub fn has_committed(&self) -> bool {
+        self.batch > 0
+    }
+
+    /// Whether the last one ends the session.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+}

@@ -1,0 +1,285 @@
+//! Which donor takes which chunk of a group: the plan's own slots while they keep up, otherwise whoever of the
+//! plan has room. Off the plan, too, a donor in a domain that has another chunk of the group is taken only when no
+//! other domain is left: one that is merely busy is waited for.
+
+use crate::donors::Donors;
+use potluck_core::clock::Tick;
+use potluck_core::hedging::overdue;
+use potluck_core::ids::DonorId;
+use potluck_core::placement::Plan;
+use potluck_core::policy::AckLevel;
+use potluck_core::rate_estimate::{RateEstimate, choose};
+use potluck_wire::control::Source;
+use potluck_wire::ticket::Receipt;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// The donors a session may write to.
+pub struct Targets {
+    donors: Donors,
+    plan: Plan,
+    usable: BTreeSet<DonorId>,
+    /// Of donors that fail together with others; most pools name none.
+    domains: HashMap<DonorId, String>,
+    failed: BTreeSet<DonorId>,
+    next_slot: u64,
+    /// Whether the pool had fewer donors for the latest part of the plan than its redundancy takes:
+    /// what finds no donor then is left to repair.
+    short: bool,
+}
+
+/// A donor's word that it holds a chunk.
+pub type Ack = (DonorId, AckLevel, Receipt);
+
+/// The donors that have a chunk.
+#[derive(Debug, Clone, Default)]
+pub struct At {
+    /// Those that acknowledged it.
+    pub acks: Vec<Ack>,
+    /// Those that held it before.
+    pub held: Vec<DonorId>,
+}
+
+impl At {
+    /// Counts an acknowledgement; copies are counted by donors, never by answers (promise D3).
+    pub fn add(&mut self, ack: Ack) {
+        if !self.acks.iter().any(|(donor, ..)| *donor == ack.0) {
+            self.acks.push(ack);
+        }
+    }
+
+    /// All of them, each once.
+    pub fn donors(&self) -> Vec<DonorId> {
+        let acks = self.acks.iter().map(|(donor, ..)| *donor);
+        let new = |donor: &&DonorId| !self.acks.iter().any(|(at, ..)| at == *donor);
+        acks.chain(self.held.iter().filter(new).copied()).collect()
+    }
+}
+
+impl Targets {
+    /// Begins to follow `plan`.
+    pub fn new(donors: Donors, plan: Plan) -> Self {
+        let usable = plan.donors();
+        let (domains, failed) = Default::default();
+        let short = plan.is_short();
+        let mut targets = Self { donors, plan, usable, domains, failed, next_slot: 0, short };
+        targets.learn_domains();
+        targets
+    }
+
+    fn learn_domains(&mut self) {
+        let access = self.usable.iter().filter_map(|donor| self.donors.access(*donor));
+        self.domains
+            .extend(access.filter_map(|access| Some((access.donor, access.domain.clone()?))));
+    }
+
+    /// More of the plan. Donors that were given up and are planned again count as usable.
+    pub fn extend(&mut self, plan: Plan) {
+        for donor in plan.donors() {
+            self.usable.insert(donor);
+            self.failed.remove(&donor);
+        }
+        self.short = plan.is_short();
+        self.plan.extend(plan);
+        self.learn_domains();
+    }
+
+    /// These answer again: those of the plan may be written to.
+    pub fn answer_again(&mut self, donors: &[DonorId]) {
+        let planned = self.plan.donors();
+        for donor in donors.iter().filter(|donor| planned.contains(donor)) {
+            self.usable.insert(*donor);
+            self.failed.remove(donor);
+        }
+    }
+
+    /// The plan's next slot.
+    pub fn next_slot(&mut self) -> u64 {
+        let slot = self.next_slot;
+        self.next_slot += 1;
+        slot
+    }
+
+    /// Donors that must not be planned again.
+    pub fn failed(&self) -> Vec<DonorId> {
+        self.failed.iter().copied().collect()
+    }
+
+    /// Gives a donor up; `for_good` if a new ticket would not help.
+    pub fn give_up(&mut self, donor: DonorId, for_good: bool) {
+        self.usable.remove(&donor);
+        if for_good {
+            self.failed.insert(donor);
+        }
+    }
+
+    /// How many donors the plan has.
+    pub fn width(&self) -> usize {
+        self.plan.donors().len()
+    }
+
+    /// How a donor is reached by another that forwards a chunk to it.
+    pub fn route(&self, donor: DonorId) -> Option<Source> {
+        let access = self.donors.access(donor)?;
+        let ticket = access.ticket.clone()?;
+        Some(Source { donor, addresses: access.addresses.clone(), ticket })
+    }
+
+    /// Whether what finds no donor may be left to repair, if enough is there without it.
+    pub fn may_be_short(&self) -> bool {
+        self.short
+    }
+
+    /// The donors that the plan has for a slot, one a copy or a chunk of a group. A plan that is
+    /// used up begins again.
+    pub fn planned(&self, slot: u64) -> Vec<DonorId> {
+        self.plan.slot(slot % self.plan.chunks().max(1)).unwrap_or_default()
+    }
+
+    /// The first of `planned` that is `free` and has room for `bytes`, or any other; `None` while
+    /// all have enough to do. Donors apart from those that the rest is `with` go before all others,
+    /// even while they have no room.
+    pub fn pick(
+        &self,
+        planned: &[DonorId],
+        with: &[DonorId],
+        free: impl Fn(&DonorId) -> bool,
+        bytes: u32,
+    ) -> Option<DonorId> {
+        let free = |donor: &DonorId| self.usable.contains(donor) && free(donor);
+        self.donors.rates(|rates| {
+            let must_be_apart = self.is_any_apart(with, |at| free(at) && rates.contains_key(at));
+            let fits = |at: &DonorId| free(at) && (!must_be_apart || self.is_apart(at, with));
+            let has_room =
+                |donor: &DonorId| rates.get(donor).is_some_and(|estimate| estimate.has_room(bytes));
+            let preferred = planned.iter().copied().filter(fits).find(has_room);
+            preferred.or_else(|| choose(others(rates, fits), bytes))
+        })
+    }
+
+    /// So many bytes are sent to a donor now.
+    pub fn sent(&self, donor: DonorId, bytes: u32, now: Tick) {
+        self.donors.rates(|rates| rates.entry(donor).or_default().sent(bytes, now));
+    }
+
+    /// Whether any donor fails together with others.
+    pub fn knows_domains(&self) -> bool {
+        !self.domains.is_empty()
+    }
+
+    /// Whether a donor may have what goes `with` what these have: it is apart from them, or nobody
+    /// is left that is.
+    pub fn is_fit(&self, donor: &DonorId, with: &[DonorId]) -> bool {
+        self.is_apart(donor, with) || !self.is_any_apart(with, |other| !with.contains(other))
+    }
+
+    /// Whether none of these fails together with a donor.
+    pub fn is_apart(&self, donor: &DonorId, with: &[DonorId]) -> bool {
+        let Some(own) = self.domains.get(donor) else { return true };
+        with.iter().all(|other| other == donor || self.domains.get(other) != Some(own))
+    }
+
+    /// Whether labels matter and a `free` donor is left that is apart.
+    fn is_any_apart(&self, with: &[DonorId], free: impl Fn(&DonorId) -> bool) -> bool {
+        let mut usable = self.usable.iter();
+        self.knows_domains() && usable.any(|donor| free(donor) && self.is_apart(donor, with))
+    }
+
+    /// How many donors are left that are `free`.
+    pub fn left(&self, free: impl Fn(&DonorId) -> bool) -> usize {
+        self.usable.iter().filter(|donor| free(donor)).count()
+    }
+
+    /// A `free` donor for the bytes that `slow` has had since `sent_at`, if waiting is not worth it:
+    /// one apart from those that the rest is `with`, unless nobody is and `slow` is not either.
+    pub fn hedge(
+        &self,
+        with: &[DonorId],
+        free: impl Fn(&DonorId) -> bool,
+        (slow, bytes): (DonorId, u32),
+        sent_at: Tick,
+        now: Tick,
+    ) -> Option<DonorId> {
+        let free = |donor: &DonorId| self.usable.contains(donor) && free(donor);
+        let must_be_apart = self.is_any_apart(with, |donor| free(donor) || *donor == slow);
+        let fits = |donor: &DonorId| free(donor) && (!must_be_apart || self.is_apart(donor, with));
+        self.donors.rates(|rates| {
+            let best =
+                others(rates, fits).filter_map(|(_, estimate)| estimate.rate()).fold(0.0, f64::max);
+            let late = overdue(rates.get(&slow)?, best, bytes, sent_at, now);
+            late.then(|| choose(others(rates, fits), bytes)).flatten()
+        })
+    }
+}
+
+fn others(
+    rates: &BTreeMap<DonorId, RateEstimate>,
+    free: impl Fn(&DonorId) -> bool,
+) -> impl Iterator<Item = (DonorId, &RateEstimate)> {
+    rates.iter().filter(move |(donor, _)| free(donor)).map(|(donor, estimate)| (*donor, estimate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Buffers;
+    use potluck_core::placement::Section;
+    use potluck_wire::addresses::Addresses;
+    use potluck_wire::control::DonorAccess;
+    use potluck_wire::env::Env;
+
+    const LEN: u32 = 1 << 16;
+
+    /// A session with the donors 1 and so on, under these labels, for two copies.
+    fn labelled(labels: &[Option<&str>]) -> Targets {
+        let donors = Donors::new(Env::system(), Buffers::new(1 << 20));
+        let access = |(number, label): (u32, &Option<&str>)| DonorAccess {
+            donor: DonorId(number),
+            name: format!("d{number}"),
+            addresses: Addresses::default(),
+            live: true,
+            load: 0.0,
+            ticket: None,
+            domain: label.map(Into::into),
+        };
+        donors.learn((1..).zip(labels).map(access).collect());
+        let all: Vec<DonorId> = (1..=labels.len() as u32).map(DonorId).collect();
+        let section = Section { donors: all, chunks: 1, bytes: LEN.into() };
+        Targets::new(donors, Plan { sections: vec![section], copies: 2, chunk_size: LEN })
+    }
+
+    /// The donor for the second copy of a chunk that 1 has.
+    fn second(targets: &Targets) -> Option<DonorId> {
+        let with = [DonorId(1)];
+        targets.pick(&targets.planned(0), &with, |donor| !with.contains(donor), LEN)
+    }
+
+    fn busy(targets: &Targets, donor: u32) {
+        while targets.donors.rates(|rates| rates[&DonorId(donor)].has_room(LEN)) {
+            targets.donors.rates(|rates| {
+                rates.entry(DonorId(donor)).or_default().sent(LEN, Tick::ZERO);
+            });
+        }
+    }
+
+    #[test]
+    fn a_copy_waits_for_a_busy_donor_of_another_domain_and_shares_one_only_when_none_is_left() {
+        let mut targets = labelled(&[Some("a"), Some("a"), Some("b"), Some("b")]);
+        assert_eq!(second(&targets), Some(DonorId(3)), "2 is planned, and of one room");
+        busy(&targets, 3);
+        assert_eq!(second(&targets), Some(DonorId(4)));
+        busy(&targets, 4);
+        assert_eq!(second(&targets), None);
+        targets.give_up(DonorId(3), true);
+        assert_eq!(second(&targets), None, "4 is merely busy");
+        targets.give_up(DonorId(4), true);
+        assert_eq!(second(&targets), Some(DonorId(2)));
+    }
+
+    #[test]
+    fn donors_without_a_label_are_apart_from_all() {
+        let targets = labelled(&[None, Some("a"), None]);
+        assert_eq!(second(&targets), Some(DonorId(2)));
+        busy(&targets, 2);
+        assert_eq!(second(&targets), Some(DonorId(3)), "nobody is waited for");
+    }
+}

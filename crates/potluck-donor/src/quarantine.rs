@@ -1,0 +1,22 @@
+//! Has the store look at quarantined chunks again when it is time, as the scrub reads: whenever nothing else on
+//! the machine wants the disk.
+
+use crate::scrub::on_idle_thread;
+use crate::service::Service;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it is seen whether one is to be looked at again.
+const TURN: Duration = Duration::from_secs(2);
+
+/// Looks again until dropped.
+pub(crate) async fn look_again_for_ever(service: Arc<Service>) {
+    loop {
+        tokio::time::sleep(TURN).await;
+        let now = service.env.clock.now();
+        if !service.store.broken() && service.store.is_look_due(now) {
+            let store = Arc::clone(&service.store);
+            on_idle_thread(&service.env, move || store.look_at_quarantined(now)).await;
+        }
+    }
+}

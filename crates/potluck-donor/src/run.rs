@@ -1,0 +1,31 @@
+//! A donor's life: all that it does by itself until it is told to stop, and how it stops.
+
+use crate::mirror::Deferred;
+use crate::quarantine::look_again_for_ever;
+use crate::{Donor, DonorError};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long requests in progress may take to finish when the donor goes down.
+const CLOSING_GRACE: Duration = Duration::from_secs(5);
+
+impl Donor {
+    /// Serves until `shutdown` completes, then lets requests in progress finish.
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<(), DonorError> {
+        tokio::select! {
+            () = self.controls.follow_addresses(self.address) => {}
+            () = Arc::clone(&self.server).accept(self.listener) => {}
+            () = self.heartbeats.run_for_ever() => {}
+            () = self.service.chunk_orders.carry_out_for_ever(&self.service) => {}
+            () = self.service.scrub.scrub_for_ever(Arc::clone(&self.service), Arc::clone(&self.disk)) => {}
+            () = Deferred::copy_for_ever(Arc::clone(&self.service)) => {}
+            () = look_again_for_ever(Arc::clone(&self.service)) => {}
+            () = shutdown => {}
+        }
+        self.server.close(CLOSING_GRACE).await;
+        self.service.scrub.save(&self.service.env, &self.disk).await;
+        self.heartbeats.note().await;
+        tracing::info!("the donor has stopped");
+        Ok(())
+    }
+}

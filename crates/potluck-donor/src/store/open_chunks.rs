@@ -1,0 +1,95 @@
+//! Chunks that are kept open while parts of them are read, which costs less than opening each again for a segment.
+//!
+//! A file that is open takes its room on the disk though it was removed, so whoever removes, quarantines or
+//! replaces one has it closed first. A chunk that nobody reads is closed after some seconds.
+
+use super::Found;
+use potluck_core::chunk::ChunkName;
+use potluck_core::merkle::segment_count;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Chunks that are open at once.
+const MOST: usize = 128;
+/// Segments that they have together at most; what proves one takes 64 bytes.
+const MOST_SEGMENTS: u64 = 32_768;
+/// A chunk that was not read for so many looks at the disk is closed.
+const UNREAD: u32 = 10;
+
+/// Chunks that are kept open.
+#[derive(Default)]
+pub(super) struct OpenChunks(Mutex<Open>);
+
+#[derive(Default)]
+struct Open {
+    chunks: BTreeMap<ChunkName, OpenChunk>,
+    segments: u64,
+    /// Counts reads.
+    reads: u64,
+}
+
+struct OpenChunk {
+    found: Arc<Found>,
+    /// The number of the latest read.
+    read: u64,
+    /// Looks at the disk since then.
+    looks: u32,
+}
+
+impl Open {
+    fn close(&mut self, name: &ChunkName) {
+        if let Some(closed) = self.chunks.remove(name) {
+            self.segments -= segment_count(closed.found.len.into());
+        }
+    }
+}
+
+impl OpenChunks {
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.0.lock().expect("no holder panics")
+    }
+
+    /// The chunk called `name`, if it is open.
+    pub fn get(&self, name: &ChunkName) -> Option<Arc<Found>> {
+        let mut open = self.open();
+        open.reads += 1;
+        let number = open.reads;
+        let chunk = open.chunks.get_mut(name)?;
+        (chunk.read, chunk.looks) = (number, 0);
+        Some(Arc::clone(&chunk.found))
+    }
+
+    /// Keeps a chunk open, and closes those read longest ago if there are too many.
+    pub fn keep(&self, name: ChunkName, found: Arc<Found>) {
+        let mut open = self.open();
+        open.close(&name);
+        let segments = segment_count(found.len.into());
+        while open.chunks.len() >= MOST || open.segments + segments > MOST_SEGMENTS {
+            let oldest = open.chunks.iter().min_by_key(|(_, chunk)| chunk.read);
+            let Some(oldest) = oldest.map(|(name, _)| *name) else { break };
+            open.close(&oldest);
+        }
+        let read = open.reads;
+        open.segments += segments;
+        open.chunks.insert(name, OpenChunk { found, read, looks: 0 });
+    }
+
+    /// Closes a chunk.
+    pub fn close(&self, name: &ChunkName) {
+        self.open().close(name);
+    }
+
+    /// Closes all.
+    pub fn close_all(&self) {
+        *self.open() = Open::default();
+    }
+
+    /// Closes what was not read for a while; called at each look at the disk.
+    pub fn close_unread(&self) {
+        let mut open = self.open();
+        open.chunks.values_mut().for_each(|chunk| chunk.looks += 1);
+        let unread = open.chunks.iter().filter(|(_, chunk)| chunk.looks > UNREAD);
+        let unread: Vec<_> = unread.map(|(name, _)| *name).collect();
+        unread.iter().for_each(|name| open.close(name));
+    }
+}

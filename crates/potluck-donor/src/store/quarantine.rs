@@ -1,0 +1,259 @@
+//! Files that count for nothing any more: what was no chunk, and chunks whose bytes were found wrong or
+//! could not be read. A cable, a controller or memory that fails for a while says nothing of what is on the
+//! disk, so each is looked at again, ever more seldom. One that is sound is a chunk again; should it be found
+//! bad once more, it is looked at as seldom as before, so that no chunk of a disk that fails now and then comes
+//! and goes all the time. None is removed before the manager says that its chunk has another good copy, or that
+//! nobody needs it.
+
+use super::verify::CopyHealth;
+use super::{Change, Store, stored_len, taken};
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_wire::control::Holding;
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// One part in so many of what is lent is for quarantined files: enough to look into what happened,
+/// while a bad cable that spoils a whole disk costs the pool little of it.
+const PART: u64 = 20;
+/// Chunks that one heartbeat asks about.
+const ASKED: usize = 256;
+/// How long the first look again is after a look that found it bad.
+const SHORTEST_WAIT: Duration = Duration::from_secs(2);
+/// Files looked at in one turn.
+const PER_TURN: usize = 16;
+/// Chunks taken out of quarantine whose looks are remembered.
+const REMEMBERED: usize = 1024;
+/// Each look doubles the time until the next, up to this.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
+
+/// The files in quarantine.
+#[derive(Debug, Default)]
+pub(crate) struct Quarantine {
+    /// The oldest first, as far as this incarnation knows; those that are needed go to the end when that
+    /// is heard.
+    files: VecDeque<Quarantined>,
+    /// Bytes that they take.
+    bytes: u64,
+    /// The chunks that were taken out last.
+    restored: VecDeque<(ChunkName, Looks)>,
+}
+
+/// How often a chunk was looked at, and when it may be again.
+#[derive(Debug, Clone, Copy, Default)]
+struct Looks {
+    made: u32,
+    next: Tick,
+}
+
+impl Looks {
+    /// Counts the look of `now`.
+    fn and(self, now: Tick) -> Self {
+        let wait = SHORTEST_WAIT.saturating_mul(2_u32.saturating_pow(self.made));
+        Self { made: self.made + 1, next: now + wait.min(LONGEST_WAIT) }
+    }
+}
+
+#[derive(Debug)]
+struct Quarantined {
+    path: PathBuf,
+    len: u64,
+    /// The chunk that it was; none for what never was one.
+    chunk: Option<ChunkName>,
+    looks: Looks,
+}
+
+impl Quarantined {
+    fn is_due(&self, now: Tick) -> bool {
+        self.chunk.is_some() && self.looks.next <= now
+    }
+}
+
+impl Quarantine {
+    /// Takes out the file at `at`.
+    fn take(&mut self, at: usize) -> Option<Quarantined> {
+        let file = self.files.remove(at)?;
+        self.bytes = self.bytes.saturating_sub(taken(file.len));
+        Some(file)
+    }
+
+    fn add(&mut self, file: Quarantined) {
+        self.bytes += taken(file.len);
+        self.files.push_back(file);
+    }
+
+    /// Forgets the looks at `name`, and returns them.
+    fn take_looks(&mut self, name: &ChunkName) -> Option<Looks> {
+        let at = self.restored.iter().position(|(restored, _)| restored == name)?;
+        self.restored.remove(at).map(|(_, looks)| looks)
+    }
+
+    fn restored(&mut self, name: ChunkName, looks: Looks) {
+        self.restored.push_back((name, looks));
+        if self.restored.len() > REMEMBERED {
+            self.restored.pop_front();
+        }
+    }
+
+    #[cfg(test)]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.files.iter().map(|file| file.path.clone()).collect()
+    }
+
+    #[cfg(test)]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Store {
+    /// Counts a file of `len` bytes among the quarantined ones; what it takes is counted already.
+    pub(crate) fn count_quarantined(&self, path: PathBuf, len: u64) {
+        let chunk = chunk_of(&path);
+        let mut quarantine = self.quarantine();
+        let looks = chunk.and_then(|name| quarantine.take_looks(&name)).unwrap_or_default();
+        quarantine.add(Quarantined { path, len, chunk, looks });
+    }
+
+    /// Bytes of quarantined files that should go: while the owner's limits do not hold, or they take more
+    /// than their part of what is lent.
+    fn too_much_quarantined(&self) -> u64 {
+        let more = self.quarantine().bytes.saturating_sub(self.usage().limits().max / PART);
+        self.excess().max(more)
+    }
+
+    /// Removes quarantined files that never were chunks, the oldest first, where there is too much in
+    /// quarantine. Whether anything was removed.
+    pub(crate) fn trim_quarantine(&self) -> bool {
+        let mut left = self.too_much_quarantined();
+        let mut removed = false;
+        while left > 0 {
+            let mut quarantine = self.quarantine();
+            let odd = quarantine.files.iter().position(|file| file.chunk.is_none());
+            let Some(file) = odd.and_then(|at| quarantine.take(at)) else { break };
+            drop(quarantine);
+            left = left.saturating_sub(taken(file.len));
+            if !self.remove_quarantined(file) {
+                break; // tried again at the next look
+            }
+            removed = true;
+        }
+        removed
+    }
+
+    /// The chunks whose quarantined files should go, the oldest first: all of them when the owner takes
+    /// everything back. The manager is asked whether they may.
+    pub(crate) fn to_discard(&self, leaving: bool) -> Vec<ChunkName> {
+        let mut left = if leaving { u64::MAX } else { self.too_much_quarantined() };
+        let mut chunks = Vec::new();
+        for file in &self.quarantine().files {
+            if left == 0 || chunks.len() == ASKED {
+                break;
+            }
+            chunks.extend(file.chunk);
+            left = left.saturating_sub(taken(file.len));
+        }
+        chunks
+    }
+
+    /// Removes the quarantined files of the chunks of `asked` that are in `granted`: they have good copies,
+    /// or nobody needs them. Next time others are asked about first.
+    pub(crate) fn discard(&self, asked: &[ChunkName], granted: &[ChunkName]) {
+        let asked: BTreeSet<_> = asked.iter().collect();
+        let granted: BTreeSet<_> = granted.iter().filter(|name| asked.contains(name)).collect();
+        let is_in = |names: &BTreeSet<_>, file: &Quarantined| {
+            file.chunk.as_ref().is_some_and(|chunk| names.contains(chunk))
+        };
+        let mut quarantine = self.quarantine();
+        let files = std::mem::take(&mut *quarantine).files;
+        let (gone, kept): (VecDeque<_>, VecDeque<_>) =
+            files.into_iter().partition(|file| is_in(&granted, file));
+        let (needed, others): (VecDeque<_>, VecDeque<_>) =
+            kept.into_iter().partition(|file| is_in(&asked, file));
+        others.into_iter().chain(needed).for_each(|file| quarantine.add(file));
+        drop(quarantine);
+        for file in gone {
+            self.remove_quarantined(file);
+        }
+    }
+
+    fn remove_quarantined(&self, file: Quarantined) -> bool {
+        let removal = self.usage().removal(file.len);
+        match self.disk().remove(&file.path) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!("cannot remove {}: {why}", file.path.display());
+                self.quarantine().add(file);
+                false
+            }
+            _ => {
+                removal.done();
+                true
+            }
+        }
+    }
+
+    /// Whether a quarantined chunk is to be looked at again.
+    pub(crate) fn is_look_due(&self, now: Tick) -> bool {
+        self.quarantine().files.iter().any(|file| file.is_due(now))
+    }
+
+    /// Looks again at quarantined chunks whose time has come; how many are sound after all.
+    pub(crate) fn look_at_quarantined(&self, now: Tick) -> usize {
+        let mut sound = 0;
+        for _ in 0..PER_TURN {
+            if self.is_missing() {
+                break; // what is there may be another store
+            }
+            let mut quarantine = self.quarantine();
+            let at = quarantine.files.iter().position(|file| file.is_due(now));
+            let Some(file) = at.and_then(|at| quarantine.take(at)) else { break };
+            drop(quarantine);
+            let (chunk, looks) = (file.chunk, file.looks.and(now));
+            match self.look_at(file) {
+                Ok(()) => {
+                    sound += 1;
+                    chunk.into_iter().for_each(|name| self.quarantine().restored(name, looks));
+                }
+                Err(file) => self.quarantine().add(Quarantined { looks, ..file }),
+            }
+        }
+        sound
+    }
+
+    /// Makes a quarantined file its chunk again if it is sound; gives it back if it is not.
+    fn look_at(&self, file: Quarantined) -> Result<(), Quarantined> {
+        let opened = self.disk().open(&file.path);
+        let (Some(name), Some(len), Ok(opened)) = (file.chunk, stored_len(file.len), opened) else {
+            return Err(file);
+        };
+        if self.health_of(&*opened, &name) != CopyHealth::Sound {
+            return Err(file);
+        }
+        let path = self.layout().chunk(&name);
+        let _alone = self.lock_name(&name);
+        if self.is_missing() {
+            return Err(file);
+        }
+        if self.disk().len(&path).is_ok() {
+            self.remove_quarantined(file); // it was stored again meanwhile
+            return Ok(());
+        }
+        if let Err(why) = self.rename(&file.path, &path) {
+            tracing::warn!("cannot take {} out of quarantine: {why}", file.path.display());
+            return Err(file);
+        }
+        tracing::info!("chunk {name} can be read again, and is as it should be");
+        // Whoever hears of it relies on it, so no tombstone of before deletes it.
+        self.write_sequence().wrote(&name);
+        self.changes().push(Change::Added(Holding { name, len }));
+        Ok(())
+    }
+}
+
+/// The chunk that a quarantined file was, by its name ([`super::layout::Layout::quarantined`]).
+fn chunk_of(path: &Path) -> Option<ChunkName> {
+    let (name, _) = path.file_name()?.to_str()?.split_once('.')?;
+    name.parse().ok()
+}

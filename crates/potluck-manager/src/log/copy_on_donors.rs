@@ -1,0 +1,190 @@
+//! The copy of the log on donors: chunks that are written as any client writes files, so that placement,
+//! repair and garbage collection care for them.
+
+use super::copies::Copies;
+use super::metadata_writer::WriterHandles;
+use super::metadata_writer::{MetadataWriter, prepared};
+use super::{Trouble, any_taker};
+use crate::handles::handles;
+use crate::own_term::OwnTerm;
+use crate::pool_time::PoolTime;
+use crate::settings::Settings;
+use crate::shared_pool::SharedPool;
+use potluck_catalog::Catalog;
+use potluck_catalog::commit::PreparedFile;
+use potluck_catalog::log_position::{Advance, Copy, Position};
+use potluck_catalog::{Error, system};
+use potluck_core::chunk::{ChunkKind, Digest};
+use potluck_core::recipe::Entry;
+use potluck_recovery::ca::Ca;
+use potluck_recovery::kit;
+use potluck_recovery::log::block::{Base, Lines, Part, Sealed, Sealer};
+use potluck_recovery::log::copying::{Sink, catch_up};
+use potluck_recovery::state_dir::StateDir;
+use potluck_wire::env::Env;
+use potluck_wire::identity::fingerprint;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a change waits at most, while donors take blocks.
+pub(super) const EVERY: Duration = Duration::from_secs(2);
+/// The longest pause after failures: each attempt may leave a whole base behind that is nobody's
+/// until it is reclaimed.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+handles! {
+    /// The handles for keeping the log on donors.
+    pub struct DonorLog {
+        settings: Arc<Settings>,
+        env: Env,
+        time: PoolTime,
+        term: Arc<OwnTerm>,
+        pool: SharedPool,
+        catalog: Catalog,
+        ca: Arc<Ca>,
+        log: Arc<Copies>,
+        state: Arc<StateDir>,
+        put: WriterHandles,
+    }
+}
+
+impl DonorLog {
+    /// Writes until dropped.
+    pub async fn run(self) {
+        let (mut attempts, mut pause) = (0, EVERY);
+        loop {
+            tokio::time::sleep(pause).await;
+            let done = match self.settings.get().metadata_copies {
+                0 => self.catalog.discard_log().await.map_err(Trouble::from).map(|()| None),
+                _ if any_taker(&self.pool, &self.time) => {
+                    let began = self.time.tick();
+                    let (epoch, offload) = (self.term.epoch(), self.env.offload);
+                    let mut donors = Donors { log: &self, attempts: &mut attempts };
+                    catch_up(&mut donors, &self.catalog, epoch, offload).await.map(|()| Some(began))
+                }
+                _ => Ok(self.log.donors.complete_at()),
+            };
+            match done {
+                Ok(complete) => {
+                    pause = EVERY;
+                    self.log.donors.well(complete);
+                }
+                Err(Trouble::Catalog(Error::Closed)) => {}
+                // No donor's fault, and said of the catalog itself.
+                Err(Trouble::Catalog(why)) if why.is_disks() => pause = after_failure(pause),
+                Err(why) => {
+                    pause = after_failure(pause);
+                    self.log.donors.failing(why.to_string());
+                }
+            }
+        }
+    }
+}
+
+/// How long to wait after one more failure.
+pub(super) fn after_failure(pause: Duration) -> Duration {
+    (pause * 2).min(LONGEST_PAUSE)
+}
+
+/// The pool's donors, which take blocks.
+struct Donors<'s> {
+    log: &'s DonorLog,
+    /// Counts the writes of this start.
+    attempts: &'s mut u64,
+}
+
+impl Sink for Donors<'_> {
+    const COPY: Copy = Copy::OnDonors;
+    type Trouble = Trouble;
+
+    async fn goes_on(&self, _: &Position) -> Result<bool, Trouble> {
+        Ok(true)
+    }
+
+    async fn begin(&mut self, before: Option<Position>) -> Result<(), Trouble> {
+        let offload = self.log.env.offload;
+        let path = self.log.state.catalog();
+        let mut base = offload.run(move || Base::begin(&path)).await?;
+        let mut write = self.write(base.bytes, before, None).await?;
+        loop {
+            let (more, next) =
+                offload.run(move || base.next_lines().map(|next| (base, next))).await?;
+            base = more;
+            let Some((part, lines)) = next else { break };
+            write.block(part, &lines).await?;
+        }
+        tracing::debug!("the log on donors begins a new generation");
+        write.commit(base.row).await
+    }
+
+    async fn add(&mut self, before: Position, row: i64, blocks: Vec<Lines>) -> Result<(), Trouble> {
+        let bytes = blocks.iter().map(|lines| lines.text.len() as u64).sum();
+        let mut write = self.write(bytes, Some(before.clone()), Some(before)).await?;
+        for lines in &blocks {
+            write.block(Part::Log, lines).await?;
+        }
+        write.commit(row).await
+    }
+}
+
+impl<'s> Donors<'s> {
+    /// Begins to write about `bytes`, when the copy is at `before`: after `position`, or as a new
+    /// generation.
+    async fn write(
+        &mut self,
+        bytes: u64,
+        before: Option<Position>,
+        position: Option<Position>,
+    ) -> Result<Write<'s>, Trouble> {
+        let log = self.log;
+        *self.attempts += 1;
+        let key = kit::load_key(&log.state.ca()).map_err(io::Error::other)?;
+        // One for all blocks: a freeze may raise the manager's meanwhile.
+        let epoch = log.term.epoch();
+        // A catalog that was restored does not know how far the lost one came, but its epoch is later:
+        // generations of different terms are far apart.
+        let last = before.as_ref().map_or(0, |before| before.sequence);
+        let sealer = Sealer {
+            key,
+            pool: fingerprint(log.ca.certificate()),
+            epoch,
+            attempt: *self.attempts,
+            wall_ms: log.time.wall_ms(),
+            position,
+            first: last.max(epoch.0 << 32) + 1,
+        };
+        let put = MetadataWriter::open(&log.put, bytes).await?;
+        Ok(Write { log, before, put, sealer, files: Vec::new() })
+    }
+}
+
+/// Blocks on their way to donors, committed together.
+struct Write<'s> {
+    log: &'s DonorLog,
+    before: Option<Position>,
+    put: MetadataWriter,
+    sealer: Sealer,
+    files: Vec<PreparedFile>,
+}
+
+impl Write<'_> {
+    /// Seals and stores a block.
+    async fn block(&mut self, part: Part, lines: &Lines) -> Result<(), Trouble> {
+        let Sealed { sequence, name, bytes } =
+            self.sealer.seal(part, lines, &*self.log.env.entropy)?;
+        let chunk = self.put.chunk(ChunkKind::Log, name, &bytes).await?;
+        let entry = Entry { name, digest: Digest(name.0), len: bytes.len() as u32, sealed: false };
+        let (path, copies) = (system::block_path(sequence)?, self.put.copies());
+        self.files.push(prepared(path, entry, chunk, copies, self.sealer.wall_ms));
+        Ok(())
+    }
+
+    /// Makes the blocks part of the pool, by which donors have the changes up to the row `row`.
+    async fn commit(self, row: i64) -> Result<(), Trouble> {
+        let Sealer { position: Some(position), epoch, .. } = self.sealer else { return Ok(()) };
+        let (before, after) = (self.before, Position { row, ..position });
+        let advance = Advance { copy: Copy::OnDonors, before, after, epoch };
+        self.put.commit(self.files, advance).await
+    }
+}

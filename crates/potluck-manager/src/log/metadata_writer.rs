@@ -1,0 +1,347 @@
+//! Writing the pool's own metadata to its donors, as any client writes files: in a session, offered
+//! before it is sent, committed with receipts. So placement, garbage collection and repair treat it
+//! as they treat everything.
+
+use super::Trouble;
+use crate::config::ManagerConfig;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::scan_state::ScanState;
+use crate::sessions::InSession;
+use crate::settings::Settings;
+use crate::shared_pool::SharedPool;
+use crate::wakeup::Wakeup;
+use potluck_catalog::Catalog;
+use potluck_catalog::commit::{Batch, PreparedChunk, PreparedFile};
+use potluck_catalog::log_position::Advance;
+use potluck_catalog::sessions::StoredSession;
+use potluck_core::chunk::{ChunkKind, ChunkName, sealed_len};
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, SessionId, VersionId};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Width};
+use potluck_core::recipe::{self, Entry};
+use potluck_pool::redundancy::Version;
+use potluck_pool::{Contact, MANAGER, NewSession, Pool, Ticketed};
+use potluck_recovery::log::block::PIECE;
+use potluck_wire::control::Condition;
+use potluck_wire::env::Env;
+use potluck_wire::peer_connection::{PeerConnection, PeerError};
+use potluck_wire::ticket::{Caveat, Ops, Receipt, Ticket};
+use std::collections::btree_map::Entry as Slot;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+handles! {
+    /// The handles for writing to donors.
+    pub struct WriterHandles {
+        settings: Arc<Settings>,
+        env: Env,
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        background: Wakeup,
+        scan_state: Arc<ScanState>,
+    }
+}
+
+/// A ticket outlives the writing of any catalog.
+const TICKET_FOR: Duration = Duration::from_secs(6 * 3600);
+
+/// A write under way. Dropped without a commit, its session ends with its lease.
+pub struct MetadataWriter {
+    handles: WriterHandles,
+    session: SessionId,
+    ticketed: Ticketed,
+    _in_session: InSession,
+    next: u64,
+    connections: BTreeMap<DonorId, PeerConnection>,
+    failed: BTreeSet<DonorId>,
+}
+
+impl MetadataWriter {
+    /// Begins to write about `bytes` of plaintext.
+    pub async fn open(handles: &WriterHandles, bytes: u64) -> Result<Self, Trouble> {
+        let wall_ms = handles.time.wall_ms();
+        let space = handles.catalog.system_space(policy(1), wall_ms).await?;
+        let now = handles.time.tick();
+        let (new, ticketed) = {
+            let mut pool = handles.pool.lock();
+            let copies = copies_now(&pool, &handles.settings.get(), bytes, now);
+            let new = NewSession {
+                id: SessionId(handles.env.entropy.bytes()),
+                member: MANAGER,
+                space,
+                policy: policy(copies),
+                asked: Override { copies: Some(copies), ..Override::default() },
+            };
+            let ticketed = pool.open_session(new.clone(), Some(bytes.max(1)), now)?;
+            // Busy from now on: no lease ends while it is written.
+            pool.enter(&new.id, MANAGER, now).map_err(|_| Trouble::Ended)?;
+            (new, ticketed)
+        };
+        let in_session = InSession::new(handles.pool.clone(), handles.time.clone(), new.id);
+        let stored = StoredSession {
+            id: new.id,
+            member: MANAGER,
+            space,
+            policy: new.policy,
+            asked: new.asked,
+            plan: ticketed.plan.clone(),
+            bytes: ticketed.bytes,
+            ended: false,
+        };
+        if let Err(why) = handles.catalog.open_session(stored).await {
+            handles.pool.lock().forget_session(&new.id);
+            return Err(why.into());
+        }
+        Ok(Self {
+            handles: handles.clone(),
+            session: new.id,
+            ticketed,
+            _in_session: in_session,
+            next: 0,
+            connections: BTreeMap::new(),
+            failed: BTreeSet::new(),
+        })
+    }
+
+    /// Copies that are wished for.
+    pub fn copies(&self) -> u32 {
+        self.ticketed.policy.copies
+    }
+
+    /// Sees to it that donors hold `bytes`, called `name`; sends them only where they are missing.
+    ///
+    /// Errors: no donor took it. Fewer copies than wished for are no error: repair makes them.
+    pub async fn chunk(
+        &mut self,
+        kind: ChunkKind,
+        name: ChunkName,
+        bytes: &[u8],
+    ) -> Result<PreparedChunk, Trouble> {
+        let held = self.offer(name).await?;
+        let mut chunk = PreparedChunk { name, len: bytes.len() as u32, holders: Vec::new() };
+        let slot = self.ticketed.plan.slot(self.next).unwrap_or_default();
+        self.next += 1;
+        let others = self.ticketed.plan.donors();
+        let mut targets: Vec<DonorId> = slot;
+        targets.extend(others);
+        let mut tried: BTreeSet<DonorId> = held.iter().copied().collect();
+        for donor in targets {
+            if held.len() + chunk.holders.len() >= self.copies() as usize {
+                break;
+            }
+            if self.failed.contains(&donor) || !tried.insert(donor) {
+                continue;
+            }
+            match self.send(donor, kind, name, bytes).await {
+                Ok(()) => chunk.holders.push((donor, AckLevel::Disk)),
+                Err(why) => {
+                    tracing::debug!(%donor, %why, "a donor did not take a block");
+                    self.connections.remove(&donor);
+                    self.failed.insert(donor);
+                }
+            }
+        }
+        if held.is_empty() && chunk.holders.is_empty() { Err(Trouble::NoDonor) } else { Ok(chunk) }
+    }
+
+    async fn send(
+        &mut self,
+        donor: DonorId,
+        kind: ChunkKind,
+        name: ChunkName,
+        bytes: &[u8],
+    ) -> Result<(), Trouble> {
+        let now = self.handles.time.tick();
+        let contact = self.handles.pool.lock().contact(donor, now).filter(|contact| contact.live);
+        let Some(Contact { addresses, key: Some(key), .. }) = contact else {
+            return Err(Trouble::NoDonor);
+        };
+        let handles = self.handles.clone();
+        let connection = match self.connections.entry(donor) {
+            Slot::Occupied(open) => open.into_mut(),
+            Slot::Vacant(empty) => {
+                let expires = handles.time.now_ms() + TICKET_FOR.as_millis() as u64;
+                let caveats = [
+                    Caveat::Donor(donor),
+                    Caveat::Ops(Ops::PUT.and(Ops::RECORD)),
+                    Caveat::Bytes(self.ticketed.allowance()),
+                    Caveat::Expires(expires),
+                    Caveat::Session(self.session),
+                ];
+                let ticket = Ticket::issue(&key, &*handles.env.entropy, &caveats);
+                let (net, entropy) = (&*handles.env.net, &*handles.env.entropy);
+                empty.insert(PeerConnection::open(net, entropy, &addresses, &ticket).await?)
+            }
+        };
+        let ack = AckLevel::Disk;
+        let receipt = connection.put(name, ack, kind, bytes).await?;
+        let genuine = Receipt::issue(&key, &self.session, &name, bytes.len() as u32, ack);
+        if receipt == genuine { Ok(()) } else { Err(PeerError::WrongBytes.into()) }
+    }
+
+    /// Makes the files part of the pool, by which the log goes on as `advance` says.
+    pub async fn commit(self, files: Vec<PreparedFile>, advance: Advance) -> Result<(), Trouble> {
+        let handles = &self.handles;
+        let chunks = files.iter().flat_map(|file| &file.chunks);
+        let pairs = chunks
+            .flat_map(|chunk| chunk.holders.iter().map(move |(donor, _)| (*donor, &chunk.name)));
+        handles.pool.lock().acknowledged(pairs);
+        let Ticketed { space, asked, .. } = self.ticketed;
+        let batch = Arc::new(Batch {
+            session: self.session,
+            space,
+            number: 0,
+            mirror: Mirror::ClientAsync,
+            ack: AckLevel::Disk,
+            asked,
+            files: files.into_iter().map(Ok).collect(),
+            atomic: true,
+            done: true,
+        });
+        let donors = handles.pool.lock().snapshot(handles.time.tick());
+        let done = handles.catalog.commit_log(batch, advance, donors, handles.time.when()).await?;
+        if done.open {
+            // A donor that took a copy has died or begun to leave meanwhile.
+            handles.scan_state.changed(handles.time.tick());
+        }
+        let mut pool = handles.pool.lock();
+        pool.in_use_again(&done.again, handles.time.tick());
+        pool.end_session(&self.session);
+        drop(pool);
+        handles.background.wake();
+        Ok(())
+    }
+
+    /// Protects a chunk from garbage collection, and then asks who has it already.
+    async fn offer(&mut self, name: ChunkName) -> Result<Vec<DonorId>, Trouble> {
+        let handles = &self.handles;
+        let new = handles.pool.lock().offer(&self.session, &[name])?;
+        let (names, ack) = (Arc::new(vec![name]), AckLevel::Disk);
+        let found = handles.catalog.offer(self.session, new, names, ack).await?;
+        let view = handles.pool.lock().view(handles.time.tick());
+        let used = found.into_iter().filter(|found| found.used).flat_map(|found| found.donors);
+        Ok(used.filter(|donor| view.counts(*donor, &name)).collect())
+    }
+}
+
+/// Copies that are asked for of `bytes` of the pool's own metadata when it is written now: on as many
+/// donors as take all of it, for with fewer than are asked for it would not be written at all.
+pub fn copies_now(pool: &Pool, config: &ManagerConfig, bytes: u64, now: Tick) -> u32 {
+    let stored = bytes.div_ceil(PIECE as u64).max(1) * u64::from(sealed_len(PIECE as u32));
+    let takers = pool.takers(now).into_iter().filter(|taker| taker.free >= stored).count();
+    config.metadata_copies.min(takers as u32).max(1)
+}
+
+/// A block, ready to be committed as a file of its own.
+pub fn prepared(
+    path: PoolPath,
+    entry: Entry,
+    chunk: PreparedChunk,
+    copies: u32,
+    mtime_ms: i64,
+) -> PreparedFile {
+    let version = Version {
+        id: VersionId(0),
+        size: u64::from(entry.len),
+        digest: entry.digest,
+        mtime_ms,
+        executable: false,
+        chunk_size: PIECE as u32,
+        copies,
+        ec: None,
+        goal: None,
+        safe_wall_ms: None,
+        chunks: 1,
+        inline: false,
+    };
+    let (pages, chunks) = (recipe::pack(&entry.digest, &[entry]), vec![chunk]);
+    PreparedFile { path, version, inline: None, pages, chunks, condition: Condition::Always }
+}
+
+/// Donors that the pool's own metadata is written to at once, at least.
+const STRIPE: u32 = 4;
+
+/// Returns the policy of the pool's own metadata.
+fn policy(copies: u32) -> Policy {
+    Policy {
+        chunk_size: PIECE as u32,
+        copies,
+        stripe_width: Width::Donors(copies.max(STRIPE)),
+        mirror: Mirror::ClientAsync,
+        ack: AckLevel::Disk,
+        sealed: true,
+        ..Policy::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::budget::DiskState;
+    use potluck_core::ids::{Incarnation, SpaceId};
+    use potluck_wire::addresses::Addresses;
+    use potluck_wire::control::Register;
+    use potluck_wire::ticket::Secret;
+    use std::time::Duration;
+
+    fn at(seconds: u64) -> Tick {
+        Duration::from_secs(seconds)
+    }
+
+    fn register(pool: &mut Pool, donor: u32) {
+        pool.add_donor(DonorId(donor), &format!("d{donor}"), None);
+        let register = Register {
+            incarnation: Incarnation(7),
+            key: Secret::from_bytes([donor as u8; 32]),
+            addresses: Addresses::default(),
+            port: None,
+            version: "0.1".into(),
+            disk: DiskState::default(),
+            room: 1000 << 20,
+            label: None,
+            grace_ms: None,
+            heard: Default::default(),
+            heard_changes: 0,
+            disk_fault: None,
+            new_store: false,
+        };
+        let addresses = format!("10.0.0.{donor}:7701").parse().expect("an address");
+        pool.register(DonorId(donor), &register, addresses, at(0));
+    }
+    use potluck_pool::Giving;
+
+    #[test]
+    fn metadata_is_asked_of_donors_that_take_all_of_it() {
+        let config = ManagerConfig::default();
+        let mut pool = Pool::new(config.limits());
+        let copies = |pool: &Pool, bytes| copies_now(pool, &config, bytes, at(1));
+        assert_eq!(copies(&pool, 1), 1, "never none");
+        for donor in 1..=2 {
+            register(&mut pool, donor);
+        }
+        assert_eq!(copies(&pool, 1), 2);
+        for donor in 3..=5 {
+            register(&mut pool, donor);
+        }
+        assert_eq!(copies(&pool, 1), config.metadata_copies);
+        let giving = Giving { start: 0, at_once: false, lose: [].into(), since: Tick::ZERO };
+        (2..=4).for_each(|donor| pool.give_back(DonorId(donor), Some(giving.clone())));
+        assert_eq!(copies(&pool, 1), 2, "who leaves takes nothing");
+        let policy = Policy { copies: 2, ..policy(2) };
+        let new = |id| NewSession {
+            id: SessionId([id; 16]),
+            member: MANAGER,
+            space: SpaceId(1),
+            policy: policy.clone(),
+            asked: Override::default(),
+        };
+        // More than is left when another write was promised most of it.
+        pool.open_session(new(1), Some(900 << 20), at(1)).expect("fits");
+        pool.open_session(new(2), Some(90 << 20), at(1)).expect("as many as are counted");
+        assert_eq!((copies(&pool, 1), copies(&pool, 90 << 20)), (2, 1));
+    }
+}

@@ -1,0 +1,38 @@
+//! This manager's own term: the time from its start to its stop.
+
+use crate::pool_time::PoolTime;
+use potluck_catalog::tokens::Moment;
+use potluck_core::ids::Epoch;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The pool that is managed, and which of its managers' terms this is.
+#[derive(Debug)]
+pub struct OwnTerm {
+    /// The name of the pool.
+    pub pool_name: String,
+    /// Drawn at this start: epoch and start together are no other term's.
+    pub start: u64,
+    epoch: AtomicU64,
+}
+
+impl OwnTerm {
+    /// A term that begins in `epoch`.
+    pub fn new(pool_name: String, start: u64, epoch: Epoch) -> Self {
+        Self { pool_name, start, epoch: AtomicU64::new(epoch.0) }
+    }
+
+    /// The term's number. It grows within one term only when a newer catalog ran before.
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.epoch.load(Ordering::Acquire))
+    }
+
+    /// Takes a later number, which is durable.
+    pub fn raise_epoch(&self, epoch: Epoch) {
+        self.epoch.fetch_max(epoch.0, Ordering::AcqRel);
+    }
+
+    /// The moment by which tokens are judged.
+    pub fn moment(&self, time: &PoolTime) -> Moment {
+        Moment { epoch: self.epoch(), pool_ms: time.now_ms(), wall_ms: time.wall_ms() }
+    }
+}

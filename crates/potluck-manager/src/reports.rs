@@ -1,0 +1,96 @@
+//! Calls that are held up for a moment: in the first seconds of a manager's term those that need donors,
+//! until the donors that an earlier term heard have reported, so that a restart is noticed by nobody;
+//! and those that ask for a verdict, while a donor may just have died.
+
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::scan_state::ScanState;
+use crate::shared_pool::SharedPool;
+use potluck_core::clock::Tick;
+use potluck_core::ids::DonorId;
+use potluck_pool::Pool;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+handles! {
+    /// The handles for holding calls up until donors have reported.
+    pub struct Reports {
+        time: PoolTime,
+        pool: SharedPool,
+        scan_state: Arc<ScanState>,
+    }
+}
+
+/// After this much of the manager's term nobody is held up any more: a donor that still has not
+/// reported died with the earlier term. Longer than a donor pauses between two tries, and shorter
+/// than a caller waits for an answer.
+const ASSEMBLING: Duration = Duration::from_secs(6);
+/// Who asks for a verdict waits no longer than this, and is told what is known by then.
+const VERDICT_LIMIT: Duration = Duration::from_secs(10);
+/// Donors speak once a second; the next word of one that was not heard for so long is overdue.
+const OVERDUE: Duration = Duration::from_secs(2);
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+impl Reports {
+    /// Holds a call up while `expects` says that donors are still to report.
+    pub async fn donors_reported(&self, expects: impl Fn(&Pool) -> bool) {
+        while self.time.uptime() < ASSEMBLING && expects(&self.pool.lock()) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Holds a judgement of files up while a donor's next word is overdue, until it is heard or known to be
+    /// silent: else a pulled cable was not seen for some seconds.
+    pub async fn none_overdue(&self) {
+        let began = self.time.tick();
+        let overdue = |now: Tick| self.pool.lock().awaits_word(now.saturating_sub(OVERDUE), now);
+        self.hold(began, overdue).await;
+    }
+
+    /// Holds a commit up while the next word of a donor that took a part of it is overdue: it may have died
+    /// since, and would count.
+    pub async fn none_overdue_of(&self, donors: &BTreeSet<DonorId>) {
+        let began = self.time.tick();
+        let overdue = |now: Tick| {
+            let (pool, since) = (self.pool.lock(), now.saturating_sub(OVERDUE));
+            donors.iter().any(|donor| pool.awaits_word_of(*donor, since, now))
+        };
+        self.hold(began, overdue).await;
+    }
+
+    /// Holds a verdict up until it is one of this moment: every donor has spoken since it was asked for, or is
+    /// known to be silent, and the last look at everything has seen what happened. Whoever asks next is then
+    /// told the same by every command.
+    pub async fn all_seen(&self) {
+        let began = self.time.tick();
+        self.donors_reported(Pool::expects_listings).await;
+        let asked = self.time.tick();
+        self.hold(began, |now| {
+            let behind = {
+                let pool = self.pool.lock();
+                if pool.awaits_word(asked, now) {
+                    return true;
+                }
+                self.scan_state.is_behind(&pool.view(now).unheard()) || pool.repairs.is_unseen()
+            };
+            if behind {
+                self.scan_state.look_again(now);
+            }
+            behind
+        })
+        .await;
+    }
+
+    /// Holds a call that came at `began` up while `waits` says so, and no longer than its limit.
+    async fn hold(&self, began: Tick, waits: impl Fn(Tick) -> bool) {
+        loop {
+            let now = self.time.tick();
+            if now.saturating_sub(began) > VERDICT_LIMIT || !waits(now) {
+                return;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}

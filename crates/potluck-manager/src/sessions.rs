@@ -1,0 +1,78 @@
+//! Open write sessions: who is let in, and how one ends.
+
+use crate::callers::Caller;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::settings::Settings;
+use crate::shared_pool::SharedPool;
+use crate::wakeup::Wakeup;
+use potluck_catalog::Catalog;
+use potluck_catalog::Error;
+use potluck_core::ids::SessionId;
+use potluck_pool::Ticketed;
+use potluck_wire::error::Failure;
+use std::sync::Arc;
+
+handles! {
+    /// The handles for letting sessions' calls in and ending sessions.
+    pub struct Sessions {
+        settings: Arc<Settings>,
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        background: Wakeup,
+    }
+}
+
+impl Sessions {
+    /// Lets one of a session's calls in.
+    pub fn enter(
+        &self,
+        session: SessionId,
+        caller: &Caller,
+    ) -> Result<(Ticketed, InSession), Failure> {
+        let now = self.time.tick();
+        let member = caller.member()?.member;
+        let ticketed = self.pool.lock().enter(&session, member, now).map_err(Failure::from)?;
+        Ok((ticketed, InSession::new(self.pool.clone(), self.time.clone(), session)))
+    }
+
+    /// Ends a session; what it offered is accounted for in the background.
+    pub async fn end(&self, session: SessionId) -> Result<(), Error> {
+        self.catalog.end_session(session).await?;
+        self.pool.lock().end_session(&session);
+        self.background.wake();
+        Ok(())
+    }
+
+    /// Ends a session that was interrupted, or keeps what it stored for when it is taken up again.
+    pub async fn interrupt(&self, session: SessionId) -> Result<(), Error> {
+        let now = self.time.tick();
+        let window = self.settings.get().resume_window;
+        if !window.is_zero() && self.pool.lock().park_session(&session, now) {
+            tracing::info!(?session, "an interrupted upload is kept for a while");
+            return Ok(());
+        }
+        self.end(session).await
+    }
+}
+
+/// A session's call that is being answered: its lease does not end meanwhile.
+pub struct InSession {
+    pool: SharedPool,
+    time: PoolTime,
+    session: SessionId,
+}
+
+impl InSession {
+    /// For a call that [`Pool::enter`](potluck_pool::Pool::enter) let in.
+    pub fn new(pool: SharedPool, time: PoolTime, session: SessionId) -> Self {
+        Self { pool, time, session }
+    }
+}
+
+impl Drop for InSession {
+    fn drop(&mut self) {
+        self.pool.lock().leave(&self.session, self.time.tick());
+    }
+}

@@ -1,0 +1,71 @@
+//! The manager's settings while it runs: its owner may change them.
+
+use crate::config::ManagerConfig;
+use crate::pool_time::PoolTime;
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// The settings that are in force.
+#[derive(Debug)]
+pub struct Settings {
+    config: RwLock<Arc<ManagerConfig>>,
+    fault: Mutex<Option<String>>,
+    /// Wakes whoever waits as long as the settings say.
+    changed: watch::Sender<()>,
+}
+
+impl Settings {
+    /// Those that a manager starts with.
+    pub fn new(config: ManagerConfig) -> Self {
+        Self {
+            config: RwLock::new(Arc::new(config)),
+            fault: Mutex::default(),
+            changed: watch::Sender::new(()),
+        }
+    }
+
+    /// The settings now.
+    pub fn get(&self) -> Arc<ManagerConfig> {
+        Arc::clone(&self.config.read().expect("no holder panics"))
+    }
+
+    /// Puts `config` into force; what is fixed at the start stays as it is.
+    pub fn change(&self, config: ManagerConfig) {
+        let now = self.get();
+        let config = ManagerConfig {
+            listen: now.listen.clone(),
+            state: now.state.clone(),
+            pool_name: now.pool_name.clone(),
+            advertise: now.advertise.clone(),
+            ..config
+        };
+        *self.config.write().expect("no holder panics") = Arc::new(config);
+        self.changed.send_replace(());
+    }
+
+    /// Why settings that were to be put into force cannot be used, and earlier ones are.
+    pub fn fault(&self) -> Option<String> {
+        self.fault.lock().expect("no holder panics").clone()
+    }
+
+    /// Notes why new settings cannot be used; `None`: they can.
+    pub fn set_fault(&self, why: Option<String>) {
+        *self.fault.lock().expect("no holder panics") = why;
+    }
+
+    /// Sleeps as long as `length` says of the settings, or until that is shorter and over.
+    pub async fn pause(&self, time: &PoolTime, length: impl Fn(&ManagerConfig) -> Duration) {
+        let (began, mut changed) = (time.tick(), self.changed.subscribe());
+        loop {
+            let left = length(&self.get()).saturating_sub(time.tick().saturating_sub(began));
+            if left.is_zero() {
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(left) => return,
+                _ = changed.changed() => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Finds out that a newer catalog than this one ran before, and freezes garbage collection (promise D5).
+//!
+//! Every donor remembers the highest epoch it heard, which start of a manager that was, and how
+//! many changes it told of. A manager that meets a term outside its catalog's history, or one that
+//! went on after the history left it ([`potluck_catalog::term_history`]), runs on a catalog older than one that ran
+//! before: a copy that was put back, or a second one that runs elsewhere. Chunks that it counts as
+//! unused may be files of the newer one.
+
+use crate::foreign_terms::ForeignTerms;
+use crate::gc_freeze::GcFreeze;
+use crate::handles::handles;
+use crate::own_term::OwnTerm;
+use crate::shared_pool::SharedPool;
+use crate::tasks::audit::Audit;
+use potluck_catalog::Catalog;
+use potluck_catalog::Error;
+use potluck_catalog::term_history::{LAST_EPOCH, Term};
+use potluck_core::ids::{DonorId, Epoch};
+use std::sync::Arc;
+
+handles! {
+    /// The handles for freezing garbage collection and thawing it.
+    pub struct StaleCatalog {
+        term: Arc<OwnTerm>,
+        pool: SharedPool,
+        catalog: Catalog,
+        gc_freeze: Arc<GcFreeze>,
+        audit: Audit,
+        foreign_terms: Arc<ForeignTerms>,
+    }
+}
+
+/// Nobody starts managers so many times while one runs: who says so lies.
+const FAR: u64 = 1 << 24;
+
+impl StaleCatalog {
+    /// Compares what a donor has heard before with this manager, and holds garbage collection if another
+    /// one ran later. The own epoch is raised above that one's, so that donors obey again. A donor that tells of others again and again, alone, is not
+    /// trusted any more.
+    pub async fn compare(&self, donor: DonorId, heard: Term) -> Result<(), Error> {
+        let own = self.term.epoch();
+        if (heard.epoch, heard.start) == (own, self.term.start) {
+            return Ok(());
+        }
+        if heard.epoch.0.saturating_sub(own.0) > FAR {
+            let why = format!("it says that it heard a manager of epoch {}", heard.epoch);
+            return self.distrust(donor, why).await;
+        }
+        let later = heard.epoch > own || (heard.epoch == own && heard.start != 0);
+        if !later && !self.catalog.is_unknown_term(heard).await? {
+            return Ok(());
+        }
+        if !self.foreign_terms.believes(donor, heard) {
+            let why = format!(
+                "it says again that it heard another manager, now one of epoch {}, and no other donor did",
+                heard.epoch
+            );
+            return self.distrust(donor, why).await;
+        }
+        let why = format!(
+            "donor {donor} was served by a manager of epoch {}, and this catalog, now of epoch {own}, does \
+         not know all that it did: it is older than one that ran before",
+            heard.epoch
+        );
+        tracing::debug!(%donor, ?heard, %own, "a newer catalog ran before");
+        self.begin(why, heard.epoch).await
+    }
+
+    /// Stops to trust a donor that lies, unless that is so already: it may say so all the time.
+    async fn distrust(&self, donor: DonorId, why: String) -> Result<(), Error> {
+        if self.pool.lock().is_quarantined(donor) {
+            return Ok(());
+        }
+        self.audit.quarantine(donor, why).await
+    }
+
+    /// Holds garbage collection, raises the epoch above `above`, and has every copy of the log begin anew.
+    async fn begin(&self, why: String, above: Epoch) -> Result<(), Error> {
+        // Held before it is durable: what was ordered meanwhile cannot be taken back.
+        self.gc_freeze.set(Some(why.clone()));
+        {
+            let mut pool = self.pool.lock();
+            pool.cancel_deletions();
+            pool.keep_unknown();
+        }
+        let (own, start) = (self.term.epoch(), self.term.start);
+        let above = (above < LAST_EPOCH).then_some(above);
+        let epoch = self.catalog.freeze_gc(why, above, own, start).await?;
+        self.term.raise_epoch(epoch);
+        Ok(())
+    }
+
+    /// Lets garbage collection go on: what a newer catalog may have known is given up.
+    pub async fn end(&self) -> Result<(), Error> {
+        self.catalog.end_gc_freeze().await?;
+        self.gc_freeze.set(None);
+        Ok(())
+    }
+}

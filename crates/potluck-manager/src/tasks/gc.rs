@@ -1,0 +1,139 @@
+//! Garbage collection: chunks that no file has used for a while are deleted, in two phases that
+//! are at least one step apart (promise D5).
+//!
+//! Why no chunk that somebody needs is ever deleted:
+//! 1. A chunk is condemned only while no file uses it and no session has offered it.
+//! 2. Who needs it afterwards must offer it, is told that it is not held, and puts it again.
+//! 3. An order carries what the donor had counted at a moment when no session had the chunk
+//!    ([`Pool::decide`](potluck_pool::Pool::decide)), so that later put voids it.
+//! 4. A file committed from a put before that moment belongs to a session that had ended by then;
+//!    its commit is in the catalog, which is asked again after that moment.
+
+use crate::gc_freeze::GcFreeze;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::settings::Settings;
+use crate::shared_pool::SharedPool;
+use potluck_catalog::Catalog;
+use potluck_catalog::Error;
+use potluck_catalog::unused_chunks::{Condemned, Waiting};
+use potluck_core::ids::{ChunkId, DonorId};
+use std::sync::Arc;
+use std::time::Duration;
+
+handles! {
+    /// The handles for collecting garbage.
+    pub struct Garbage {
+        settings: Arc<Settings>,
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        gc_freeze: Arc<GcFreeze>,
+    }
+}
+
+/// Chunks handled in one step, each phase.
+const PER_STEP: usize = 4096;
+/// How long a chunk that is gone from everywhere is remembered, in case that a writer whose
+/// session is over still sends it: then it is found and reclaimed again (promise D2).
+const REMEMBERED: Duration = Duration::from_secs(3600);
+
+/// How far the collector is round.
+#[derive(Debug)]
+pub struct Round {
+    /// The condemned chunk up to which this round has looked.
+    condemned: ChunkId,
+    /// The unused chunk up to which this round has looked.
+    unused: Waiting,
+}
+
+impl Default for Round {
+    fn default() -> Self {
+        Self { condemned: ChunkId::FIRST, unused: Waiting::FIRST }
+    }
+}
+
+impl Garbage {
+    /// One step of both phases.
+    pub async fn step(&self, round: &mut Round) -> Result<(), Error> {
+        if self.gc_freeze.why().is_some() {
+            return Ok(());
+        }
+        // Orders first, so that what is condemned in this step is ordered in the next at the
+        // earliest.
+        self.order(round).await?;
+        self.condemn(round).await
+    }
+
+    /// Orders the deletion of condemned chunks.
+    async fn order(&self, round: &mut Round) -> Result<(), Error> {
+        let after = round.condemned;
+        let page = self.catalog.condemned_chunks(after, PER_STEP).await?;
+        round.condemned = match page.last() {
+            Some(last) if page.len() == PER_STEP => last.id,
+            _ => ChunkId::FIRST,
+        };
+        if page.is_empty() {
+            return Ok(());
+        }
+        self.forget(&page).await?;
+
+        let now = self.time.tick();
+        let condemned = page.iter().map(|chunk| (&chunk.name, &chunk.donors[..]));
+        let decided = self.pool.lock().decide(condemned, now);
+        let names = decided.names();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let still = self.catalog.still_condemned(names).await?;
+        self.pool.lock().order_deletions(&decided, &still, now);
+        tracing::debug!(chunks = still.len(), "ordered deletions");
+        Ok(())
+    }
+
+    /// Forgets copies at donors that were removed from the pool, and chunks without copies.
+    async fn forget(&self, page: &[Condemned]) -> Result<(), Error> {
+        let removed: Vec<(ChunkId, Vec<DonorId>)> = {
+            let pool = self.pool.lock();
+            let gone = |chunk: &Condemned| {
+                let unknown = chunk.donors.iter().filter(|donor| !pool.knows_donor(**donor));
+                (chunk.id, unknown.copied().collect::<Vec<_>>(), chunk.donors.is_empty())
+            };
+            let forgettable =
+                page.iter().map(gone).filter(|(_, donors, empty)| *empty || !donors.is_empty());
+            forgettable.map(|(chunk, donors, _)| (chunk, donors)).collect()
+        };
+        if removed.is_empty() {
+            return Ok(());
+        }
+        self.catalog.forget_copies(removed, self.time.now_ms()).await
+    }
+
+    /// Condemns chunks that no file has used for the grace period.
+    async fn condemn(&self, round: &mut Round) -> Result<(), Error> {
+        let grace = self.settings.get().gc_grace.as_millis() as u64;
+        let Some(before) = self.time.now_ms().checked_sub(grace) else { return Ok(()) };
+        let after = round.unused;
+        let page = self.catalog.unused_chunks(before, after, PER_STEP).await?;
+        // Chunks that sessions have offered stay in the queue: go on behind them.
+        round.unused = match page.last() {
+            Some((last, _)) if page.len() == PER_STEP => *last,
+            _ => Waiting::FIRST,
+        };
+        let names: Vec<_> = page.into_iter().map(|(_, name)| name).collect();
+        let names = self.pool.lock().unoffered(&names);
+        if names.is_empty() {
+            return Ok(());
+        }
+        // A session that offers one of them from here on is told that it is not held.
+        self.catalog.condemn(names, before).await
+    }
+
+    /// Forgets chunks that have been gone for long.
+    pub async fn prune(&self) -> Result<(), Error> {
+        let Some(before) = self.time.now_ms().checked_sub(REMEMBERED.as_millis() as u64) else {
+            return Ok(());
+        };
+        self.catalog.prune_chunks(before).await
+    }
+}

@@ -1,0 +1,95 @@
+//! Whether donors are reached where others are told that they are. One that reports each second may
+//! still be behind a firewall, or tell addresses that only it can use: nobody could store or read
+//! there, and nobody would know why.
+//!
+//! Every address is tried with a ticket that no other donor takes, so that another machine that has
+//! the same address elsewhere is not taken for it.
+
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::shared_pool::SharedPool;
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream;
+use http::StatusCode;
+use potluck_pool::Contact;
+use potluck_wire::addresses::Address;
+use potluck_wire::env::Env;
+use potluck_wire::race::Unreached;
+use potluck_wire::ticket::{Caveat, Ops, Ticket};
+use potluck_wire::upgrade::{OpenError, open_at};
+use std::time::Duration;
+
+handles! {
+    /// The handles for trying donors.
+    pub struct Reach {
+        env: Env,
+        time: PoolTime,
+        pool: SharedPool,
+    }
+}
+
+/// Donors tried side by side: some of them make the manager wait for seconds.
+const AT_ONCE: usize = 16;
+/// From one look for donors that are due to the next.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long the ticket is good with which a donor is tried.
+const TICKET: Duration = Duration::from_secs(60);
+
+impl Reach {
+    /// Tries donors until dropped.
+    pub async fn run(self) {
+        loop {
+            let due = self.pool.lock().due_for_a_try(self.time.tick());
+            stream::iter(due).for_each_concurrent(AT_ONCE, |donor| self.try_donor(donor)).await;
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// A connection of a member ended. When a donor's last word came over it, and the donor is nowhere to be
+    /// reached, it died, and nobody is told for seconds that all is well: this costs one try, and
+    /// nothing while nobody dies.
+    pub async fn connection_ended(&self, connection: u64) {
+        let now = self.time.tick();
+        let Some((contact, heard)) = self.pool.lock().speaks_over(connection, now) else { return };
+        if let Some((reached, _)) = self.try_at_all(&contact).await
+            && reached.is_empty()
+        {
+            self.pool.lock().hung_up(contact.donor, heard);
+        }
+    }
+
+    async fn try_donor(&self, contact: Contact) {
+        let Some((reached, why)) = self.try_at_all(&contact).await else { return };
+        self.pool.lock().tried(contact.donor, &contact.addresses, &reached, why, self.time.tick());
+    }
+
+    /// The addresses at which a donor is reached, and why not at the others; `None` where nobody could
+    /// prove to be it.
+    async fn try_at_all(&self, contact: &Contact) -> Option<(Vec<Address>, String)> {
+        let key = contact.key.as_ref()?;
+        let expires = self.time.now_ms() + TICKET.as_millis() as u64;
+        let caveats =
+            [Caveat::Donor(contact.donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
+        let (net, entropy) = (&*self.env.net, &*self.env.entropy);
+        let ticket = Ticket::issue(key, entropy, &caveats);
+        let tries = contact.addresses.iter().map(|address| async {
+            (address.clone(), open_at(net, entropy, address.clone(), &ticket).await)
+        });
+        let (mut reached, mut failed): (Vec<Address>, Vec<_>) = Default::default();
+        for (address, opened) in join_all(tries).await {
+            match opened {
+                // A donor that starts does not know its number yet, and one that stops has forgotten it.
+                Ok(_) | Err(OpenError::Refused(StatusCode::SERVICE_UNAVAILABLE)) => {
+                    reached.push(address);
+                }
+                Err(OpenError::Refused(_)) => {
+                    failed.push((address, "another donor answers".into()))
+                }
+                Err(OpenError::Io(why)) => failed.push((address, why.to_string())),
+                Err(why) => failed.push((address, why.to_string())),
+            }
+        }
+        Some((reached, Unreached::<String>(failed).to_string()))
+    }
+}

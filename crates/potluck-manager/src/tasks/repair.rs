@@ -1,0 +1,196 @@
+//! Repair: the loop that looks at everything, hands out what is to be made, and hears what came of
+//! it. What is decided stands in core's `repair_plan` and in [`potluck_pool`]; here it is waited.
+
+use crate::converting::Conversions;
+use crate::handles::handles;
+use crate::log::adapting::Adapting;
+use crate::outcomes::Outcomes;
+use crate::pool_time::PoolTime;
+use crate::probation::Probation;
+use crate::scan::Scan;
+use crate::scan_state::Priority;
+use crate::scan_state::ScanState;
+use crate::settings::Settings;
+use crate::shared_pool::SharedPool;
+use crate::task_results::TaskResults;
+use crate::tasks::audit::Audit;
+use crate::tickets::Tickets;
+use crate::trim::Trim;
+use crate::trim::Trimmed;
+use potluck_catalog::Catalog;
+use potluck_catalog::Error;
+use potluck_catalog::conversions::Computed;
+use potluck_core::clock::Tick;
+use potluck_pool::redundancy::{Damaged, Findings};
+use potluck_pool::{Changes, CircuitBreaker};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::MissedTickBehavior;
+
+handles! {
+    /// The handles for repair.
+    pub struct Repair {
+        settings: Arc<Settings>,
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        scan_state: Arc<ScanState>,
+        tickets: Tickets,
+        probation: Probation,
+        results: TaskResults,
+        scan: Scan,
+        trim: Trim,
+        conversions: Conversions,
+        metadata: Adapting,
+        audit: Audit,
+    }
+}
+
+/// How often what waits is handed out, and how donors are is looked at.
+const EVERY: Duration = Duration::from_millis(250);
+
+impl Repair {
+    /// Works until dropped.
+    pub async fn run(self) {
+        tokio::join!(self.hand_out(), self.look(), self.audit.run());
+    }
+
+    /// Hands out what waits, in step with time.
+    async fn hand_out(&self) {
+        let mut interval = tokio::time::interval(EVERY);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut outcomes = Outcomes::default();
+        let mut circuit_breaker = self.pool.lock().circuit_breaker();
+        loop {
+            interval.tick().await;
+            let now = self.time.tick();
+            let changes = self.pool.lock().pass_time(now);
+            if changes != Changes::default() {
+                self.scan_state.changed(now);
+            }
+            self.probation.go_on();
+            let (after, more) = {
+                let mut pool = self.pool.lock();
+                pool.hand_out(now, &|contact| self.tickets.source(contact));
+                (pool.circuit_breaker(), pool.repairs.wants_more())
+            };
+            if more {
+                self.scan_state.changed(now);
+            }
+            if after != circuit_breaker {
+                circuit_breaker = after;
+                let noted = note_circuit_breaker(&self.catalog, &circuit_breaker).await;
+                outcomes.note("noting the donors that went at once", noted);
+            }
+        }
+    }
+
+    /// Looks at everything whenever that is due.
+    async fn look(&self) {
+        let mut outcomes = Outcomes::default();
+        let mut interval = tokio::time::interval(EVERY);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            if let Some(priority) = self.due() {
+                outcomes.note("looking at everything", self.look_once(priority).await);
+            }
+        }
+    }
+
+    /// Whether a scan is due, and how it may go about it.
+    fn due(&self) -> Option<Priority> {
+        let now = self.time.tick();
+        let (stuck, assembled) = {
+            let pool = self.pool.lock();
+            (pool.repairs.is_stuck(), pool.assembled(now))
+        };
+        let assembling = (!assembled).then(|| self.time.uptime());
+        self.scan_state.due(now, &self.settings.get(), stuck, assembling)
+    }
+
+    /// One scan and all that follows from it.
+    async fn look_once(&self, priority: Priority) -> Result<(), Error> {
+        let began = self.time.tick();
+        let due = self.scan_state.kept().begin(began);
+        let ended = self.look_at_everything(priority, began).await;
+        let mut kept = self.scan_state.kept();
+        kept.looking = false;
+        match &ended {
+            Ok(true) => kept.failed = None,
+            Ok(false) => kept.give_up(due),
+            Err(why) => {
+                kept.give_up(due);
+                kept.failed = Some(why.to_string());
+            }
+        }
+        ended.map(drop)
+    }
+
+    /// Whether it came to its end.
+    async fn look_at_everything(&self, priority: Priority, began: Tick) -> Result<bool, Error> {
+        let Some(mut findings) = self.scan.run(priority).await? else { return Ok(false) };
+        let now = self.time.tick();
+        let kept_back = !findings.keep.is_empty();
+        let awaited = {
+            let mut pool = self.pool.lock();
+            pool.repairs.take_findings(&mut findings, began, now);
+            for (donor, chunk) in &findings.keep {
+                pool.stay(*donor, *chunk, now);
+            }
+            // Jobs that nobody can take are known before anybody is told how long repair needs.
+            pool.hand_out(now, &|contact| self.tickets.source(contact));
+            pool.repairs.encodings.awaited()
+        };
+        let abandoned = {
+            let mut kept = self.scan_state.kept();
+            kept.take(&mut findings, began);
+            kept.abandoned(&awaited)
+        };
+        self.results.learn(abandoned.into_iter().map(Computed::Doubtful).collect()).await?;
+        let arrived = self.conclude(&mut findings).await?;
+        let adapted = self.metadata.adapt(&findings.metadata).await?;
+        let excess = std::mem::take(&mut findings.excess);
+        let trimmed = if findings.damaged.files == 0 {
+            self.trim.run(excess).await?
+        } else {
+            // Which copies the damaged files need is unknown.
+            let Damaged { files, first } = &findings.damaged;
+            tracing::error!(files, first, "records of the catalog are damaged; nothing is trimmed");
+            Trimmed { ordered: 0, waiting: excess.len() as u64 }
+        };
+        self.pool.lock().repairs.note_excess(trimmed.waiting);
+        let more_excess = findings.more_excess && findings.damaged.files == 0;
+        if arrived > 0 {
+            // Files that were less safe than was asked of them are not so any more.
+            self.scan_state.hurry(now);
+        }
+        // A chunk that is kept back is made by nobody: whether it is there is seen when its donors have looked.
+        if trimmed.ordered > 0 || adapted || more_excess || kept_back {
+            self.scan_state.changed(now);
+        }
+        Ok(true)
+    }
+
+    /// Writes down what versions have by now; how many have what they were being changed to.
+    async fn conclude(&self, findings: &mut Findings) -> Result<u64, Error> {
+        let safe = std::mem::take(&mut findings.safe);
+        let open = std::mem::take(&mut findings.open);
+        if !safe.is_empty() || !open.is_empty() {
+            self.catalog.set_safe(open, safe, self.time.wall_ms()).await?;
+        }
+        self.conversions.arrive(std::mem::take(&mut findings.arrived)).await
+    }
+}
+
+/// Has the next term of the manager decide as this one about donors that went at once.
+pub async fn note_circuit_breaker(
+    catalog: &Catalog,
+    circuit_breaker: &CircuitBreaker,
+) -> Result<(), Error> {
+    let CircuitBreaker { tripped, declared_dead } = circuit_breaker.clone();
+    catalog.note_circuit_breaker(tripped, declared_dead).await
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,133 @@
+//! When everything is looked at, and what heartbeats wait for.
+
+use super::Repair;
+use crate::handles::Handles;
+use crate::scan::Scan;
+use crate::scan_state::Priority;
+use crate::scan_state::{Due, Kept, RETRY};
+use crate::task_results::TaskResults;
+use crate::{Manager, ManagerConfig, init};
+use potluck_catalog::conversions::Encoded;
+use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::policy::Policy;
+use potluck_pool::redundancy::Purpose;
+use potluck_wire::control::{TaskOutcome, TaskResult, Work};
+use potluck_wire::env::Env;
+use potluck_wire::tls::install_provider;
+use std::cell::Cell;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const SETTLE: Duration = Duration::from_secs(5);
+const EVERY: Duration = Duration::from_secs(600);
+
+fn at(seconds: u64) -> Tick {
+    Duration::from_secs(seconds)
+}
+
+fn due(kept: &Kept, now: u64) -> Option<Priority> {
+    kept.due(at(now), SETTLE, EVERY, false)
+}
+
+/// A manager that is not run: nothing happens in it by itself.
+pub(crate) async fn still() -> (TempDir, Handles) {
+    install_provider();
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = ManagerConfig {
+        listen: "127.0.0.1:0".into(),
+        state: dir.path().join("state"),
+        metadata_copies: 0,
+        ..ManagerConfig::default()
+    };
+    let env = Env::system();
+    init(&config, &env).expect("a pool").keep();
+    let manager = Manager::start(config, env, None).await.expect("started");
+    (dir, manager.handles())
+}
+
+#[test]
+fn a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time_a3() {
+    let mut kept = Kept::default();
+    (kept.dirty, kept.hurry) = (Some(at(1)), true);
+    assert_eq!(due(&kept, 3), Some(Priority::Urgent));
+    let taken = kept.begin(at(3));
+    assert_eq!(due(&kept, 10), None, "all there is to see is being looked at");
+    kept.give_up(taken);
+    kept.failed = Some("the disk that holds the catalog is full".into());
+    assert_eq!((kept.dirty, kept.hurry), (Some(at(1)), true));
+    assert_eq!(due(&kept, 2 + RETRY.as_secs()), None);
+    assert_eq!(due(&kept, 3 + RETRY.as_secs()), Some(Priority::Urgent));
+    // Also without anybody who waits.
+    kept.give_up(Due { dirty: None, hurry: false });
+    (kept.dirty, kept.hurry) = (None, false);
+    assert_eq!(due(&kept, 3 + RETRY.as_secs()), Some(Priority::Routine));
+    kept.failed = None;
+    assert_eq!(due(&kept, 602), None);
+    assert_eq!(due(&kept, 603), Some(Priority::Routine));
+}
+
+#[tokio::test]
+async fn a_leisurely_scan_gives_way_to_who_waits_s2() {
+    let (_dir, manager) = still().await;
+    let made = manager.catalog.create_space("lab".into(), Policy::default(), None, 0).await;
+    made.expect("a space");
+    let scan = Scan::from(&manager);
+    assert!(scan.run(Priority::Routine).await.expect("read").is_some());
+    manager.scan_state.hurry(manager.time.tick());
+    assert!(scan.run(Priority::Routine).await.expect("read").is_none());
+    assert!(manager.scan_state.kept().hurry, "still to be seen");
+    Repair::from(&manager).look_once(Priority::Urgent).await.expect("read");
+    let kept = manager.scan_state.kept();
+    assert!(!kept.hurry && kept.began.is_some() && kept.failed.is_none());
+}
+
+#[tokio::test]
+async fn a_heartbeat_waits_for_the_writer_once_however_much_its_donor_did() {
+    let (_dir, manager) = still().await;
+    let (donor, count) = (DonorId(1), 400);
+    let mut results = Vec::new();
+    for n in 0..count {
+        let chunk = ChunkName::of(&[n as u8, (n >> 8) as u8]);
+        let unit = (VersionId(n), 0, false);
+        let purpose = Purpose::Make { unit, chunk, len: 1, reads: Vec::new() };
+        let mut pool = manager.pool.lock();
+        pool.repairs.tasks.give(donor, manager.time.tick(), purpose, Work::Describe);
+        let task = pool.repairs.tasks.last();
+        results.push(TaskResult { task, outcome: TaskOutcome::Done });
+    }
+    // Whoever else writes gets one turn of the writer for each of ours.
+    let turns = Cell::new(0);
+    let others = async {
+        loop {
+            manager.catalog.announce_away(DonorId(99), None).await.expect("written");
+            turns.set(turns.get() + 1);
+        }
+    };
+    let taking = TaskResults::from(&manager);
+    tokio::select! {
+        biased;
+        done = taking.take(donor, results) => done.expect("written"),
+        () = others => {}
+    }
+    assert!(turns.get() < count / 2, "{} turns of the writer", turns.get());
+    assert_eq!(manager.pool.lock().repair_state(manager.time.tick()).made, count);
+}
+
+#[test]
+fn a_first_answer_whose_second_does_not_come_is_no_ones_second() {
+    let ec = "2+1".parse().expect("a code");
+    let encoded = |group| Encoded {
+        version: VersionId(1),
+        ec,
+        group,
+        parity: Vec::new(),
+        holders: vec![DonorId(1)],
+    };
+    let mut kept = Kept::default();
+    kept.encoded.extend([0, 1].map(|group| ((VersionId(1), ec, group), encoded(group))));
+    let abandoned = kept.abandoned(&[(VersionId(1), ec, 0)].into());
+    assert_eq!(abandoned.iter().map(|first| first.group).collect::<Vec<_>>(), [1]);
+    assert_eq!(kept.encoded.len(), 1);
+}

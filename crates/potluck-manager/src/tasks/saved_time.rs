@@ -1,0 +1,33 @@
+//! Saves the pool's time, for the next term of the manager.
+
+use crate::callers::Members;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::shared_pool::SharedPool;
+use potluck_catalog::{Catalog, Error};
+use std::sync::Arc;
+
+handles! {
+    /// The handles for saving the time.
+    pub struct SavedTime {
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        members: Arc<Members>,
+    }
+}
+
+impl SavedTime {
+    /// Saves the pool's time now, when donors were heard, and when members were seen.
+    pub async fn save(&self) -> Result<(), Error> {
+        let now_ms = self.time.now_ms();
+        let silences = self.pool.lock().silences(self.time.tick());
+        let heard: Vec<_> = silences
+            .into_iter()
+            .map(|(donor, silent)| (donor, now_ms.saturating_sub(silent.as_millis() as u64)))
+            .collect();
+        // Together, so that how long a donor was silent can be told from both after a crash.
+        let seen = self.members.seen();
+        self.catalog.save_time(now_ms, seen, heard).await
+    }
+}

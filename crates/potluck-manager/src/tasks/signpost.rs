@@ -1,0 +1,117 @@
+//! Where this manager is, for those who look for it: signed by the pool's authority, and shown to the
+//! donors that do not find it.
+
+use crate::handles::handles;
+use crate::own_term::OwnTerm;
+use crate::pool_time::PoolTime;
+use crate::shared_pool::SharedPool;
+use futures_util::StreamExt;
+use futures_util::stream;
+use potluck_core::ids::DonorId;
+use potluck_recovery::admin::update_admin_address;
+use potluck_recovery::ca::Ca;
+use potluck_recovery::kit;
+use potluck_recovery::state_dir::StateDir;
+use potluck_recovery::whereabouts::Signpost;
+use potluck_wire::addresses::Addresses;
+use potluck_wire::env::Env;
+use potluck_wire::own_addresses::{Watch, from_this_machine};
+use potluck_wire::race::first_of;
+use potluck_wire::whereabouts::{Issue, SignedWhereabouts, ask};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+handles! {
+    /// The handles for telling where the manager is.
+    pub struct Signposts {
+        env: Env,
+        time: PoolTime,
+        term: Arc<OwnTerm>,
+        pool: SharedPool,
+        ca: Arc<Ca>,
+        signpost: Arc<Signpost>,
+        state: Arc<StateDir>,
+        whereabouts: OwnWhereabouts,
+    }
+}
+
+handles! {
+    /// The handles for signing where the manager is.
+    pub struct OwnWhereabouts {
+        term: Arc<OwnTerm>,
+        ca: Arc<Ca>,
+        signpost: Arc<Signpost>,
+    }
+}
+
+impl OwnWhereabouts {
+    /// Where this manager is, signed.
+    pub fn signed(&self) -> Option<SignedWhereabouts> {
+        self.signpost.shown(&self.ca, self.term.epoch())
+    }
+
+    /// Which of a manager's whereabouts hold.
+    pub fn issue(&self) -> Issue {
+        self.signpost.issue(self.term.epoch())
+    }
+}
+
+/// After a start donors have so long to come by themselves.
+const FIRST: Duration = Duration::from_secs(5);
+/// Those that have not come are visited so often.
+const AGAIN: Duration = Duration::from_secs(30);
+/// Donors visited side by side.
+const AT_ONCE: usize = 16;
+
+impl Signposts {
+    /// When the machine gets other addresses, has what others are told, and what is kept for later, follow.
+    pub async fn follow_addresses(self, mut watch: Watch, listen: SocketAddr) {
+        let here = from_this_machine(listen).into();
+        loop {
+            let told = watch.moved().await;
+            tracing::info!("the machine's addresses changed: the manager is reached at {told}");
+            self.signpost.move_to(told.clone());
+            let (ours, with_here) = (self.clone(), told.and(&here));
+            let kept = self.env.offload.run(move || {
+                update_admin_address(&ours.state, &with_here)?;
+                kit::keep(&ours.state, &ours.term.pool_name, &told, &*ours.env.entropy)
+            });
+            if let Err(why) = kept.await {
+                tracing::error!("cannot keep the manager's new addresses: {why}");
+            }
+        }
+    }
+
+    /// Visits the donors that do not come by themselves, and all when the manager has moved, until dropped.
+    pub async fn run(self) {
+        let mut wait = FIRST;
+        loop {
+            let donors: Vec<_> = tokio::select! {
+                () = self.signpost.moves() => self.pool.lock().located().collect(),
+                () = tokio::time::sleep(wait) => self.pool.lock().missing(self.time.tick()),
+            };
+            wait = AGAIN;
+            stream::iter(donors)
+                .for_each_concurrent(AT_ONCE, |(donor, at)| self.visit(donor, at))
+                .await;
+        }
+    }
+
+    async fn visit(&self, donor: DonorId, addresses: Addresses) {
+        let Some(shown) = self.whereabouts.signed() else { return };
+        let net = &*self.env.net;
+        let shown = &shown;
+        let asked =
+            first_of(&addresses, |at| async move { ask(net, &at, Some(shown)).await }).await;
+        let Ok((at, answer)) = asked else { return };
+        tracing::debug!(%donor, %at, "was told where the manager is");
+        let knows = answer.verified(self.ca.certificate());
+        if let Some(later) = knows.filter(|knows| knows.issue.epoch > self.term.epoch()) {
+            let at = later.addresses.clone();
+            if self.signpost.note_superseded(later) {
+                tracing::error!(%donor, other = %at, "another manager of this pool started later");
+            }
+        }
+    }
+}

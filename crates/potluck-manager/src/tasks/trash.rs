@@ -1,0 +1,39 @@
+//! Takes thrown-away trees apart, and forgets what is kept for a while only.
+
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use potluck_catalog::{Catalog, Error};
+use std::time::Duration;
+
+/// Steps in a round, so that others have their turn.
+const STEPS: usize = 64;
+/// Entries of thrown-away trees and chunks of their files in one step: a transaction of some ten milliseconds.
+const ENTRIES: usize = 2000;
+/// How long the reply of a commit can be asked for again.
+const REPLIES_KEPT: Duration = Duration::from_secs(3600);
+
+handles! {
+    /// The handles for emptying the trash.
+    pub struct Trash {
+        time: PoolTime,
+        catalog: Catalog,
+    }
+}
+
+impl Trash {
+    /// Takes a part of thrown-away trees apart.
+    pub async fn empty(&self) -> Result<(), Error> {
+        for _ in 0..STEPS {
+            if !self.catalog.reap_removed(ENTRIES, self.time.now_ms()).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets replies that nobody asks for again.
+    pub async fn prune_replies(&self) -> Result<(), Error> {
+        let before = self.time.now_ms().saturating_sub(REPLIES_KEPT.as_millis() as u64);
+        self.catalog.prune_replies(before).await
+    }
+}

@@ -1,0 +1,88 @@
+//! Tickets for donors, and donors as clients see them.
+
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, SessionId};
+use potluck_pool::{Contact, Pool, Ticketed};
+use potluck_wire::control::{DonorAccess, Source};
+use potluck_wire::env::Env;
+use potluck_wire::ticket::{Caveat, Ops, Ticket};
+use std::time::Duration;
+
+handles! {
+    /// The handles for issuing tickets.
+    pub struct Tickets {
+        env: Env,
+        time: PoolTime,
+    }
+}
+
+/// A write ticket outlives any session that renews its lease; the session's end matters more.
+const WRITE_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Long enough to read a tree; whoever reads longer opens again.
+const READ_FOR: Duration = Duration::from_secs(3600);
+/// Orders are carried out within a minute or given anew.
+const FETCH_FOR: Duration = Duration::from_secs(300);
+
+/// Contacts of `donors`, those that were removed from the pool left out.
+pub fn contacts(pool: &Pool, donors: impl IntoIterator<Item = DonorId>, now: Tick) -> Vec<Contact> {
+    donors.into_iter().filter_map(|donor| pool.contact(donor, now)).collect()
+}
+
+impl Tickets {
+    /// Lets a session write at `donors`, and read there what it wrote.
+    pub fn for_writing(
+        &self,
+        session: SessionId,
+        ticketed: &Ticketed,
+        donors: Vec<Contact>,
+    ) -> Vec<DonorAccess> {
+        let expires = self.time.now_ms() + WRITE_FOR.as_millis() as u64;
+        let caveats = |donor| {
+            [
+                Caveat::Donor(donor),
+                Caveat::Ops(Ops::PUT.and(Ops::GET)),
+                Caveat::Bytes(ticketed.allowance()),
+                Caveat::Expires(expires),
+                Caveat::Session(session),
+            ]
+        };
+        donors.into_iter().map(|contact| self.access(contact, caveats)).collect()
+    }
+
+    /// A donor as others are told to fetch from it; `None` while it cannot be reached.
+    pub fn source(&self, contact: Contact) -> Option<Source> {
+        let key = contact.key.filter(|_| contact.live)?;
+        let expires = self.time.now_ms() + FETCH_FOR.as_millis() as u64;
+        let caveats =
+            [Caveat::Donor(contact.donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
+        let ticket = Ticket::issue(&key, &*self.env.entropy, &caveats);
+        Some(Source { donor: contact.donor, addresses: contact.addresses, ticket })
+    }
+
+    /// Lets somebody read at `donors`.
+    pub fn for_reading(&self, donors: Vec<Contact>) -> Vec<DonorAccess> {
+        let expires = self.time.now_ms() + READ_FOR.as_millis() as u64;
+        let caveats =
+            |donor| [Caveat::Donor(donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
+        donors.into_iter().map(|contact| self.access(contact, caveats)).collect()
+    }
+
+    fn access<const N: usize>(
+        &self,
+        contact: Contact,
+        caveats: impl Fn(DonorId) -> [Caveat; N],
+    ) -> DonorAccess {
+        let issue = |key| Ticket::issue(key, &*self.env.entropy, &caveats(contact.donor));
+        DonorAccess {
+            donor: contact.donor,
+            ticket: contact.key.as_ref().map(issue),
+            name: contact.name,
+            addresses: contact.addresses,
+            live: contact.live,
+            load: contact.load,
+            domain: contact.label,
+        }
+    }
+}

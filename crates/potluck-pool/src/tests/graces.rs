@@ -1,0 +1,51 @@
+//! How long a silent donor is waited for.
+
+use super::{at, pool, register, send_heartbeat};
+use crate::Pool;
+use potluck_core::ids::{DonorId, Incarnation};
+use potluck_core::repair_plan::Worth;
+use potluck_wire::control::DonorState;
+
+#[test]
+fn a_donor_that_slept_beyond_its_grace_and_went_on_is_waited_for_at_its_next_silence_a3() {
+    let mut pool = pool();
+    let (donor, incarnation) = (DonorId(1), Incarnation(7));
+    let worth = |pool: &Pool, now| pool.view(at(now)).get(donor).expect("known").worth;
+    register(&mut pool, 1, 7, 0.0);
+    pool.inventory_done(donor, incarnation);
+    assert_eq!(pool.pass_time(at(700.0)).dead, [donor]);
+    assert_eq!(worth(&pool, 700.0), Worth::Lost);
+    assert!(
+        send_heartbeat(&mut pool, 1, 7, 0, 701.0),
+        "the same incarnation: it registers and lists nothing"
+    );
+    assert_eq!(pool.pass_time(at(701.0)).back, [donor]);
+    assert_eq!(worth(&pool, 701.0), Worth::Counts);
+    pool.pass_time(at(711.0));
+    assert_eq!(worth(&pool, 711.0), Worth::Silent, "it has its grace again");
+
+    // A new incarnation counts for nothing before it has listed (promise D6), silent or not.
+    pool.pass_time(at(1400.0));
+    register(&mut pool, 1, 8, 1401.0);
+    pool.pass_time(at(1401.0));
+    assert_eq!(worth(&pool, 1401.0), Worth::Lost);
+    pool.pass_time(at(1411.0));
+    assert_eq!(worth(&pool, 1411.0), Worth::Lost);
+    pool.inventory_done(donor, Incarnation(8));
+    assert_eq!(worth(&pool, 1411.0), Worth::Silent);
+}
+
+#[test]
+fn a_donor_that_claims_a_grace_of_a_year_is_given_up_after_the_longest_absence() {
+    let mut pool = pool();
+    let (donor, hour) = (DonorId(1), 3600.0);
+    register(&mut pool, 1, 7, 0.0);
+    let mut hours_until_dead = |grace: f64| {
+        pool.donors.get_mut(donor).expect("known").record.grace = Some(at(grace * hour));
+        let state = |hours| pool.donors.state(donor, at(f64::from(hours) * hour), &pool.limits);
+        (1..24 * 400).find(|hours| state(*hours) == DonorState::Dead)
+    };
+    assert_eq!(hours_until_dead(0.0), Some(1), "after the pool's ten minutes");
+    assert_eq!(hours_until_dead(5.0), Some(6));
+    assert_eq!(hours_until_dead(365.0 * 24.0), Some(25), "after the day that the pool grants");
+}

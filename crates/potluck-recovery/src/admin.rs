@@ -1,0 +1,55 @@
+//! The identity of an admin that nobody invites: the first of a pool, and that of one that was restored.
+
+use crate::ca::{Ca, ProvenKey};
+use crate::error::ManagerError;
+use crate::state_dir::StateDir;
+use potluck_catalog::Error;
+use potluck_core::chunk::Digest;
+use potluck_core::ids::MemberId;
+use potluck_wire::addresses::Addresses;
+use potluck_wire::identity::{About, Identity, fingerprint, new_key_and_request};
+use potluck_wire::token::Role;
+
+/// An admin that nobody invites.
+pub struct NewAdmin<'a> {
+    /// The pool's name.
+    pub pool: &'a str,
+    /// The name that people call them by.
+    pub name: &'a str,
+    /// Where the manager is.
+    pub manager: Addresses,
+}
+
+impl NewAdmin<'_> {
+    /// Writes the identity of this admin, who is member `id`, into the state directory, and gives the
+    /// fingerprint of its certificate. It is written before its member is, so that a pool with a member
+    /// has an admin whose identity is there.
+    pub fn certify(self, state: &StateDir, ca: &Ca, id: MemberId) -> Result<Digest, Error> {
+        let Self { pool, name, manager } = self;
+        let bug = |why: String| Error::Bug(format!("an admin's identity: {why}"));
+        let (key, request) = new_key_and_request().map_err(|why| bug(why.to_string()))?;
+        let proven = ProvenKey::of_request(&request).map_err(|why| bug(why.to_string()))?;
+        let certificate = ca
+            .certify(&proven, id, Role::Admin)
+            .map_err(|why| Error::BadCertificateRequest(why.to_string()))?;
+        let (pool, name, role) = (pool.into(), name.into(), Role::Admin);
+        let about = About { pool, manager, member: id, role, name };
+        let identity = Identity { about, ca: ca.certificate().clone(), certificate, key };
+        identity.save(&state.admin()).map_err(|why| bug(why.to_string()))?;
+        Ok(fingerprint(&identity.certificate))
+    }
+}
+
+/// Tells the local admin where the manager is now.
+pub fn update_admin_address(state: &StateDir, addresses: &Addresses) -> Result<(), ManagerError> {
+    let dir = state.admin();
+    if !Identity::exists(&dir) {
+        return Ok(()); // moved to safety by its owner
+    }
+    let mut identity = Identity::load(&dir).map_err(StateDir::io(dir.clone()))?;
+    if identity.about.manager == *addresses {
+        return Ok(());
+    }
+    identity.about.manager = addresses.clone();
+    identity.save_about(&dir).map_err(StateDir::io(dir))
+}

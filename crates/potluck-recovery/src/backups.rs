@@ -1,0 +1,125 @@
+//! Backups in files: the directory of a manager's own, and the one that a person asks for.
+
+use crate::ca::Ca;
+use crate::error::ManagerError;
+use crate::kit;
+use crate::log::block::{Base, Sealer};
+use crate::log::file::write_base;
+use crate::state_dir::{CA, CATALOG, holding};
+use potluck_core::chunk::Digest;
+use potluck_core::entropy::SystemEntropy;
+use potluck_wire::identity::fingerprint;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Backups kept in a directory.
+const KEPT: usize = 3;
+/// The file that says whose backups a directory has: two pools would remove each other's. Hidden, so
+/// that who sorts the names finds the newest backup last.
+pub const OWNER: &str = ".pool";
+
+/// The name of the backup with a number.
+pub fn name(number: u64) -> String {
+    format!("catalog-{number:012}.log")
+}
+
+/// The number of the backup with a name.
+pub fn number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("catalog-")?.strip_suffix(".log")?;
+    // No backup's number is longer; a counter beyond would end.
+    (digits.len() <= 15).then(|| digits.parse().ok()).flatten()
+}
+
+/// Whether a name is what a backup of the manager's own had on its way. A backup that a person makes in
+/// the same directory has another.
+fn is_left_over(name: &str) -> bool {
+    name.split_once(".part").is_some_and(|(whose, _)| number(whose).is_some())
+}
+
+/// Makes `dir` ready for backups of the pool whose authority is `pool`; gives the highest number there,
+/// 0 if there is none. The next must be higher: what a restored catalog writes must neither replace nor
+/// look older than what was written before.
+///
+/// Removes what was left by interruptions: it may be what fills the disk.
+pub fn begin(dir: &Path, pool: &Digest) -> Result<u64, ManagerError> {
+    let io = |source| ManagerError::Io { path: dir.into(), source };
+    fs::create_dir_all(dir).map_err(io)?;
+    let owner = dir.join(OWNER);
+    let claimed = is_claimed(&owner, pool).map_err(io)?;
+    let mut highest = 0;
+    for name in names(dir).map_err(io)? {
+        if is_left_over(&name) {
+            fs::remove_file(dir.join(&name)).map_err(io)?;
+        }
+        highest = highest.max(number(&name).unwrap_or(0));
+    }
+    if !claimed {
+        fs::write(owner, pool.to_string()).map_err(io)?;
+    }
+    Ok(highest)
+}
+
+/// Whether the directory is this pool's already. Errors: it is another's.
+fn is_claimed(owner: &Path, pool: &Digest) -> io::Result<bool> {
+    match fs::read_to_string(owner) {
+        Ok(whose) if whose.trim() == pool.to_string() => Ok(true),
+        // Nothing was written, as when the disk was full.
+        Ok(whose) if whose.trim().is_empty() => Ok(false),
+        Ok(_) => Err(io::Error::other("it has backups of another pool: choose another directory")),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(why) => Err(why),
+    }
+}
+
+/// Removes all but the last few backups, as far as that goes.
+pub fn prune(dir: &Path) -> io::Result<()> {
+    let mut taken: Vec<u64> = names(dir)?.iter().filter_map(|name| number(name)).collect();
+    taken.sort_unstable();
+    let old = &taken[..taken.len().saturating_sub(KEPT)];
+    let mut removed = Ok(());
+    for number in old {
+        removed = fs::remove_file(dir.join(name(*number))).and(removed);
+    }
+    removed
+}
+
+/// Lists the names in a directory.
+pub fn names(dir: &Path) -> io::Result<Vec<String>> {
+    let name = |entry: io::Result<fs::DirEntry>| {
+        entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
+    };
+    fs::read_dir(dir)?.map(name).collect()
+}
+
+/// Writes the catalog of the manager's state directory `state` to the file `to`, whether a manager runs
+/// there or not. The file says that it was made at the wall time `wall_ms`.
+///
+/// Errors: `to` lies in a manager's state directory, where it would take a file's place that a manager
+/// goes on writing under no name, or would be lost with what it is a copy of.
+pub fn backup(state: &Path, to: &Path, wall_ms: i64) -> Result<(), ManagerError> {
+    let catalog = state.join(CATALOG);
+    if !catalog.exists() {
+        return Err(ManagerError::NotInitialised(state.into()));
+    }
+    let io = |source| ManagerError::Io { path: to.into(), source };
+    if let Some(state) = holding(to).map_err(io)? {
+        return Err(ManagerError::InState { file: to.into(), state });
+    }
+    if is_part_of(&catalog, to) {
+        return Err(ManagerError::InState { file: to.into(), state: state.into() });
+    }
+    let ca = state.join(CA);
+    let (key, pool) = (kit::load_key(&ca)?, fingerprint(Ca::load(&ca)?.certificate()));
+    let base = Base::begin(&catalog)?;
+    let (name, epoch) = (base.pool_name()?, base.epoch);
+    let sealer = Sealer { key, pool, epoch, attempt: 0, wall_ms, position: None, first: 1 };
+    write_base(base, to, &name, sealer, &SystemEntropy).map(drop)
+}
+
+/// Whether `file` is the catalog or what its engine puts beside it, wherever a link has put them.
+fn is_part_of(catalog: &Path, file: &Path) -> bool {
+    let Ok(file) = file.canonicalize() else { return false };
+    potluck_catalog::files_of(catalog)
+        .any(|part| part.canonicalize().is_ok_and(|part| part == file))
+}

@@ -1,0 +1,22 @@
+//! Bringing a pool back whose manager is lost: the metadata log, the recovery kit, and the restore.
+//!
+//! [`log`] is the catalog's changes as sealed blocks, in a file and on donors; the manager writes it while it
+//! runs. [`kit`] is what no donor has. [`restore_pool`] and [`restore_file`] make a state directory
+//! ([`state_dir`]) from both.
+
+pub mod admin;
+pub mod backups;
+pub mod ca;
+mod error;
+pub mod kit;
+pub mod log;
+mod restore;
+pub mod state_dir;
+pub mod whereabouts;
+
+pub use backups::backup;
+pub use error::ManagerError;
+pub use log::chain::Gaps;
+pub use restore::{
+    Extent, ListenOptions, Replayed, Restore, Restored, Unlisted, restore_file, restore_pool,
+};

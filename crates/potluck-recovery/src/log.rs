@@ -1,0 +1,13 @@
+//! The metadata log: every change to names, members and policies lies in two copies seconds or a minute
+//! later, one on donors and one in a file, so that a lost catalog can be made again from either.
+//!
+//! Changes are noted as rows in the transactions that make them ([`potluck_catalog::changes`]). Each copy
+//! takes them as records in sealed blocks ([`copying`]), and notes the last row that it has in the
+//! transaction that forgets what both have. A copy begins with a base, the whole state of one moment. When the changes
+//! since outweigh the base, a new generation begins with another; so what a copy costs follows what
+//! changes, and what a restore reads follows what there is.
+
+pub mod block;
+pub mod chain;
+pub mod copying;
+pub mod file;

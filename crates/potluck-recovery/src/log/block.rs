@@ -1,0 +1,294 @@
+//! Blocks: the parts of the metadata log, sealed under the recovery key.
+//!
+//! A block is a header and records. It names the block before it, so that none can be left out,
+//! exchanged or put elsewhere unseen. A generation begins with a base, the whole state of one moment,
+//! and goes on with the changes since.
+
+use potluck_catalog::Error;
+use potluck_catalog::export::Snapshot;
+use potluck_catalog::log_position::Position;
+use potluck_catalog::records::Record;
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::entropy::Entropy;
+use potluck_core::ids::Epoch;
+use potluck_core::seal::RecoveryKey;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::path::Path;
+
+/// Plaintext bytes after which a block is closed: with its last record it is within 4 MiB.
+const FULL: usize = 3 << 20;
+
+/// No block has more plaintext bytes.
+pub const PIECE: usize = 4 << 20;
+
+/// Which part of a generation a block is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// State, and more of it follows.
+    Base,
+    /// The last of the state.
+    BaseEnd,
+    /// The block holds changes.
+    Log,
+}
+
+/// The header in which a block describes itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Counts all blocks of the catalog.
+    pub sequence: u64,
+    /// The sequence of the first block of its generation.
+    pub generation: u64,
+    /// Which part of the generation it is.
+    pub part: Part,
+    /// The block before it; none before a generation's first.
+    pub before: Option<ChunkName>,
+    /// The manager's epoch.
+    pub epoch: Epoch,
+    /// Counts the writes of one epoch, whether they were committed or not.
+    pub attempt: u64,
+    /// Wall time, for people.
+    pub wall_ms: i64,
+}
+
+/// A block that is not what a manager writes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a block of the log cannot be read: {0}")]
+pub struct BadBlock(String);
+
+/// Records of a block, a line of JSON each.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// Bytes, each line with its end.
+    pub text: Vec<u8>,
+    /// The number of records.
+    pub count: u64,
+}
+
+/// Cuts records into blocks.
+#[derive(Debug, Default)]
+pub struct Cutter {
+    full: VecDeque<Lines>,
+    open: Lines,
+}
+
+impl Cutter {
+    /// Adds records to the block.
+    pub fn add(&mut self, records: &[Record]) -> Result<(), Error> {
+        for record in records {
+            serde_json::to_writer(&mut self.open.text, record)
+                .map_err(|why| Error::Bug(why.to_string()))?;
+            self.open.text.push(b'\n');
+            self.open.count += 1;
+            if self.open.text.len() >= FULL {
+                self.full.push_back(std::mem::take(&mut self.open));
+            }
+        }
+        Ok(())
+    }
+
+    /// All that is left.
+    pub fn finish(mut self) -> Vec<Lines> {
+        self.close();
+        self.full.into()
+    }
+
+    fn close(&mut self) {
+        if self.open.count > 0 {
+            self.full.push_back(std::mem::take(&mut self.open));
+        }
+    }
+}
+
+/// Records of changes as blocks.
+pub fn cut(records: &[Record]) -> Result<Vec<Lines>, Error> {
+    let mut cutter = Cutter::default();
+    cutter.add(records)?;
+    Ok(cutter.finish())
+}
+
+/// The state of a catalog as blocks, cut one by one.
+pub struct Base {
+    snapshot: Option<Snapshot>,
+    /// The last row of changes that it covers.
+    pub row: i64,
+    /// The manager's epoch at that moment.
+    pub epoch: Epoch,
+    /// Bytes of the catalog, which its records are about as long as.
+    pub bytes: u64,
+    cutter: Cutter,
+}
+
+impl Base {
+    /// Begins to read the catalog in the file at `path`.
+    pub fn begin(path: &Path) -> Result<Self, Error> {
+        let snapshot = Snapshot::begin(path)?;
+        let (row, epoch, bytes) = (snapshot.last, snapshot.epoch()?, snapshot.bytes()?);
+        Ok(Self { snapshot: Some(snapshot), row, epoch, bytes, cutter: Cutter::default() })
+    }
+
+    /// Returns the name of the pool.
+    pub fn pool_name(&self) -> Result<String, Error> {
+        match &self.snapshot {
+            Some(snapshot) => snapshot.pool_name(),
+            None => Err(Error::Bug("the base was read to its end".into())),
+        }
+    }
+
+    /// The next block; none after the last. An empty catalog has an empty base, which says so.
+    pub fn next_lines(&mut self) -> Result<Option<(Part, Lines)>, Error> {
+        // One more than is given, so that the last is known for it.
+        while self.cutter.full.len() < 2
+            && let Some(snapshot) = &mut self.snapshot
+        {
+            let records = snapshot.next_records()?;
+            if records.is_empty() {
+                self.cutter.close();
+                if self.cutter.full.is_empty() {
+                    self.cutter.full.push_back(Lines::default());
+                }
+                self.snapshot = None;
+            }
+            self.cutter.add(&records)?;
+        }
+        let Some(lines) = self.cutter.full.pop_front() else { return Ok(None) };
+        let is_last = self.snapshot.is_none() && self.cutter.full.is_empty();
+        Ok(Some((if is_last { Part::BaseEnd } else { Part::Base }, lines)))
+    }
+}
+
+/// A block as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sealed {
+    /// Its number.
+    pub sequence: u64,
+    /// Its name.
+    pub name: ChunkName,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Seals blocks, each after the one before.
+pub struct Sealer {
+    /// The key that seals the blocks.
+    pub key: RecoveryKey,
+    /// Whose they are: the fingerprint of the pool's authority.
+    pub pool: Digest,
+    /// The manager's epoch.
+    pub epoch: Epoch,
+    /// Which write of that epoch it is.
+    pub attempt: u64,
+    /// Wall time, for people.
+    pub wall_ms: i64,
+    /// After the last block; `None` before a generation's first.
+    pub position: Option<Position>,
+    /// The number of a generation's first block.
+    pub first: u64,
+}
+
+impl Sealer {
+    /// Seals the next block.
+    pub fn seal(
+        &mut self,
+        part: Part,
+        lines: &Lines,
+        entropy: &dyn Entropy,
+    ) -> Result<Sealed, Error> {
+        let (epoch, attempt, wall_ms) = (self.epoch, self.attempt, self.wall_ms);
+        let (sequence, generation, before) = match &self.position {
+            Some(position) => (position.sequence + 1, position.generation, Some(position.last)),
+            None => (self.first, self.first, None),
+        };
+        let header = Header { sequence, generation, part, before, epoch, attempt, wall_ms };
+        let text = text(&header, lines)?;
+        let bytes = self.key.seal_record(&self.pool, sequence, text, entropy);
+        let name = ChunkName::of(&bytes);
+        let before = self.position.take();
+        let mut position = match before {
+            Some(position) => Position { sequence, last: name, epoch, attempt, ..position },
+            None => Position::first(sequence, name, epoch, attempt),
+        };
+        let extent = if part == Part::Log { &mut position.log } else { &mut position.base };
+        extent.blocks += 1;
+        extent.lines += lines.count;
+        self.position = Some(position);
+        Ok(Sealed { sequence, name, bytes })
+    }
+}
+
+/// The plaintext of a block.
+fn text(header: &Header, lines: &Lines) -> Result<Vec<u8>, Error> {
+    let mut text = serde_json::to_vec(header).map_err(|why| Error::Bug(why.to_string()))?;
+    text.push(b'\n');
+    text.extend_from_slice(&lines.text);
+    Ok(text)
+}
+
+/// Reads a block's header, which must have the number it was sealed with.
+pub fn header(sequence: u64, text: &[u8]) -> Result<Header, BadBlock> {
+    let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let header: Header = serde_json::from_slice(first).map_err(|why| BadBlock(why.to_string()))?;
+    if header.sequence != sequence {
+        return Err(BadBlock("it has another number than it was sealed with".into()));
+    }
+    Ok(header)
+}
+
+/// Reads a block's records.
+pub fn records(text: &[u8]) -> impl Iterator<Item = Result<Record, BadBlock>> {
+    let lines = text.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_slice(line).map_err(|why| BadBlock(why.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::entropy::SystemEntropy;
+
+    fn record(n: u64) -> Record {
+        Record::SpaceRemoved { name: format!("lab-{n}") }
+    }
+
+    #[test]
+    fn a_block_reads_as_it_was_written_and_under_its_own_number_only() {
+        let said: Vec<Record> = (1..4).map(record).collect();
+        let cut = cut(&said).expect("cut");
+        assert_eq!((cut.len(), cut[0].count), (1, 3));
+        let (key, pool) = (RecoveryKey::generate(&SystemEntropy), Digest([7; 32]));
+        let (epoch, position) = (Epoch(2), None);
+        let mut sealer =
+            Sealer { key: key.clone(), pool, epoch, attempt: 3, wall_ms: 1, position, first: 5 };
+        let base = sealer.seal(Part::BaseEnd, &Lines::default(), &SystemEntropy).expect("sealed");
+        let sealed = sealer.seal(Part::Log, &cut[0], &SystemEntropy).expect("sealed");
+        let (sequence, text) = key.open_record(&pool, &sealed.bytes).expect("opened");
+        let expected = Header {
+            sequence: 6,
+            generation: 5,
+            part: Part::Log,
+            before: Some(base.name),
+            epoch,
+            attempt: 3,
+            wall_ms: 1,
+        };
+        assert_eq!((sequence, header(6, &text)), (6, Ok(expected)));
+        assert!(header(7, &text).is_err());
+        let read: Vec<Record> = records(&text).collect::<Result<_, _>>().expect("records");
+        assert_eq!(read, said);
+        assert!(records(&text[..text.len() - 3]).any(|record| record.is_err()), "cut");
+        let position = sealer.position.expect("after two blocks");
+        assert_eq!((position.base.blocks, position.log.lines), (1, 3));
+    }
+
+    #[test]
+    fn blocks_are_cut_before_they_outgrow_a_chunk() {
+        let mut cutter = Cutter::default();
+        while cutter.full.is_empty() {
+            cutter.add(&[record(1)]).expect("added");
+        }
+        let full = cutter.finish();
+        assert_eq!(full.len(), 1);
+        assert!((FULL..4 << 20).contains(&full[0].text.len()));
+    }
+}

@@ -1,0 +1,68 @@
+//! How a copy of the log follows the catalog, wherever it is kept.
+
+use super::block::{self, Lines};
+use potluck_catalog::log_position::{Advance, Copy, Position};
+use potluck_catalog::{Ahead, Catalog, Error};
+use potluck_core::ids::Epoch;
+use potluck_wire::env::Offload;
+
+/// A place where a copy of the log is kept.
+pub trait Sink {
+    /// Which copy it is.
+    const COPY: Copy;
+    /// Why it cannot be written.
+    type Trouble: From<Error>;
+
+    /// Whether what is there can be added to after `position`.
+    fn goes_on(
+        &self,
+        position: &Position,
+    ) -> impl Future<Output = Result<bool, Self::Trouble>> + Send;
+
+    /// Begins a new generation with a base, in the place of the one that `before` is in, and notes it.
+    fn begin(
+        &mut self,
+        before: Option<Position>,
+    ) -> impl Future<Output = Result<(), Self::Trouble>> + Send;
+
+    /// Adds changes up to the row `row` after `before`, and notes them.
+    fn add(
+        &mut self,
+        before: Position,
+        row: i64,
+        blocks: Vec<Lines>,
+    ) -> impl Future<Output = Result<(), Self::Trouble>> + Send;
+}
+
+/// Gives a copy all changes that were made when this began, with a new base if one is due. Changes that
+/// are made meanwhile wait for the next time: under a load without pauses this would never end, and write
+/// a block for each commit.
+pub async fn catch_up<S: Sink>(
+    sink: &mut S,
+    catalog: &Catalog,
+    epoch: Epoch,
+    offload: Offload,
+) -> Result<(), S::Trouble> {
+    let mut until = None;
+    loop {
+        let Ahead { position, changes, last } = catalog.log_ahead(S::COPY).await?;
+        let until = *until.get_or_insert(last);
+        let before = match position {
+            Some(at) if !at.is_worn() && sink.goes_on(&at).await? => at,
+            before => {
+                sink.begin(before).await?;
+                continue;
+            }
+        };
+        let Some(changes) = changes.filter(|_| before.row < until) else { return Ok(()) };
+        let row = changes.last;
+        let blocks = offload.run(move || block::cut(&changes.records)).await?;
+        if blocks.is_empty() {
+            // The things that were changed are no more, and leave nothing to tell of.
+            let after = Position { row, ..before.clone() };
+            catalog.note_log(Advance { copy: S::COPY, before: Some(before), after, epoch }).await?;
+        } else {
+            sink.add(before, row, blocks).await?;
+        }
+    }
+}

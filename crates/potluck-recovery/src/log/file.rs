@@ -1,0 +1,243 @@
+//! The copy of the log in a file.
+//!
+//! ```text
+//! {"potluck_log":1,"pool":"…","authority":"…"}\n
+//! u32 length, little-endian   a sealed block       … as often as there are blocks
+//! ```
+//! The first blocks are a base; those of changes may follow. Each is authenticated with its number and
+//! the block before it, so no bit of them can change unnoticed.
+
+use super::block::{self, Base, Header, Lines, Part, Sealer};
+use crate::error::ManagerError;
+use crate::state_dir::StateDir;
+use potluck_catalog::Error;
+use potluck_catalog::authority::Authority;
+use potluck_catalog::log_position::{Place, Position};
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::entropy::Entropy;
+use potluck_core::seal::RecoveryKey;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The version of the file's format that this release writes and reads.
+const VERSION: u32 = 1;
+/// No block is longer, and no heading: what says so is damaged.
+const LONGEST: u32 = 8 << 20;
+
+/// The heading of a file, readable without any key.
+#[derive(Debug, Serialize, Deserialize)]
+struct Heading {
+    potluck_log: u32,
+    pool: String,
+    authority: String,
+}
+
+/// Writes the base of a catalog to the file `to`, whole or not at all: temporary file, fsync, rename,
+/// fsync of the directory. Gives the position after it.
+pub fn write_base(
+    mut base: Base,
+    to: &Path,
+    pool: &str,
+    mut sealer: Sealer,
+    entropy: &dyn Entropy,
+) -> Result<Position, ManagerError> {
+    let io = |source| ManagerError::Io { path: to.into(), source };
+    let mut temp = Temp::beside(to).map_err(io)?;
+    let (version, authority) = (VERSION, sealer.pool.to_string());
+    let heading = Heading { potluck_log: version, pool: pool.into(), authority };
+    let mut line = serde_json::to_vec(&heading).map_err(|why| io(why.into()))?;
+    line.push(b'\n');
+    temp.file.write_all(&line).map_err(io)?;
+    while let Some((part, lines)) = base.next_lines()? {
+        write_block(&mut temp.file, &mut sealer, part, &lines, entropy).map_err(io)?;
+    }
+    temp.file.sync_all().map_err(io)?;
+    let bytes = temp.file.stream_position().map_err(io)?;
+    temp.becomes(to).map_err(io)?;
+    let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(io)?;
+    let position = sealer.position.ok_or_else(|| Error::Bug("a base without blocks".into()))?;
+    Ok(Position { row: base.row, file: Some(Place { number: 0, bytes }), ..position })
+}
+
+/// Adds changes to the file `to`, which is `bytes` long, and makes them durable. Gives its new length. A
+/// part that could not be added whole is taken off again.
+pub fn append(
+    to: &Path,
+    bytes: u64,
+    sealer: &mut Sealer,
+    blocks: &[Lines],
+    entropy: &dyn Entropy,
+) -> io::Result<u64> {
+    let mut file = File::options().write(true).open(to)?;
+    file.seek(SeekFrom::Start(bytes))?;
+    let mut add = || {
+        for lines in blocks {
+            write_block(&mut file, sealer, Part::Log, lines, entropy)?;
+        }
+        file.sync_all()?;
+        file.stream_position()
+    };
+    let added = add();
+    if added.is_err() {
+        // Best effort: a file of another length is not gone on with.
+        let _ = file.set_len(bytes);
+    }
+    added
+}
+
+fn write_block(
+    file: &mut File,
+    sealer: &mut Sealer,
+    part: Part,
+    lines: &Lines,
+    entropy: &dyn Entropy,
+) -> io::Result<()> {
+    let sealed = sealer.seal(part, lines, entropy).map_err(io::Error::other)?.bytes;
+    file.write_all(&(sealed.len() as u32).to_le_bytes())?;
+    file.write_all(&sealed)
+}
+
+/// A file under way to its name; gone if it does not get there, so that one that fills the disk does
+/// not keep it full.
+struct Temp {
+    path: PathBuf,
+    file: File,
+    arrived: bool,
+}
+
+impl Temp {
+    /// Makes one for the file `to`. What has its name already is somebody's, and stays.
+    fn beside(to: &Path) -> io::Result<Self> {
+        for n in 0..100 {
+            let mut name = to.as_os_str().to_owned();
+            name.push(format!(".part{n}"));
+            let path = PathBuf::from(name);
+            match File::options().write(true).create_new(true).mode(0o600).open(&path) {
+                Ok(file) => return Ok(Self { path, file, arrived: false }),
+                Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(why) => return Err(why),
+            }
+        }
+        Err(io::Error::other("interrupted copies lie beside it: remove them"))
+    }
+
+    fn becomes(mut self, to: &Path) -> io::Result<()> {
+        fs::rename(&self.path, to)?;
+        self.arrived = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        if !self.arrived
+            && let Err(why) = fs::remove_file(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %why, "a part of a copy stays");
+        }
+    }
+}
+
+/// Reads the blocks of a file in order.
+pub struct Reader {
+    file: BufReader<File>,
+    key: RecoveryKey,
+    pool: Digest,
+    last: Option<(Header, ChunkName)>,
+}
+
+/// The next part of a file.
+#[derive(Debug)]
+pub enum Next {
+    /// A block: what it says of itself, and its plaintext.
+    Block(Header, Vec<u8>),
+    /// The file ends here.
+    End,
+    /// So many bytes that are no blocks, and why.
+    Unreadable(u64, &'static str),
+}
+
+impl Reader {
+    /// Opens the file at `path`.
+    ///
+    /// Errors: it is no log, or another pool's than the one of `authority`, whose key is `key`.
+    pub fn open(
+        path: &Path,
+        kit: &Path,
+        key: RecoveryKey,
+        ours: &Authority,
+    ) -> Result<Self, ManagerError> {
+        let io = |source| StateDir::io(path.into())(source);
+        let bad =
+            |detail: &str| ManagerError::BadBackup { path: path.into(), detail: detail.into() };
+        let mut file = BufReader::new(File::open(path).map_err(io)?);
+        let mut line = Vec::new();
+        (&mut file).take(4096).read_until(b'\n', &mut line).map_err(io)?;
+        let heading: Heading = serde_json::from_slice(&line)
+            .map_err(|_| bad("it does not begin as a backup of a catalog does"))?;
+        if heading.potluck_log != VERSION {
+            return Err(bad("it is of another version of Potluck"));
+        }
+        let pool = heading.authority.parse().map_err(|_| bad("it names no authority"))?;
+        let whose = Authority::new(&heading.pool, &pool);
+        if !whose.may_be(ours) {
+            let (kit, kit_of) = (kit.into(), ours.to_string());
+            return Err(ManagerError::OtherPool { kit, kit_of, backup_of: whose.to_string() });
+        }
+        Ok(Self { file, key, pool, last: None })
+    }
+
+    /// The next block.
+    pub fn next_block(&mut self) -> io::Result<Next> {
+        let at = self.file.stream_position()?;
+        let mut sealed = Vec::new();
+        let read = self.file.by_ref().take(4).read_to_end(&mut sealed)?;
+        if read == 0 {
+            return Ok(Next::End);
+        }
+        let found = match <[u8; 4]>::try_from(&sealed[..]) {
+            Ok(length) => self.block(u32::from_le_bytes(length))?,
+            Err(_) => Err("it is cut off"),
+        };
+        match found {
+            Ok((header, text)) => Ok(Next::Block(header, text)),
+            Err(why) => {
+                let end = self.file.get_ref().metadata()?.len();
+                Ok(Next::Unreadable(end - at, why))
+            }
+        }
+    }
+
+    fn block(&mut self, length: u32) -> io::Result<Result<(Header, Vec<u8>), &'static str>> {
+        if length > LONGEST {
+            return Ok(Err("it is not what was written"));
+        }
+        let mut sealed = Vec::new();
+        self.file.by_ref().take(u64::from(length)).read_to_end(&mut sealed)?;
+        if sealed.len() < length as usize {
+            return Ok(Err("it is cut off"));
+        }
+        let Ok((sequence, text)) = self.key.open_record(&self.pool, &sealed) else {
+            return Ok(Err("it is not what was written"));
+        };
+        let Ok(header) = block::header(sequence, &text) else {
+            return Ok(Err("it is not what was written"));
+        };
+        let (fits, state) = match &self.last {
+            None => (header.before.is_none() && sequence == header.generation, true),
+            Some((last, name)) => (
+                header.before == Some(*name) && header.generation == last.generation,
+                last.part == Part::Base,
+            ),
+        };
+        if !fits || state == (header.part == Part::Log) {
+            return Ok(Err("its parts do not belong together"));
+        }
+        self.last = Some((header.clone(), ChunkName::of(&sealed)));
+        Ok(Ok((header, text)))
+    }
+}

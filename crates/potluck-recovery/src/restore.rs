@@ -1,0 +1,131 @@
+//! Bringing a manager back whose machine or directory is lost: from its recovery kit and the metadata
+//! log, as it lies on donors or in a file.
+//!
+//! A manager that comes back never deletes anything by itself: garbage collection is held until an admin
+//! ends it, because the pool may know more than the log does (promise D5).
+
+mod blocks;
+mod collect;
+mod donors;
+mod fetch;
+mod file;
+mod listen;
+mod server;
+mod staging;
+
+pub use donors::restore_pool;
+pub use file::restore_file;
+pub use listen::ListenOptions;
+pub use potluck_catalog::unlisted::Unlisted;
+
+use crate::log::chain::Gaps;
+use potluck_wire::addresses::Addresses;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// The order for a restore: from what, and where to.
+#[derive(Debug, Clone)]
+pub struct Restore {
+    /// The recovery kit.
+    pub kit: PathBuf,
+    /// The new state directory: absent, empty, or with what an interrupted restore left.
+    pub state: PathBuf,
+    /// Where the manager is from now on, if that changes. Donors look for it at the old place.
+    pub advertise: Addresses,
+}
+
+/// The report of a restore.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Restored {
+    /// The name of the pool.
+    pub pool: String,
+    /// Where members will look for the manager.
+    pub addresses: Addresses,
+    /// The number of spaces.
+    pub spaces: u64,
+    /// The number of files.
+    pub files: u64,
+    /// Their sizes together.
+    pub bytes: u64,
+    /// Donors that belong to the pool.
+    pub donors: u64,
+    /// The part of the log that was replayed.
+    pub log: Replayed,
+    /// Files that the donors that answered have too little of; `None`: no donor was asked.
+    pub unlisted: Option<Unlisted>,
+}
+
+/// The part of the log that was replayed, and the gaps that are known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Replayed {
+    /// Blocks that were replayed.
+    pub blocks: u64,
+    /// When the last of them was written, milliseconds since 1970.
+    pub until_ms: Option<i64>,
+    /// The gaps that are known.
+    #[serde(flatten)]
+    pub gaps: Gaps,
+    /// Records that do not fit what is there, as happens after a gap.
+    pub left_out: u64,
+    /// Blocks that donors listed and nobody gave, or that do not open.
+    pub unread: u64,
+    /// Blocks of a later generation of which nothing can be made, because its base is not whole.
+    pub passed_over: u64,
+    /// Bytes at the end of a file that are no blocks.
+    pub unread_bytes: u64,
+}
+
+impl Restored {
+    /// Whether something is known to be lost, or to be unreadable on the donors that answered.
+    pub fn extent(&self) -> Extent {
+        let unlisted = self.unlisted.as_ref().is_some_and(|unlisted| unlisted.files > 0);
+        match (unlisted, self.log.has_gaps()) {
+            (true, _) => Extent::Unreadable,
+            (false, true) => Extent::Incomplete,
+            (false, false) => Extent::Whole,
+        }
+    }
+}
+
+impl Replayed {
+    fn has_gaps(&self) -> bool {
+        let lost = [self.left_out, self.unread, self.passed_over, self.unread_bytes];
+        self.gaps != Gaps::default() || lost.iter().any(|lost| *lost > 0)
+    }
+}
+
+/// How much of what is known to have been there came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it.
+    Whole,
+    /// Changes are missing.
+    Incomplete,
+    /// Files cannot be read from what the donors that answered have.
+    Unreadable,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_loss_that_is_known_shows_in_the_extent_l1() {
+        let of = |log: Replayed| Restored { log, ..Restored::default() }.extent();
+        assert_eq!(Restored::default().extent(), Extent::Whole);
+        assert_eq!(of(Replayed { blocks: 9, ..Replayed::default() }), Extent::Whole);
+        for lost in [
+            Replayed { unread: 1, ..Replayed::default() },
+            Replayed { left_out: 1, ..Replayed::default() },
+            Replayed { passed_over: 1, ..Replayed::default() },
+            Replayed { unread_bytes: 1, ..Replayed::default() },
+            Replayed { gaps: Gaps { missing: 1, ..Gaps::default() }, ..Replayed::default() },
+            Replayed { gaps: Gaps { broken: 1, ..Gaps::default() }, ..Replayed::default() },
+            Replayed { gaps: Gaps { base_cut: true, ..Gaps::default() }, ..Replayed::default() },
+        ] {
+            assert_eq!(of(lost.clone()), Extent::Incomplete, "{lost:?}");
+        }
+        let unlisted = Some(Unlisted { files: 1, ..Unlisted::default() });
+        assert_eq!(Restored { unlisted, ..Restored::default() }.extent(), Extent::Unreadable);
+    }
+}

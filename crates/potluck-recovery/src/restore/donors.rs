@@ -1,0 +1,75 @@
+//! Restoring from the log that the pool's donors keep.
+
+use super::blocks::Blocks;
+use super::fetch::Fetch;
+use super::listen::{ListenOptions, RestoreListener};
+use super::staging::Staging;
+use super::{Replayed, Restore, Restored};
+use crate::error::ManagerError;
+use crate::log::chain;
+use crate::state_dir::CATALOG;
+use potluck_catalog::rebuild::Rebuild;
+use potluck_catalog::unlisted::unlisted;
+use potluck_core::ids::Epoch;
+use potluck_core::size::count;
+use potluck_wire::env::Env;
+
+/// The directory of blocks that were fetched, inside the staging directory.
+const BLOCKS: &str = "blocks";
+
+/// Restores from the log that the pool's donors keep. `tell` hears of progress.
+///
+/// Errors: as [`super::restore_file`]; no donor answered, or none has any of the log. What could not be
+/// brought back is no error: the report says it.
+pub async fn restore_pool(
+    ask: &Restore,
+    options: &ListenOptions,
+    env: Env,
+    tell: impl Fn(&str),
+) -> Result<Restored, ManagerError> {
+    let staging = Staging::begin(ask)?;
+    let mut listening = RestoreListener::begin(&staging, ask, options, env).await?;
+    let made = match listening.wait(options, &tell).await {
+        Ok(()) => make(&staging, &listening, &tell).await,
+        Err(why) => Err(why),
+    };
+    let listed = listening.server.collecting.take_listed();
+    let heard = listening.end().await;
+    let (rebuild, log, epoch) = made?;
+    let report = staging.finish(ask, rebuild, heard.max(epoch), log)?;
+    let unlisted = unlisted(&ask.state.join(CATALOG), &listed)?;
+    Ok(Restored { unlisted: Some(unlisted), ..report })
+}
+
+/// Makes the catalog from what donors have; gives also the epoch of the manager that wrote it last.
+async fn make(
+    staging: &Staging,
+    listening: &RestoreListener,
+    tell: &impl Fn(&str),
+) -> Result<(Rebuild, Replayed, Epoch), ManagerError> {
+    let collecting = &listening.server.collecting;
+    let mut fetch =
+        Fetch::new(&listening.server, staging.kit.recovery_key(), staging.fingerprint());
+    let there = count(collecting.blocks().len() as u64, "block");
+    tell(&format!("fetching the metadata log: {there}"));
+    let dir = staging.scratch(BLOCKS);
+    let blocks = Blocks::fetch(&mut fetch, collecting, &dir).await?;
+    let chain = chain::newest(blocks.seen.clone()).ok_or_else(|| ManagerError::NoLog {
+        answered: collecting.progress().answered,
+        unread: blocks.unread,
+    })?;
+    tell(&format!("replaying {} blocks", chain.blocks.len()));
+    let mut rebuild = staging.rebuild()?;
+    blocks.replay(&chain, &mut rebuild)?;
+    let last = chain.blocks.last().map(|last| &last.header);
+    let (generation, epoch) = last.map_or((0, Epoch(0)), |last| (last.generation, last.epoch));
+    let replayed = Replayed {
+        blocks: chain.blocks.len() as u64,
+        until_ms: last.map(|last| last.wall_ms),
+        gaps: chain.gaps,
+        unread: blocks.unread,
+        passed_over: chain::passed_over(generation, epoch, &blocks.seen),
+        ..Replayed::default()
+    };
+    Ok((rebuild, replayed, epoch))
+}

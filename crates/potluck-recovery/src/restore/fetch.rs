@@ -1,0 +1,153 @@
+//! Fetching chunks from donors that answered, for who has a recovery key and no catalog.
+
+use super::collect::Seen;
+use super::server::RestoreServer;
+use crate::log::block::PIECE;
+use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::ids::DonorId;
+use potluck_core::seal::RecoveryKey;
+use potluck_wire::peer_connection::{PeerConnection, PeerError};
+use potluck_wire::ticket::{Caveat, Ops, Ticket};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::time::Duration;
+
+/// A ticket outlives the reading of any catalog.
+const TICKET_FOR: Duration = Duration::from_secs(6 * 3600);
+
+/// The largest chunk that metadata is stored in: a piece or a block, and its seal.
+const MAX_RECORD: usize = PIECE + (64 << 10);
+
+/// Who so often sent other bytes, or was silent, is asked no more: a donor may list a million
+/// chunks that are none.
+const MAX_FAILURES: u32 = 20;
+/// Nor is who so often sent a chunk that is no part of this log. Some may be left of a log under a key
+/// that was lost.
+const MAX_FOREIGN: u32 = 2000;
+
+/// Fetches chunks from whoever has them.
+pub struct Fetch<'s> {
+    server: &'s RestoreServer,
+    key: RecoveryKey,
+    pool: Digest,
+    connections: BTreeMap<DonorId, PeerConnection>,
+    record: BTreeMap<DonorId, Conduct>,
+}
+
+/// How a donor did so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Conduct {
+    /// How often it failed to give what it said it has.
+    failures: u32,
+    /// How many chunks it gave that are no part of the log.
+    foreign: u32,
+    bytes: u64,
+    took: Duration,
+}
+
+impl Conduct {
+    fn is_trusted(&self) -> bool {
+        self.failures < MAX_FAILURES && self.foreign < MAX_FOREIGN
+    }
+
+    /// Nanoseconds a byte; 0 as long as that is unknown, so that everybody has a try.
+    fn slowness(&self) -> u128 {
+        self.took.as_nanos() / u128::from(self.bytes.max(1))
+    }
+}
+
+impl<'s> Fetch<'s> {
+    /// From the donors that found the server; what opens with `key` as a record of `pool` is believed.
+    pub fn new(server: &'s RestoreServer, key: RecoveryKey, pool: Digest) -> Self {
+        Self { server, key, pool, connections: BTreeMap::new(), record: BTreeMap::new() }
+    }
+
+    /// A block's number and content; `None` where nobody has it or it does not open.
+    pub async fn block(&mut self, seen: &Seen) -> Option<(u64, Vec<u8>)> {
+        let (donor, sealed) = self.chunk(seen.name, &seen.donors).await?;
+        let opened = self.key.open_record(&self.pool, &sealed).ok();
+        if opened.is_none() {
+            self.record.entry(donor).or_default().foreign += 1;
+        }
+        opened
+    }
+
+    /// A chunk from one of `donors`, each of which has it with so many stored bytes: of the one that was
+    /// fastest so far, so that a slow one holds the restore up only once.
+    async fn chunk(
+        &mut self,
+        name: ChunkName,
+        donors: &[(DonorId, u32)],
+    ) -> Option<(DonorId, Vec<u8>)> {
+        let of = |donor: DonorId| self.record.get(&donor).copied().unwrap_or_default();
+        let mut order: Vec<(DonorId, u32)> = donors.to_vec();
+        // A lie must not cost more memory or time than a chunk.
+        order.retain(|(donor, len)| *len as usize <= MAX_RECORD && of(*donor).is_trusted());
+        order.sort_by_key(|(donor, _)| of(*donor).slowness());
+        for (donor, len) in order {
+            let began = self.server.tick();
+            let got = self.from(donor, name, len).await;
+            let conduct = self.record.entry(donor).or_default();
+            conduct.took += self.server.tick().saturating_sub(began);
+            match got {
+                Ok(bytes) => {
+                    conduct.bytes += u64::from(len);
+                    return Some((donor, bytes));
+                }
+                Err(None | Some(PeerError::Refused(_))) => {}
+                Err(Some(why)) => {
+                    tracing::debug!(%donor, %why, "a part of the metadata could not be fetched");
+                    conduct.failures += 1;
+                    self.connections.remove(&donor);
+                }
+            }
+        }
+        None
+    }
+
+    async fn from(
+        &mut self,
+        donor: DonorId,
+        name: ChunkName,
+        len: u32,
+    ) -> Result<Vec<u8>, Option<PeerError>> {
+        let server = self.server;
+        if let Entry::Vacant(empty) = self.connections.entry(donor) {
+            let contact = server.contact(donor).ok_or(None)?;
+            let key = contact.key.ok_or(None)?;
+            let expires = server.now_ms() + TICKET_FOR.as_millis() as u64;
+            let caveats = [Caveat::Donor(donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
+            let ticket = Ticket::issue(&key, &*server.env.entropy, &caveats);
+            let (net, entropy) = (&*server.env.net, &*server.env.entropy);
+            empty.insert(
+                PeerConnection::open(net, entropy, &contact.addresses, &ticket)
+                    .await
+                    .map_err(Some)?,
+            );
+        }
+        let connection = self.connections.get_mut(&donor).ok_or(None)?;
+        connection.get(name, len).await.map_err(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_donor_is_asked_last_and_one_that_gives_what_is_no_block_no_more() {
+        let of = |bytes, seconds| Conduct {
+            bytes,
+            took: Duration::from_secs(seconds),
+            ..Conduct::default()
+        };
+        let (unknown, fast, slow, silent) = (of(0, 0), of(4 << 20, 1), of(4 << 20, 40), of(0, 8));
+        let mut order = [silent, slow, fast, unknown];
+        order.sort_by_key(Conduct::slowness);
+        let took = |conduct: Conduct| conduct.took.as_secs();
+        assert_eq!(order.map(took), [0, 1, 40, 8]);
+        assert!(fast.is_trusted());
+        assert!(!Conduct { failures: MAX_FAILURES, ..fast }.is_trusted());
+        assert!(!Conduct { foreign: MAX_FOREIGN, ..fast }.is_trusted());
+    }
+}

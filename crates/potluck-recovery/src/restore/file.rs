@@ -1,0 +1,47 @@
+//! Restoring from the log in a file.
+
+use super::staging::Staging;
+use super::{Replayed, Restore, Restored};
+use crate::error::ManagerError;
+use crate::log::block::{self, Part};
+use crate::log::file::{Next, Reader};
+use crate::state_dir::StateDir;
+use potluck_catalog::OpenError;
+use potluck_core::ids::Epoch;
+use std::fs::File;
+use std::path::Path;
+
+/// Restores from the backup in the file `from`.
+///
+/// Errors: a state directory that is not empty, a kit that cannot be read, a backup whose base is not as
+/// it was written. A failed restore leaves nothing that starts, and the next one into it begins anew.
+/// Changes after the base that cannot be read are no error: the report says it.
+pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, ManagerError> {
+    // Before anything is made: a wrong name is no restore that began.
+    File::open(from).map_err(StateDir::io(from.into()))?;
+    let staging = Staging::begin(ask)?;
+    let key = staging.kit.recovery_key();
+    let mut reader = Reader::open(from, &ask.kit, key, &staging.authority())?;
+    let (mut rebuild, mut log) = (staging.rebuild()?, Replayed::default());
+    let (mut epoch, mut is_whole) = (Epoch(0), false);
+    loop {
+        let damaged = |why: &str| ManagerError::BadBackup { path: from.into(), detail: why.into() };
+        match reader.next_block().map_err(StateDir::io(from.into()))? {
+            Next::Block(header, text) => {
+                let applied = rebuild.apply(block::records(&text));
+                applied.map_err(|why| OpenError::of(from, why))?;
+                (epoch, log.until_ms) = (epoch.max(header.epoch), Some(header.wall_ms));
+                log.blocks += 1;
+                is_whole |= header.part == Part::BaseEnd;
+            }
+            Next::End if is_whole => break,
+            Next::End => return Err(damaged("it is cut off")),
+            Next::Unreadable(bytes, _) if is_whole => {
+                log.unread_bytes = bytes;
+                break;
+            }
+            Next::Unreadable(_, why) => return Err(damaged(why)),
+        }
+    }
+    staging.finish(ask, rebuild, epoch, log)
+}

@@ -1,0 +1,242 @@
+//! Listening, in the lost manager's place, to what the pool's donors have.
+
+use super::Restore;
+use super::collect::Progress;
+use super::server::RestoreServer;
+use super::staging::Staging;
+use crate::ca::{self, Ca};
+use crate::error::ManagerError;
+use futures_util::future::join_all;
+use potluck_core::clock::Tick;
+use potluck_core::ids::Epoch;
+use potluck_core::size::count;
+use potluck_wire::addresses::Address;
+use potluck_wire::env::Env;
+use potluck_wire::own_addresses::{Told, from_this_machine};
+use potluck_wire::serve;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// So many times the quiet time is waited for the next donor to have said all, whatever else is
+/// heard: a slow one reads all its trailers meanwhile, and one that lists for ever is not waited
+/// for.
+const LONGEST: u32 = 20;
+/// Between two looks at who has answered.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Between two visits to the donors that were named.
+const VISIT_EVERY: Duration = Duration::from_secs(2);
+
+/// How long donors are waited for.
+#[derive(Debug, Clone)]
+pub struct ListenOptions {
+    /// Where to listen: the lost manager's address, or what is forwarded to here.
+    pub listen: String,
+    /// How long nothing new must have been said.
+    pub quiet: Duration,
+    /// Do not wait for more than so many.
+    pub donors: Option<usize>,
+    /// Donors to visit: those that would look for the manager where it is no more.
+    pub visit: BTreeSet<Address>,
+}
+
+/// A server that donors find.
+pub struct RestoreListener {
+    /// The server, with all that it heard.
+    pub server: Arc<RestoreServer>,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<()>,
+    visiting: JoinHandle<()>,
+    visits: mpsc::UnboundedReceiver<Visit>,
+    /// Why the donors that were named are not reached.
+    unreached: BTreeMap<Address, io::Error>,
+}
+
+/// A visit to a donor, which went otherwise than the one before.
+struct Visit {
+    at: Address,
+    came: io::Result<()>,
+}
+
+impl RestoreListener {
+    /// Begins to listen.
+    pub async fn begin(
+        staging: &Staging,
+        ask: &Restore,
+        options: &ListenOptions,
+        env: Env,
+    ) -> Result<Self, ManagerError> {
+        let unreachable = |source| ManagerError::Listen { address: options.listen.clone(), source };
+        let dir = staging.ca();
+        let ca = Ca::load(&dir)?;
+        let admit = ca::tls(&ca, &dir)?;
+        let listener = env.net.listen(&options.listen).await.map_err(unreachable)?;
+        let address = listener.local_addr().map_err(unreachable)?;
+        let advertise: Vec<String> = ask.advertise.iter().map(ToString::to_string).collect();
+        let mut addresses = Told::of(&*env.net, address, &advertise).await?.addresses;
+        if addresses.is_empty() {
+            addresses = from_this_machine(address).into();
+        }
+        let server = Arc::new(RestoreServer::new(env, ca, addresses));
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped = async {
+            let _ = stopped.await; // a sender that is gone means stop, too
+        };
+        let serving = tokio::spawn(serve::serve(Arc::clone(&server), listener, admit, stopped));
+        let (tell, visits) = mpsc::unbounded_channel();
+        let named = options.visit.clone();
+        let visiting = tokio::spawn(visit_for_ever(Arc::clone(&server), named, tell));
+        let unreached = BTreeMap::new();
+        Ok(Self { server, stop, serving, visiting, visits, unreached })
+    }
+
+    /// Waits until the donors asked for have said all, or nothing new was said for a while and
+    /// nobody who is there owes an answer. `tell` hears of progress.
+    ///
+    /// Errors: nobody answered, and none of the donors that were named was reached. That is said at
+    /// once where no such machine is known.
+    pub async fn wait(
+        &mut self,
+        options: &ListenOptions,
+        tell: &impl Fn(&str),
+    ) -> Result<(), ManagerError> {
+        let mut waiting = Waiting::since(self.server.tick());
+        loop {
+            let (progress, now) = (self.server.collecting.progress(), self.server.tick());
+            if progress.answered > waiting.known.answered {
+                tell(&format!("answered so far: {}", count(progress.answered as u64, "donor")));
+            }
+            self.tell_visits(tell);
+            let reached = self.unreached.len() < options.visit.len();
+            let nobody = !reached && !options.visit.is_empty() && progress.answered == 0;
+            let unknown = |why: &io::Error| why.kind() == io::ErrorKind::NotFound;
+            let hopeless = nobody && self.unreached.values().all(unknown);
+            if hopeless || waiting.is_over(progress, self.is_owed(), options, now) {
+                return if nobody { Err(self.nobody_reached()) } else { Ok(()) };
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn tell_visits(&mut self, tell: &impl Fn(&str)) {
+        while let Ok(Visit { at, came }) = self.visits.try_recv() {
+            match came {
+                Ok(()) => {
+                    tell(&format!("donor {at} is reached"));
+                    self.unreached.remove(&at);
+                }
+                Err(why) => {
+                    tell(&format!("donor {at} is not reached: {why}"));
+                    self.unreached.insert(at, why);
+                }
+            }
+        }
+    }
+
+    fn nobody_reached(&self) -> ManagerError {
+        let tried = self.unreached.iter().map(|(at, why)| format!("{at}: {why}"));
+        ManagerError::NobodyReached(tried.collect::<Vec<_>>().join("; "))
+    }
+
+    /// Whether a donor is there that has not said all.
+    fn is_owed(&self) -> bool {
+        self.server.live().iter().any(|donor| !self.server.collecting.has_answered(*donor))
+    }
+
+    /// Stops; gives an epoch that no donor has heard a later one than.
+    pub async fn end(self) -> Epoch {
+        self.visiting.abort();
+        let _ = self.visiting.await; // it ends by being stopped
+        drop(self.stop);
+        let _ = self.serving.await; // what it heard is here, however it ended
+        self.server.epoch()
+    }
+}
+
+/// Shows donors where to find this server, until they have heard it; those that cannot be reached now
+/// are visited again. `tell` hears how it went, where that changed.
+async fn visit_for_ever(
+    server: Arc<RestoreServer>,
+    donors: BTreeSet<Address>,
+    tell: mpsc::UnboundedSender<Visit>,
+) {
+    let visit_one = async |at: &Address| {
+        let mut before = None;
+        loop {
+            let came = server.call_in(at).await;
+            let said = came.as_ref().err().map(ToString::to_string);
+            if before.as_ref() != Some(&said) {
+                let _ = tell.send(Visit { at: at.clone(), came }); // nobody listens at the end
+                before = Some(said);
+            }
+            tokio::time::sleep(VISIT_EVERY).await;
+        }
+    };
+    join_all(donors.iter().map(visit_one)).await;
+}
+
+/// How long nothing came.
+struct Waiting {
+    known: Progress,
+    /// Since when nothing new was said.
+    quiet: Tick,
+    /// Since when no further donor has said all.
+    unanswered: Tick,
+}
+
+impl Waiting {
+    fn since(now: Tick) -> Self {
+        Self { known: Progress { answered: 0, listed: 0 }, quiet: now, unanswered: now }
+    }
+
+    /// Whether nobody is waited for any more. `owed`: somebody is there who has not said all.
+    fn is_over(
+        &mut self,
+        progress: Progress,
+        owed: bool,
+        options: &ListenOptions,
+        now: Tick,
+    ) -> bool {
+        if progress.answered > self.known.answered {
+            self.unanswered = now;
+        }
+        if progress != self.known {
+            (self.known, self.quiet) = (progress, now);
+        }
+        let enough = options.donors.is_some_and(|wanted| progress.answered >= wanted);
+        let quiet = now.saturating_sub(self.quiet) > options.quiet && !owed;
+        let tired = now.saturating_sub(self.unanswered) > options.quiet * LONGEST;
+        enough || quiet || tired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_donors_are_waited_for_and_endless_ones_are_not() {
+        let quiet = Duration::from_secs(30);
+        let mut options =
+            ListenOptions { listen: String::new(), quiet, donors: None, visit: BTreeSet::new() };
+        let at = Duration::from_secs;
+        let mut waiting = Waiting::since(at(0));
+        let mut over = |answered, listed, owed, now| {
+            waiting.is_over(Progress { answered, listed }, owed, &options, at(now))
+        };
+        assert!(!over(0, 0, false, 30));
+        assert!(!over(1, 10, true, 31));
+        assert!(!over(1, 10, true, 400), "one reads its trailers still");
+        assert!(!over(2, 20, false, 401));
+        assert!(over(2, 20, false, 432));
+        // One that lists without an end keeps it going only so long.
+        assert!((433..1001).all(|now| !over(2, now as usize, true, now)));
+        assert!(over(2, 5000, true, 1002));
+        options.donors = Some(2);
+        let mut waiting = Waiting::since(at(0));
+        assert!(waiting.is_over(Progress { answered: 2, listed: 9 }, true, &options, at(1)));
+    }
+}

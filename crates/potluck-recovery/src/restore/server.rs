@@ -1,0 +1,249 @@
+//! The server that donors find in the place of a manager that is being restored: it lets them register, asks
+//! which blocks they have, and says where it is. It has no catalog, and gives no order but that question.
+
+use super::collect::Collecting;
+use crate::ca::Ca;
+use crate::whereabouts::Signpost;
+use axum::body::Body;
+use potluck_catalog::term_history::LAST_EPOCH;
+use potluck_core::chunk::Digest;
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, Epoch, Incarnation};
+use potluck_pool::OutOfOrder;
+use potluck_wire::addresses::{Address, Addresses};
+use potluck_wire::bodies::Bodies;
+use potluck_wire::control::{
+    Call, Done, Heartbeat, HeartbeatReply, Inventory, Register, Registered,
+};
+use potluck_wire::env::Env;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::serve::{Answers, Peer};
+use potluck_wire::ticket::Secret;
+use potluck_wire::whereabouts::{SignedWhereabouts, ask, no_donor};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// A donor that was not heard for so long is not waited for.
+const SILENT: Duration = Duration::from_secs(10);
+
+/// The place of a manager that is being restored.
+pub struct RestoreServer {
+    /// The outside world: time, chance, and the network.
+    pub env: Env,
+    /// The answers of donors so far.
+    pub collecting: Collecting,
+    ca: Ca,
+    signpost: Signpost,
+    began: Tick,
+    epoch: AtomicU64,
+    /// Drawn at its beginning, as a manager draws one at its start.
+    start: u64,
+    donors: Mutex<BTreeMap<Digest, Donor>>,
+    bodies: Bodies,
+}
+
+/// A donor: whoever shows a certificate of the pool.
+struct Donor {
+    /// Holds for this restore alone.
+    number: DonorId,
+    incarnation: Option<Incarnation>,
+    heard: Tick,
+    contact: Contact,
+}
+
+/// How a donor is reached.
+#[derive(Debug, Clone, Default)]
+pub struct Contact {
+    /// The addresses of the donor.
+    pub addresses: Addresses,
+    /// Signs the tickets that it takes.
+    pub key: Option<Secret>,
+}
+
+impl RestoreServer {
+    /// Of the pool of the authority `ca`, where donors reach it.
+    pub fn new(env: Env, ca: Ca, addresses: Addresses) -> Self {
+        Self {
+            collecting: Collecting::default(),
+            bodies: Bodies::default(),
+            ca,
+            signpost: Signpost::new(addresses),
+            began: env.clock.now(),
+            epoch: AtomicU64::new(1),
+            start: env.entropy.u64(),
+            donors: Mutex::default(),
+            env,
+        }
+    }
+
+    fn donors(&self) -> MutexGuard<'_, BTreeMap<Digest, Donor>> {
+        self.donors.lock().expect("no holder panics")
+    }
+
+    /// The moment now.
+    pub fn tick(&self) -> Tick {
+        self.env.clock.now()
+    }
+
+    /// The time by which its tickets expire.
+    pub fn now_ms(&self) -> u64 {
+        self.tick().saturating_sub(self.began).as_millis() as u64
+    }
+
+    /// An epoch that no donor has told of a later one than.
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.epoch.load(Ordering::Acquire))
+    }
+
+    /// Takes a later epoch than `heard`, so that donors obey.
+    fn learn(&self, heard: Epoch) {
+        if heard >= LAST_EPOCH {
+            tracing::warn!(%heard, "no manager has come so far: the donor that heard it is not believed");
+            return;
+        }
+        self.epoch.fetch_max(heard.0 + 1, Ordering::AcqRel);
+    }
+
+    /// Donors that were heard lately.
+    pub fn live(&self) -> Vec<DonorId> {
+        let now = self.tick();
+        let donors = self.donors();
+        let live = donors.values().filter(|donor| now.saturating_sub(donor.heard) < SILENT);
+        live.map(|donor| donor.number).collect()
+    }
+
+    /// How a donor is reached.
+    pub fn contact(&self, number: DonorId) -> Option<Contact> {
+        let donors = self.donors();
+        donors.values().find(|donor| donor.number == number).map(|donor| donor.contact.clone())
+    }
+
+    fn whereabouts(&self) -> Option<SignedWhereabouts> {
+        self.signpost.shown(&self.ca, self.epoch())
+    }
+
+    /// Shows the donor at `address` where this is. One that knows a manager of a later epoch is shown
+    /// a later one.
+    ///
+    /// Errors: no donor of this pool is reached there.
+    pub async fn call_in(&self, address: &Address) -> io::Result<()> {
+        for _ in 0..2 {
+            let Some(shown) = self.whereabouts() else { return Ok(()) };
+            let answer = ask(&*self.env.net, address, Some(&shown)).await?;
+            let knows = answer.verified(self.ca.certificate()).ok_or_else(no_donor)?;
+            if knows.addresses == self.signpost.addresses() {
+                break;
+            }
+            self.learn(knows.issue.epoch);
+        }
+        Ok(())
+    }
+
+    /// Does something with the donor that shows `certificate`.
+    fn with<T>(&self, certificate: Digest, change: impl FnOnce(&mut Donor) -> T) -> T {
+        let (now, mut donors) = (self.tick(), self.donors());
+        let number = DonorId(donors.len() as u32 + 1);
+        let donor = donors.entry(certificate).or_insert_with(|| Donor {
+            number,
+            incarnation: None,
+            heard: now,
+            contact: Contact::default(),
+        });
+        donor.heard = now;
+        change(donor)
+    }
+
+    fn register(
+        &self,
+        certificate: Digest,
+        peer: IpAddr,
+        said: &Register,
+    ) -> Result<Registered, Failure> {
+        let addresses = said.reached_at(peer)?;
+        if said.heard.0 >= self.epoch() && said.heard != (self.epoch(), self.start) {
+            self.learn(said.heard.0);
+        }
+        let donor = self.with(certificate, |donor| {
+            donor.incarnation = Some(said.incarnation);
+            donor.contact = Contact { addresses, key: Some(said.key.clone()) };
+            donor.number
+        });
+        let (epoch, start) = (self.epoch(), self.start);
+        Ok(Registered { donor, epoch, start, changes: 0, now_ms: self.now_ms() })
+    }
+
+    fn heartbeat(&self, certificate: Digest, said: &Heartbeat) -> HeartbeatReply {
+        let (number, known) = self
+            .with(certificate, |donor| (donor.number, donor.incarnation == Some(said.incarnation)));
+        let mut reply = HeartbeatReply {
+            epoch: self.epoch(),
+            start: self.start,
+            now_ms: self.now_ms(),
+            register: !known,
+            ..HeartbeatReply::default()
+        };
+        if known {
+            self.collecting.heard(number, &said.results);
+            reply.tasks = self.collecting.tasks_for(number);
+        }
+        if said.follows.is_some_and(|follows| follows < self.signpost.issue(self.epoch())) {
+            reply.manager = self.whereabouts();
+        }
+        reply
+    }
+
+    fn inventory(&self, certificate: Digest, page: &Inventory) -> Result<Done, Failure> {
+        let (number, known) = self
+            .with(certificate, |donor| (donor.number, donor.incarnation == Some(page.incarnation)));
+        if !known {
+            return Err(OutOfOrder.into());
+        }
+        self.collecting.listed(number, &page.holdings.0, page.last);
+        Ok(Done {})
+    }
+}
+
+impl Answers for RestoreServer {
+    async fn answer(
+        self: Arc<Self>,
+        peer: Peer,
+        call: String,
+        body: Body,
+    ) -> Result<Vec<u8>, Failure> {
+        let Some(certificate) = peer.certificate else { return Err(restoring()) };
+        let body = self.bodies.read(body, Some(certificate)).await?.bytes;
+        match &*call {
+            Register::NAME => reply(self.register(certificate, peer.address.ip(), &read(&body)?)),
+            Heartbeat::NAME => reply(Ok(self.heartbeat(certificate, &read(&body)?))),
+            Inventory::NAME => reply(self.inventory(certificate, &read(&body)?)),
+            _ => Err(restoring()),
+        }
+    }
+
+    async fn ready(&self) -> Result<(), String> {
+        Err("the pool is being restored".into())
+    }
+
+    async fn connection_ended(self: Arc<Self>, _: u64) {}
+}
+
+fn restoring() -> Failure {
+    Failure::new(ErrorKind::Retry, code::NO_MANAGER, "the manager of this pool is being restored")
+        .hint(
+            "try again when `potluck manager restore` has ended there and the manager was started",
+        )
+}
+
+fn read<C: Call>(body: &[u8]) -> Result<C, Failure> {
+    serde_json::from_slice(body).map_err(|why| {
+        Failure::bad_request(format!("the request “{}” cannot be read: {why}", C::NAME))
+    })
+}
+
+fn reply<R: serde::Serialize>(reply: Result<R, Failure>) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(&reply?).map_err(|why| Failure::bad_request(why.to_string()))
+}

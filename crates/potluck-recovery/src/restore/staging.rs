@@ -1,0 +1,214 @@
+//! A state directory while it is restored.
+//!
+//! Everything is made in the directory [`RESTORING`] inside the new state directory. At the end its
+//! entries move to their places one by one, the catalog last: that one rename makes a pool of the
+//! state directory. Until then nothing starts there, whatever interrupted the restore
+//! ([`StateDir::refuse_unfinished`]), and the next restore into it removes what the last one left.
+//! Renaming the whole directory would be simpler; but a state directory may be a mount point, or the
+//! only one above which this user may not write.
+
+use super::{Replayed, Restore, Restored};
+use crate::admin::NewAdmin;
+use crate::ca::Ca;
+use crate::error::ManagerError;
+use crate::kit::{self, Kit};
+use crate::state_dir::{ADMIN, CA, CATALOG, KIT, LOCK, RESTORING, StateDir, names};
+use potluck_catalog::authority::Authority;
+use potluck_catalog::rebuild::{Rebuild, Revival};
+use potluck_core::chunk::Digest;
+use potluck_core::ids::Epoch;
+use potluck_wire::env::Env;
+use potluck_wire::identity::fingerprint;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A lost manager started less often than this after the last that is known of it.
+const STARTS_SINCE: u64 = 1000;
+
+/// The name of the admin that a restore makes.
+const NEW_ADMIN: &str = "admin after restore";
+/// The catalog while it is made: not under its own name, so that the staging directory is no pool
+/// either.
+const UNDER_WAY: &str = "catalog.part";
+/// The names that move out of the staging directory before the catalog does.
+const MOVED_FIRST: [&str; 3] = [CA, ADMIN, KIT];
+
+/// A state directory that is being filled, which only this process uses meanwhile.
+pub struct Staging {
+    /// The recovery kit that the admin has of the pool.
+    pub kit: Kit,
+    /// The staging directory, laid out as a state directory is.
+    state: StateDir,
+    /// The state directory itself.
+    place: StateDir,
+    ca: Ca,
+}
+
+impl Staging {
+    /// Removes what an interrupted restore left, and begins with all that the kit has. Without a kit
+    /// nothing is touched.
+    pub fn begin(ask: &Restore) -> Result<Self, ManagerError> {
+        refuse_used(&ask.state)?;
+        let kit = Kit::load(&ask.kit)?;
+        let place = StateDir::take(&ask.state)?;
+        refuse_used(&ask.state)?; // somebody may have finished one meanwhile
+        clear_interrupted(&ask.state)?;
+        // Before anything else that can fail: where a restore began, no empty pool is made.
+        let state = StateDir::take(&place.restoring())?;
+        let ca = Ca::restore(&state.ca(), &kit.ca_certificate, &kit.ca_key);
+        let ca = ca.map_err(|why| match why {
+            ManagerError::Certificates { detail, .. } => {
+                let detail = format!("its authority cannot be read: {detail}");
+                ManagerError::BadKit { path: ask.kit.clone(), detail }
+            }
+            other => other,
+        })?;
+        kit::keep_key(&state, &kit.recovery_key())?;
+        kit.save(&state.kit())?;
+        Ok(Self { kit, state, place, ca })
+    }
+
+    /// Begins to make the catalog.
+    pub fn rebuild(&self) -> Result<Rebuild, ManagerError> {
+        Ok(Rebuild::begin(&self.state.root().join(UNDER_WAY), &self.kit.pool)?)
+    }
+
+    /// A directory in the staging directory.
+    pub fn scratch(&self, name: &str) -> PathBuf {
+        self.state.root().join(name)
+    }
+
+    /// The directory of the authority's files.
+    pub fn ca(&self) -> PathBuf {
+        self.state.ca()
+    }
+
+    /// Whose pool is restored.
+    pub fn authority(&self) -> Authority {
+        Authority::new(&self.kit.pool, &self.fingerprint())
+    }
+
+    /// The fingerprint of the pool's authority.
+    pub fn fingerprint(&self) -> Digest {
+        fingerprint(self.ca.certificate())
+    }
+
+    /// Checks the catalog that was made, and makes a pool of the state directory. The catalog's epoch
+    /// becomes a later one than `above`, so that donors obey it.
+    pub fn finish(
+        self,
+        ask: &Restore,
+        rebuild: Rebuild,
+        above: Epoch,
+        log: Replayed,
+    ) -> Result<Restored, ManagerError> {
+        let moved = Some(&ask.advertise).filter(|there| !there.is_empty());
+        let addresses = moved.unwrap_or(&self.kit.addresses).clone();
+        let (pool, wall_ms) = (self.kit.pool.clone(), Env::system().clock.wall());
+        let revival = Revival {
+            why: "the catalog was restored from its log",
+            // How often the lost manager started since, nobody here knows; members go to the later one.
+            above: Epoch(above.0 + STARTS_SINCE),
+            authority: self.fingerprint(),
+            admin: NEW_ADMIN,
+            wall_ms,
+        };
+        let admin = NewAdmin { pool: &pool, name: NEW_ADMIN, manager: addresses.clone() };
+        let (content, left_out) =
+            rebuild.finish(&revival, |id| admin.certify(&self.state, &self.ca, id))?;
+        self.put_in_place().map_err(StateDir::io(ask.state.clone()))?;
+        Ok(Restored {
+            pool,
+            addresses,
+            spaces: content.spaces,
+            files: content.files,
+            bytes: content.bytes,
+            donors: content.donors,
+            log: Replayed { left_out, ..log },
+            unlisted: None,
+        })
+    }
+
+    /// Makes all that was made durable, and moves it to its place.
+    fn put_in_place(self) -> io::Result<()> {
+        let (from, to) = (self.state.root(), self.place.root());
+        File::open(from.join(UNDER_WAY))?.sync_all()?;
+        // The files in them were made durable one by one.
+        for dir in [&self.state.ca(), &self.state.admin(), from] {
+            File::open(dir)?.sync_all()?;
+        }
+        for name in MOVED_FIRST {
+            fs::rename(from.join(name), to.join(name))?;
+        }
+        File::open(to)?.sync_all()?;
+        fs::rename(from.join(UNDER_WAY), self.place.catalog())?;
+        File::open(to)?.sync_all()?;
+        // It is a pool now, and starts. What is left says nothing.
+        let _ = fs::remove_dir_all(from);
+        Ok(())
+    }
+}
+
+/// Nothing is ever written over: a state directory that has something may be somebody's last copy.
+/// A name of those beside a staging directory was moved out of it, because it began in an empty one.
+fn refuse_used(state: &Path) -> Result<(), ManagerError> {
+    let names = names(state)?;
+    let interrupted = names.iter().any(|name| name == RESTORING);
+    let ours = |name: &str| {
+        name == LOCK || interrupted && (name == RESTORING || MOVED_FIRST.contains(&name))
+    };
+    if names.iter().all(|name| ours(name)) {
+        return Ok(());
+    }
+    let holds_pool = names.iter().any(|name| name == CATALOG);
+    Err(ManagerError::NotEmpty { path: state.into(), holds_pool })
+}
+
+/// Removes what an interrupted restore left; the staging directory last, because it shows whose the
+/// rest is.
+fn clear_interrupted(state: &Path) -> Result<(), ManagerError> {
+    if !state.join(RESTORING).exists() {
+        return Ok(());
+    }
+    for name in MOVED_FIRST.into_iter().chain([RESTORING]) {
+        let path = state.join(name);
+        let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { remove_file(&path) };
+        removed.map_err(StateDir::io(path))?;
+    }
+    Ok(())
+}
+
+/// Removes a file, if it is there.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_an_interrupted_restore_left_is_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (state, make) = (dir.path(), |name: &str| fs::create_dir(dir.path().join(name)));
+        make(ADMIN).expect("made");
+        let somebodys = |state| matches!(refuse_used(state), Err(ManagerError::NotEmpty { .. }));
+        assert!(somebodys(state), "an identity");
+        make(RESTORING).expect("made");
+        for name in [KIT, "lock", "restoring/catalog.part-wal"] {
+            fs::write(state.join(name), "").expect("written");
+        }
+        refuse_used(state).expect("all of a restore that was killed while it moved things");
+        fs::write(state.join("notes.txt"), "").expect("written");
+        assert!(somebodys(state), "a file of somebody else");
+        fs::remove_file(state.join("notes.txt")).expect("removed");
+        clear_interrupted(state).expect("cleared");
+        assert_eq!(names(state).expect("listed"), ["lock"]);
+        fs::write(state.join(CATALOG), "").expect("written");
+        assert!(somebodys(state), "a pool");
+    }
+}

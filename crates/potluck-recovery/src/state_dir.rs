@@ -1,0 +1,170 @@
+//! The state directory: what lies where, and who may use it.
+//!
+//! ```text
+//! catalog.db        the catalog, and what its engine keeps beside it
+//! ca/               ca.pem ca.key manager.pem manager.key recovery.key
+//! admin/            the first admin's identity, for the local command line
+//! recovery.kit      what no donor has, to be copied elsewhere
+//! backups/          backups of the catalog, the last few
+//! restoring/        what a restore makes, until it is finished; then nothing starts here
+//! lock              held while a manager runs
+//! probe             there for moments, after the disk took no writes
+//! ```
+
+use crate::error::ManagerError;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// The catalog's file in a state directory.
+pub const CATALOG: &str = "catalog.db";
+/// The recovery kit's file in a state directory.
+pub const KIT: &str = "recovery.kit";
+/// The directory of the pool's own keys and certificates in a state directory.
+pub const CA: &str = "ca";
+/// The directory of the first admin's identity in a state directory.
+pub const ADMIN: &str = "admin";
+/// The file by which one process at a time has a state directory.
+pub const LOCK: &str = "lock";
+/// The directory in a state directory where a restore makes what it brings back.
+pub const RESTORING: &str = "restoring";
+
+/// A state directory that this process alone may use, until this is dropped.
+#[derive(Debug)]
+pub struct StateDir {
+    root: PathBuf,
+    _lock: File,
+}
+
+impl StateDir {
+    /// Makes the directory if need be and takes it for this process.
+    pub fn take(root: &Path) -> Result<Self, ManagerError> {
+        let failed = |path: &Path, source| ManagerError::Io { path: path.into(), source };
+        if let Some(above) = root.parent() {
+            fs::create_dir_all(above).map_err(|why| failed(above, why))?;
+        }
+        // The catalog holds the keys of sealed spaces, and is made with the process's own mode.
+        match fs::DirBuilder::new().mode(0o700).create(root) {
+            Err(why) if why.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(root, why));
+            }
+            _ => {}
+        }
+        let path = root.join(LOCK);
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|why| failed(&path, why))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { root: root.into(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(ManagerError::InUse(root.into())),
+            Err(TryLockError::Error(why)) => Err(failed(&path, why)),
+        }
+    }
+
+    /// Refuses to make a pool where one was to come back, or where one lost its catalog: it would
+    /// be an empty one that every donor and every user takes for the pool they know. A pool is made
+    /// by writing its catalog first, and restored by writing it last.
+    pub fn refuse_unfinished(&self) -> Result<(), ManagerError> {
+        let staging = self.root.ancestors().filter(|dir| dir.ends_with(RESTORING));
+        let mut restored = staging.filter_map(Path::parent).filter(|dir| dir.join(LOCK).exists());
+        if let Some(state) = restored.next() {
+            return Err(ManagerError::UnfinishedRestore(state.into()));
+        }
+        if self.catalog().exists() {
+            return Ok(());
+        }
+        if self.restoring().exists() {
+            return Err(ManagerError::UnfinishedRestore(self.root.clone()));
+        }
+        if self.ca().exists() || self.kit().exists() {
+            return Err(ManagerError::NoCatalog(self.root.clone()));
+        }
+        Ok(())
+    }
+
+    /// Where a restore makes what it brings back.
+    pub fn restoring(&self) -> PathBuf {
+        self.root.join(RESTORING)
+    }
+
+    /// The catalog's file.
+    pub fn catalog(&self) -> PathBuf {
+        self.root.join(CATALOG)
+    }
+
+    /// Where everything lies.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The directory of the pool's own keys and certificates.
+    pub fn ca(&self) -> PathBuf {
+        self.root.join(CA)
+    }
+
+    /// The directory of the first admin's identity.
+    pub fn admin(&self) -> PathBuf {
+        self.root.join(ADMIN)
+    }
+
+    /// The recovery kit.
+    pub fn kit(&self) -> PathBuf {
+        self.root.join(KIT)
+    }
+
+    /// The directory of backups, unless another was chosen.
+    pub fn backups(&self) -> PathBuf {
+        self.root.join("backups")
+    }
+
+    /// Finds out whether the disk takes a file of `bytes`, which is gone afterwards.
+    pub fn probe(&self, bytes: usize) -> io::Result<()> {
+        let path = self.root.join("probe");
+        let write = || {
+            let mut file = File::create(&path)?;
+            file.write_all(&vec![0; bytes])?;
+            file.sync_all()
+        };
+        let written = write();
+        let _ = fs::remove_file(&path); // one that stays is overwritten by the next
+        written
+    }
+
+    /// An error at `path`.
+    pub fn io(path: PathBuf) -> impl FnOnce(io::Error) -> ManagerError {
+        move |source| ManagerError::Io { path, source }
+    }
+}
+
+/// Lists the names in a directory; none for a directory that is not there.
+pub fn names(dir: &Path) -> Result<Vec<String>, ManagerError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(ManagerError::Io { path: dir.into(), source }),
+    };
+    let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    Ok(entries.flatten().map(name).collect())
+}
+
+/// The state directory in which the file `path` lies, or will lie, if it does; links are followed.
+pub fn holding(path: &Path) -> io::Result<Option<PathBuf>> {
+    let place = |path: &Path| -> io::Result<PathBuf> {
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        above.unwrap_or(Path::new(".")).canonicalize()
+    };
+    let mut places = vec![place(path)?];
+    // Also where a link leads, be there something or not.
+    match (path.canonicalize(), fs::read_link(path)) {
+        (Ok(file), _) => places.extend(file.parent().map(Path::to_path_buf)),
+        (Err(_), Ok(leads)) => places.extend(place(&places[0].join(leads)).ok()),
+        (Err(_), Err(_)) => {}
+    }
+    let is_state = |dir: &&Path| dir.join(CATALOG).exists() && dir.join("ca").is_dir();
+    let found = places.iter().find_map(|place| place.ancestors().find(is_state));
+    Ok(found.map(Path::to_path_buf))
+}

@@ -1,0 +1,104 @@
+//! Where this manager is, signed by the pool's authority, and whether another one has its place.
+
+use crate::ca::Ca;
+use potluck_core::ids::Epoch;
+use potluck_wire::addresses::Addresses;
+use potluck_wire::control::{Alarm, AlarmKind};
+use potluck_wire::whereabouts::{Issue, SignedWhereabouts, Whereabouts};
+use std::sync::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+/// Where this manager is, and whether another one has its place.
+#[derive(Debug)]
+pub struct Signpost {
+    told: Mutex<Told>,
+    signed: Mutex<Option<(Issue, SignedWhereabouts)>>,
+    superseded: Mutex<Option<Whereabouts>>,
+    /// Wakes who tells the donors.
+    moved: Notify,
+}
+
+/// The addresses that are to be signed.
+#[derive(Debug)]
+struct Told {
+    /// How often the addresses changed.
+    moves: u64,
+    addresses: Addresses,
+}
+
+impl Signpost {
+    /// Of a manager at these addresses.
+    pub fn new(told: Addresses) -> Self {
+        let told = Mutex::new(Told { moves: 0, addresses: told });
+        let (signed, superseded, moved) = Default::default();
+        Self { told, signed, superseded, moved }
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().expect("no holder panics")
+    }
+
+    /// The manager is reached elsewhere from now on.
+    pub fn move_to(&self, addresses: Addresses) {
+        {
+            let mut told = self.told();
+            *told = Told { moves: told.moves + 1, addresses };
+        }
+        self.moved.notify_one();
+    }
+
+    /// Which of a manager's whereabouts hold in this epoch.
+    pub fn issue(&self, epoch: Epoch) -> Issue {
+        Issue { epoch, moves: self.told().moves }
+    }
+
+    /// Where members are told that it is.
+    pub fn addresses(&self) -> Addresses {
+        self.told().addresses.clone()
+    }
+
+    /// Returns the whereabouts that it shows in this epoch; `None` when they cannot be signed.
+    pub fn shown(&self, ca: &Ca, epoch: Epoch) -> Option<SignedWhereabouts> {
+        let said = {
+            let told = self.told();
+            let issue = Issue { epoch, moves: told.moves };
+            Whereabouts { issue, addresses: told.addresses.clone() }
+        };
+        let mut signed = self.signed.lock().expect("no holder panics");
+        if let Some((_, shown)) = signed.as_ref().filter(|(of, _)| *of == said.issue) {
+            return Some(shown.clone());
+        }
+        match ca.sign_whereabouts(&said) {
+            Ok(shown) => Some(signed.insert((said.issue, shown)).1.clone()),
+            Err(why) => {
+                tracing::error!(%why, "where the manager is cannot be signed");
+                None
+            }
+        }
+    }
+
+    /// Waits until the manager is reached elsewhere.
+    pub async fn moves(&self) {
+        self.moved.notified().await;
+    }
+
+    /// Notes that another manager of the pool started later; whether that is new.
+    pub fn note_superseded(&self, other: Whereabouts) -> bool {
+        let mut superseded = self.superseded.lock().expect("no holder panics");
+        let new = superseded.as_ref() != Some(&other);
+        *superseded = Some(other);
+        new
+    }
+
+    /// The alarm that another manager of the pool has this one's place.
+    pub fn alarm(&self) -> Option<Alarm> {
+        let superseded = self.superseded.lock().expect("no holder panics");
+        let other = superseded.as_ref()?;
+        let what = format!(
+            "another manager of this pool, at {}, started later than this one, and donors follow it",
+            other.addresses
+        );
+        let advice = "stop one of the two for good: this one, if it was restored elsewhere";
+        Some(Alarm::new(AlarmKind::OtherManager, what, advice))
+    }
+}

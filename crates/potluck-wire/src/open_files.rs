@@ -1,0 +1,29 @@
+//! How many files and connections this process may have open at once.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Enough for a manager of a thousand donors and two thousand clients.
+pub const ENOUGH: u64 = 8192;
+/// Kept free for what is no connection: the catalog, chunks, logs.
+const FILES: u64 = 128;
+
+/// Raises the number of open files to what the system lets this process have, and gives that number.
+/// Many systems start programs with 1024, a value that only old programs need.
+pub fn raise() -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        // Where it fails the limit stays as it is, which is what is returned.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    }
+    limit()
+}
+
+fn limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// How many connections fit beside the other files of this process.
+pub fn connections() -> usize {
+    let limit = limit();
+    usize::try_from(limit - FILES.min(limit / 2)).unwrap_or(usize::MAX)
+}

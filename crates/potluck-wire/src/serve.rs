@@ -1,0 +1,284 @@
+//! Waiting: accepts connections, finds out who is there, and hands their requests to the calls.
+//!
+//! Whatever arrives on the port, it costs its sender's connection and nothing else: handshakes,
+//! headers and bodies have deadlines, strangers have little room and few connections, and a panic
+//! ends one call.
+//!
+//! A connection is first of an address, in the handshake; then of a member, or of a stranger. Each
+//! of these has places of its own ([`crate::admission`]), so that strangers, however many, cost a
+//! member none of its connections, and one member costs another none.
+
+use crate::admission::{Origin, Place, Room, STRANGERS_OF_A_MANAGER};
+use crate::bodies::OF_A_STRANGER;
+use crate::error::{ErrorKind, Failure, code};
+use crate::net::{BoxStream, Listener};
+use crate::tls::Admit;
+use crate::version;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Extension, Path, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::{StatusCode, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use potluck_core::chunk::Digest;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Connections at once that are still in the handshake. They last for five seconds at most.
+const ARRIVALS: usize = 4096;
+/// How long a stranger may take for a request, from its first byte to its last.
+const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a member's connection may be idle.
+const MEMBER_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long a stop waits for answers under way.
+const STOP_DEADLINE: Duration = Duration::from_secs(3);
+
+/// The service that answers the requests of whoever connects.
+pub trait Answers: Send + Sync + 'static {
+    /// Answers a call: JSON in, JSON out.
+    fn answer(
+        self: Arc<Self>,
+        peer: Peer,
+        call: String,
+        body: Body,
+    ) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send;
+
+    /// Whether calls can be answered, or why not.
+    fn ready(&self) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// A member's connection ended, not because of a stop.
+    fn connection_ended(self: Arc<Self>, connection: u64) -> impl Future<Output = ()> + Send;
+}
+
+/// Serves until `shutdown` completes.
+pub async fn serve<S: Answers>(
+    service: Arc<S>,
+    mut listener: Box<dyn Listener>,
+    admit: Arc<dyn Admit>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let capacity = listener.capacity();
+    let server = Arc::new(Server {
+        router: router(Arc::clone(&service)),
+        service,
+        connections: AtomicU64::new(0),
+        admit,
+        arrivals: Room::new(ARRIVALS.min(capacity / 4)),
+        members: Room::new(capacity / 2),
+        strangers: Room::new(STRANGERS_OF_A_MANAGER.min(capacity / 8)),
+    });
+    let (stop, stopped) = watch::channel(());
+    tokio::select! {
+        () = accept(&mut *listener, &server, &stopped) => {}
+        () = shutdown => {}
+    }
+    drop(listener);
+    drop(stop);
+    server.wait_until_empty().await;
+}
+
+async fn accept<S: Answers>(
+    listener: &mut dyn Listener,
+    server: &Arc<Server<S>>,
+    stopped: &watch::Receiver<()>,
+) {
+    let mut failing = false;
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                failing = false;
+                let arrival = server.arrivals.enter(peer.into());
+                tokio::spawn(Arc::clone(server).let_in(stream, peer, arrival, stopped.clone()));
+            }
+            Err(why) => {
+                // Out of files or memory: connections that end will help.
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(%why, "cannot accept connections");
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+struct Server<S> {
+    router: Router,
+    service: Arc<S>,
+    /// How many there were.
+    connections: AtomicU64,
+    admit: Arc<dyn Admit>,
+    /// Connections in the handshake.
+    arrivals: Arc<Room<Origin>>,
+    /// Connections of members, by their certificates.
+    members: Arc<Room<Digest>>,
+    /// Connections whose handshake showed no certificate.
+    strangers: Arc<Room<Origin>>,
+}
+
+/// The place of a connection after its handshake.
+enum Admitted {
+    Member(Place<Digest>),
+    Stranger(Place<Origin>),
+}
+
+impl Admitted {
+    /// Waits until the place was given to somebody else.
+    async fn lost(&self) {
+        match self {
+            Self::Member(place) => place.lost().await,
+            Self::Stranger(place) => place.lost().await,
+        }
+    }
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    /// The fingerprint of the certificate of the pool that was shown; none of strangers.
+    pub certificate: Option<Digest>,
+    /// Where the connection comes from.
+    pub address: SocketAddr,
+    /// Counts connections, from 1.
+    pub connection: u64,
+}
+
+impl<S: Answers> Server<S> {
+    async fn let_in(
+        self: Arc<Self>,
+        stream: BoxStream,
+        address: SocketAddr,
+        arrival: Place<Origin>,
+        stopped: watch::Receiver<()>,
+    ) {
+        let admitted = tokio::select! {
+            admitted = self.admit.admit(stream) => admitted,
+            () = arrival.lost() => {
+                tracing::debug!(%address, "too many connections in the handshake");
+                return;
+            }
+        };
+        let (stream, certificate) = match admitted {
+            Ok(admitted) => admitted,
+            Err(why) => {
+                tracing::debug!(%address, %why, "not admitted");
+                return;
+            }
+        };
+        let place = match certificate {
+            None => Admitted::Stranger(self.strangers.enter(address.into())),
+            Some(member) => Admitted::Member(self.members.enter(member)),
+        };
+        drop(arrival);
+        let connection = 1 + self.connections.fetch_add(1, Ordering::Relaxed);
+        let peer = Peer { certificate, address, connection };
+        let stopping = self.talk(stream, peer, &place, stopped).await;
+        drop(place);
+        if certificate.is_some() && !stopping {
+            Arc::clone(&self.service).connection_ended(connection).await;
+        }
+    }
+
+    /// Answers over a connection until it ends; whether it ended because the manager stops.
+    async fn talk(
+        &self,
+        stream: BoxStream,
+        peer: Peer,
+        place: &Admitted,
+        mut stopped: watch::Receiver<()>,
+    ) -> bool {
+        let mut http = hyper::server::conn::http1::Builder::new();
+        http.timer(TokioTimer::new());
+        match peer.certificate {
+            Some(_) => http.header_read_timeout(MEMBER_TIMEOUT),
+            None => http.header_read_timeout(STRANGER_TIMEOUT).max_buf_size(OF_A_STRANGER),
+        };
+        let service = TowerToHyperService::new(self.router.clone().layer(Extension(peer)));
+        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
+        let (result, stopping) = tokio::select! {
+            result = &mut connection => (result, false),
+            _ = stopped.changed() => {
+                connection.as_mut().graceful_shutdown();
+                (connection.await, true)
+            }
+            () = place.lost() => {
+                tracing::debug!(address = %peer.address, "too many connections: this one ends");
+                // A member's call is answered first; a stranger may be one that never asks.
+                if peer.certificate.is_none() {
+                    return false;
+                }
+                connection.as_mut().graceful_shutdown();
+                (connection.await, false)
+            }
+        };
+        if let Err(why) = result {
+            tracing::debug!(address = %peer.address, %why, "a connection ended badly");
+        }
+        stopping
+    }
+
+    async fn wait_until_empty(&self) {
+        let empty = async {
+            self.members.empty().await;
+            self.strangers.empty().await;
+        };
+        if tokio::time::timeout(STOP_DEADLINE, empty).await.is_err() {
+            tracing::debug!("connections were still open at the stop");
+        }
+    }
+}
+
+fn router<S: Answers>(service: Arc<S>) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready::<S>))
+        .route(&format!("{}/{{call}}", version::CONTROL), post(call::<S>))
+        .fallback(|| async { respond(Err(no_such_call("this path"))) })
+        .with_state(service)
+}
+
+async fn ready<S: Answers>(State(service): State<Arc<S>>) -> Response {
+    match service.ready().await {
+        Ok(()) => plain(StatusCode::OK, "ready\n".into()),
+        Err(why) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+    }
+}
+
+async fn call<S: Answers>(
+    State(service): State<Arc<S>>,
+    Extension(peer): Extension<Peer>,
+    Path(name): Path<String>,
+    body: Body,
+) -> Response {
+    respond(service.answer(peer, name, body).await)
+}
+
+/// The answer to a call that nobody knows.
+pub fn no_such_call(name: &str) -> Failure {
+    Failure::new(ErrorKind::Usage, code::BAD_REQUEST, format!("this manager has no call “{name}”"))
+        .hint("the caller may be newer than the manager: bring the manager up to date")
+}
+
+fn respond(result: Result<Vec<u8>, Failure>) -> Response {
+    let (status, body) = match result {
+        Ok(reply) => (StatusCode::OK, reply),
+        Err(failure) => {
+            (failure.kind.http_status(), serde_json::to_vec(&failure).unwrap_or_default())
+        }
+    };
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let json = header::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+fn plain(status: StatusCode, text: String) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response
+}
