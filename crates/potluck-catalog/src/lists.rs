@@ -1,4 +1,4 @@
-//! Listings, facts of one path, and sums over trees.
+//! Listings, facts of one path, and sums over trees (`du`) in parts of bounded length.
 
 use super::chunks;
 use super::dir_policies;

@@ -1,4 +1,5 @@
-//! What no path reaches any more, until it is taken apart ([`crate::reaping`]).
+//! Trees and versions that were removed: no path reaches them any more, and [`crate::reaping`] takes them apart
+//! step by step.
 
 use super::chunks::packed;
 use super::entries::DirId;

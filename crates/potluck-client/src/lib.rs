@@ -33,6 +33,7 @@ mod fetch;
 mod file;
 mod get;
 mod link;
+mod manager_calls;
 mod pool;
 mod progress;
 mod recipe;

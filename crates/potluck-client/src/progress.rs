@@ -1,4 +1,4 @@
-//! How long work tells about itself.
+//! What a front is told while a transfer goes on: bytes, files, and whom it waits for.
 
 use crate::retry_limits::Wait;
 

@@ -1,4 +1,5 @@
-//! The part of a disk that a donor's owner lets Potluck use.
+//! The part of a disk that a donor's owner lets Potluck use: the cap, and the floor that stays free. The donor's
+//! `store/usage` keeps to it.
 
 use crate::size::{BadSize, exact_size, parse_size};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! Pacing: what a client learns of each donor, and how much it lets one owe.
+//! The rate estimate of each donor, as its client measures it, and the window that follows from it: how many bytes
+//! may be on their way to one donor.
 //!
 //! The window of a donor follows what it really delivers, so a slow donor holds one chunk while
 //! fast ones stream: it gets fewer chunks and stalls nobody.

@@ -29,7 +29,7 @@ mod metrics;
 mod mirror;
 mod peer_addresses;
 mod peer_connections;
-mod quarantine;
+mod quarantine_timer;
 mod rebuild;
 mod reclaim;
 mod registration;

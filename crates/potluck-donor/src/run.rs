@@ -1,7 +1,7 @@
 //! A donor's life: all that it does by itself until it is told to stop, and how it stops.
 
 use crate::mirror::Deferred;
-use crate::quarantine::look_again_for_ever;
+use crate::quarantine_timer::look_again_for_ever;
 use crate::{Donor, DonorError};
 use std::sync::Arc;
 use std::time::Duration;

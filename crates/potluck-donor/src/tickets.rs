@@ -1,4 +1,4 @@
-//! Byte budgets: what each ticket has stored, over all connections that show it.
+//! The byte budgets of tickets: what each ticket has stored, over all connections that show it.
 
 use potluck_wire::ticket::Grant;
 use std::collections::BTreeMap;

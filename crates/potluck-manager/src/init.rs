@@ -2,7 +2,7 @@
 
 use crate::config::ManagerConfig;
 use potluck_catalog::Founding;
-use potluck_recovery::ManagerError;
+use potluck_recovery::StateError;
 use potluck_recovery::admin::NewAdmin;
 use potluck_recovery::ca::Ca;
 use potluck_recovery::kit;
@@ -23,7 +23,7 @@ const FIRST_ADMIN: &str = "admin";
 /// interrupted is completed.
 ///
 /// Refused while a manager runs there, and where a restore was not finished or a catalog is missing.
-pub fn init(config: &ManagerConfig, env: &Env) -> Result<Made, ManagerError> {
+pub fn init(config: &ManagerConfig, env: &Env) -> Result<Made, StateError> {
     let existed = config.state.exists();
     let made; // declared first, for it goes when the directory is nobody's any more
     let state = StateDir::take(&config.state)?;
@@ -61,7 +61,7 @@ pub struct Made {
 }
 
 impl Made {
-    fn begin(state: &StateDir, existed: bool) -> Result<Self, ManagerError> {
+    fn begin(state: &StateDir, existed: bool) -> Result<Self, StateError> {
         let before = match existed {
             true => Some(names(state.root())?.into_iter().collect()),
             false => None,
@@ -79,7 +79,7 @@ impl Made {
         self.is_new = false;
     }
 
-    fn take_back(&self) -> Result<(), ManagerError> {
+    fn take_back(&self) -> Result<(), StateError> {
         // Somebody else's, if they began to run on it meanwhile.
         let state = StateDir::take(&self.root)?;
         let before = self.before.iter().flatten().collect::<BTreeSet<_>>();

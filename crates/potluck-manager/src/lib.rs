@@ -46,4 +46,4 @@ mod wakeup;
 pub use config::ManagerConfig;
 pub use init::{Made, init};
 pub use manager::{Controls, Manager};
-pub use potluck_recovery::ManagerError;
+pub use potluck_recovery::StateError;

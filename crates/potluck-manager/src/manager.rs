@@ -24,7 +24,7 @@ use potluck_core::chunk::Digest;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_pool::{Giving, NewSession, Pool, Record};
-use potluck_recovery::ManagerError;
+use potluck_recovery::StateError;
 use potluck_recovery::admin::update_admin_address;
 use potluck_recovery::ca::{self, Ca};
 use potluck_recovery::kit;
@@ -64,9 +64,9 @@ impl Manager {
         config: ManagerConfig,
         env: Env,
         admit: Option<Arc<dyn Admit>>,
-    ) -> Result<Self, ManagerError> {
+    ) -> Result<Self, StateError> {
         if !config.state.join("catalog.db").exists() {
-            return Err(ManagerError::NotInitialised(config.state));
+            return Err(StateError::NotInitialised(config.state));
         }
         let state = StateDir::take(&config.state)?;
         let ca = Ca::load(&state.ca())?;
@@ -82,7 +82,7 @@ impl Manager {
         if !catalog_of.may_be_vouched_for_by(&ours) {
             let authority = Authority::new(&catalog_of.pool, &ours).to_string();
             let (state, catalog_of) = (config.state, catalog_of.to_string());
-            return Err(ManagerError::OtherAuthority { state, catalog_of, authority });
+            return Err(StateError::OtherAuthority { state, catalog_of, authority });
         }
         let left = catalog
             .begin_term(ours, start)
@@ -91,13 +91,13 @@ impl Manager {
 
         let time = PoolTime::after(left.saved_ms, Arc::clone(&env.clock));
         let pool = rebuild(&config, &left, time.tick());
-        let unreachable = |source| ManagerError::Listen { address: config.listen.clone(), source };
+        let unreachable = |source| StateError::Listen { address: config.listen.clone(), source };
         let listener = env.net.listen(&config.listen).await.map_err(unreachable)?;
         let address = listener.local_addr().map_err(unreachable)?;
         let metrics = match &config.metrics_listen {
             None => None,
             Some(at) => {
-                let unreachable = |source| ManagerError::Listen { address: at.clone(), source };
+                let unreachable = |source| StateError::Listen { address: at.clone(), source };
                 let listener = env.net.listen(at).await.map_err(unreachable)?;
                 let address = listener.local_addr().map_err(unreachable)?;
                 tracing::info!("metrics are served to anybody at http://{address}/metrics");
@@ -170,7 +170,7 @@ impl Manager {
     }
 
     /// Serves until `shutdown` completes; then answers what was asked, and closes the catalog.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ManagerError> {
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), StateError> {
         let Self { handles, listener, metrics, admit, address, told } = self;
         let watch = Watch::new(Arc::clone(&handles.env.net), address, told);
         let (all, time) = (&handles, SavedTime::from(&handles));

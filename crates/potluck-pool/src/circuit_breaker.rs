@@ -1,4 +1,4 @@
-//! Stops repair while many donors are dead at once, and notes the other changes that time brings.
+//! The circuit breaker of repair, which pauses it while many donors are dead at once.
 
 use potluck_core::ids::DonorId;
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! The identity of an admin that nobody invites: the first of a pool, and that of one that was restored.
 
 use crate::ca::{Ca, ProvenKey};
-use crate::error::ManagerError;
+use crate::error::StateError;
 use crate::state_dir::StateDir;
 use potluck_catalog::Error;
 use potluck_core::chunk::Digest;
@@ -41,7 +41,7 @@ impl NewAdmin<'_> {
 }
 
 /// Tells the local admin where the manager is now.
-pub fn update_admin_address(state: &StateDir, addresses: &Addresses) -> Result<(), ManagerError> {
+pub fn update_admin_address(state: &StateDir, addresses: &Addresses) -> Result<(), StateError> {
     let dir = state.admin();
     if !Identity::exists(&dir) {
         return Ok(()); // moved to safety by its owner

@@ -1,7 +1,7 @@
 //! Backups in files: the directory of a manager's own, and the one that a person asks for.
 
 use crate::ca::Ca;
-use crate::error::ManagerError;
+use crate::error::StateError;
 use crate::kit;
 use crate::log::block::{Base, Sealer};
 use crate::log::file::write_base;
@@ -42,8 +42,8 @@ fn is_left_over(name: &str) -> bool {
 /// look older than what was written before.
 ///
 /// Removes what was left by interruptions: it may be what fills the disk.
-pub fn begin(dir: &Path, pool: &Digest) -> Result<u64, ManagerError> {
-    let io = |source| ManagerError::Io { path: dir.into(), source };
+pub fn begin(dir: &Path, pool: &Digest) -> Result<u64, StateError> {
+    let io = |source| StateError::Io { path: dir.into(), source };
     fs::create_dir_all(dir).map_err(io)?;
     let owner = dir.join(OWNER);
     let claimed = is_claimed(&owner, pool).map_err(io)?;
@@ -97,17 +97,17 @@ pub fn names(dir: &Path) -> io::Result<Vec<String>> {
 ///
 /// Errors: `to` lies in a manager's state directory, where it would take a file's place that a manager
 /// goes on writing under no name, or would be lost with what it is a copy of.
-pub fn backup(state: &Path, to: &Path, wall_ms: i64) -> Result<(), ManagerError> {
+pub fn backup(state: &Path, to: &Path, wall_ms: i64) -> Result<(), StateError> {
     let catalog = state.join(CATALOG);
     if !catalog.exists() {
-        return Err(ManagerError::NotInitialised(state.into()));
+        return Err(StateError::NotInitialised(state.into()));
     }
-    let io = |source| ManagerError::Io { path: to.into(), source };
+    let io = |source| StateError::Io { path: to.into(), source };
     if let Some(state) = holding(to).map_err(io)? {
-        return Err(ManagerError::InState { file: to.into(), state });
+        return Err(StateError::InState { file: to.into(), state });
     }
     if is_part_of(&catalog, to) {
-        return Err(ManagerError::InState { file: to.into(), state: state.into() });
+        return Err(StateError::InState { file: to.into(), state: state.into() });
     }
     let ca = state.join(CA);
     let (key, pool) = (kit::load_key(&ca)?, fingerprint(Ca::load(&ca)?.certificate()));

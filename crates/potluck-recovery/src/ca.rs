@@ -3,7 +3,7 @@
 //! Certificates are valid from 1975 to 4096, so that no clock, however wrong, locks anybody out
 //! (promise C1); rights end by the member list, never by a date.
 
-use crate::error::ManagerError;
+use crate::error::StateError;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
 use potluck_wire::identity::{pem, write_private};
@@ -61,11 +61,11 @@ impl ProvenKey {
 impl Ca {
     /// Makes the authority and the manager's certificate in `dir`, unless they are there. The
     /// authority's certificate is written last, so that half a directory is made again.
-    pub fn create(dir: &Path, pool_name: &str) -> Result<Self, ManagerError> {
+    pub fn create(dir: &Path, pool_name: &str) -> Result<Self, StateError> {
         if dir.join(CERTIFICATE).exists() {
             return Self::load(dir);
         }
-        fs::create_dir_all(dir).map_err(|source| ManagerError::Io { path: dir.into(), source })?;
+        fs::create_dir_all(dir).map_err(|source| StateError::Io { path: dir.into(), source })?;
         let key = KeyPair::generate().map_err(bad(dir))?;
         let certificate = ca_params(pool_name).self_signed(&key).map_err(bad(dir))?;
         let key_pem = key.serialize_pem();
@@ -77,8 +77,8 @@ impl Ca {
 
     /// Puts the authority that a recovery kit holds into `dir`, with a new certificate for the
     /// manager.
-    pub fn restore(dir: &Path, certificate: &str, key_pem: &str) -> Result<Self, ManagerError> {
-        fs::create_dir_all(dir).map_err(|source| ManagerError::Io { path: dir.into(), source })?;
+    pub fn restore(dir: &Path, certificate: &str, key_pem: &str) -> Result<Self, StateError> {
+        fs::create_dir_all(dir).map_err(|source| StateError::Io { path: dir.into(), source })?;
         let key = KeyPair::from_pem(key_pem).map_err(bad(dir))?;
         let certificate =
             CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(bad(dir))?;
@@ -87,11 +87,11 @@ impl Ca {
         Ok(ca)
     }
 
-    fn keep(&self, dir: &Path, key_pem: &str) -> Result<(), ManagerError> {
+    fn keep(&self, dir: &Path, key_pem: &str) -> Result<(), StateError> {
         let write = |file: &str, content: &str| {
             let path = dir.join(file);
             write_private(&path, content.as_bytes())
-                .map_err(|source| ManagerError::Io { path, source })
+                .map_err(|source| StateError::Io { path, source })
         };
         let manager_key = KeyPair::generate().map_err(bad(dir))?;
         let manager =
@@ -103,16 +103,16 @@ impl Ca {
     }
 
     /// Its certificate and its key as text, as they are in `dir`.
-    pub fn texts(dir: &Path) -> Result<(String, String), ManagerError> {
+    pub fn texts(dir: &Path) -> Result<(String, String), StateError> {
         let read = |file: &str| {
             let path = dir.join(file);
-            fs::read_to_string(&path).map_err(|source| ManagerError::Io { path, source })
+            fs::read_to_string(&path).map_err(|source| StateError::Io { path, source })
         };
         Ok((read(CERTIFICATE)?, read(KEY)?))
     }
 
     /// Reads the authority in `dir`.
-    pub fn load(dir: &Path) -> Result<Self, ManagerError> {
+    pub fn load(dir: &Path) -> Result<Self, StateError> {
         let key = fs::read_to_string(dir.join(KEY))
             .map_err(|why| bad(dir)(format!("{KEY} cannot be read: {why}")))?;
         let key = KeyPair::from_pem(&key).map_err(bad(dir))?;
@@ -158,16 +158,16 @@ impl Ca {
 /// The manager's own certificate and key, as [`Ca::create`] left them in `dir`.
 pub fn manager_identity(
     dir: &Path,
-) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), ManagerError> {
+) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), StateError> {
     let certificate =
         CertificateDer::from_pem_file(dir.join(MANAGER_CERTIFICATE)).map_err(bad(dir))?;
     let key = PrivateKeyDer::from_pem_file(dir.join(MANAGER_KEY)).map_err(bad(dir))?;
     Ok((certificate, key))
 }
 
-fn bad<E: Display>(dir: &Path) -> impl FnOnce(E) -> ManagerError {
+fn bad<E: Display>(dir: &Path) -> impl FnOnce(E) -> StateError {
     let path = PathBuf::from(dir);
-    move |why| ManagerError::Certificates { path, detail: why.to_string() }
+    move |why| StateError::Certificates { path, detail: why.to_string() }
 }
 
 fn params(subject: &str) -> CertificateParams {
@@ -202,10 +202,10 @@ fn manager_params() -> Result<CertificateParams, rcgen::Error> {
 }
 
 /// Has peers prove themselves by TLS under the authority `ca`, whose files are in `dir`.
-pub fn tls(ca: &Ca, dir: &Path) -> Result<Arc<dyn Admit>, ManagerError> {
+pub fn tls(ca: &Ca, dir: &Path) -> Result<Arc<dyn Admit>, StateError> {
     let (certificate, key) = manager_identity(dir)?;
     let admit = TlsAdmit::new(ca.certificate(), certificate, key)
-        .map_err(|why| ManagerError::Certificates { path: dir.into(), detail: why.to_string() })?;
+        .map_err(|why| StateError::Certificates { path: dir.into(), detail: why.to_string() })?;
     Ok(Arc::new(admit))
 }
 

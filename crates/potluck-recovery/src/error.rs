@@ -1,4 +1,5 @@
-//! Why a manager does not start, or stops.
+//! Why a pool cannot be made, opened or brought back: what may be wrong with a state directory, a recovery kit or a
+//! backup.
 
 use potluck_catalog::{Error, OpenError};
 use potluck_core::size::count;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Why a pool cannot be made or a manager cannot run.
 #[derive(Debug, thiserror::Error)]
-pub enum ManagerError {
+pub enum StateError {
     /// The directory holds no pool.
     #[error("{} holds no pool", .0.display())]
     NotInitialised(PathBuf),
@@ -124,7 +125,7 @@ pub enum ManagerError {
     },
 }
 
-impl ManagerError {
+impl StateError {
     /// Returns the error as it reaches a person, with what to do next.
     pub fn failure(&self) -> Failure {
         let failure =
@@ -247,7 +248,7 @@ impl ManagerError {
     }
 }
 
-impl From<Error> for ManagerError {
+impl From<Error> for StateError {
     fn from(why: Error) -> Self {
         match why {
             Error::Closed => Self::Closing,
@@ -256,7 +257,7 @@ impl From<Error> for ManagerError {
     }
 }
 
-impl From<OpenError> for ManagerError {
+impl From<OpenError> for StateError {
     fn from(why: OpenError) -> Self {
         match why {
             OpenError::Missing(directory) => Self::NotInitialised(directory),

@@ -5,7 +5,7 @@
 //! of itself, so it is as secret as the state directory.
 
 use crate::ca::Ca;
-use crate::error::ManagerError;
+use crate::error::StateError;
 use crate::state_dir::StateDir;
 use potluck_core::chunk::Digest;
 use potluck_core::entropy::Entropy;
@@ -46,10 +46,10 @@ impl Kit {
     }
 
     /// Reads a kit.
-    pub fn load(path: &Path) -> Result<Self, ManagerError> {
-        let io = |source| ManagerError::Io { path: path.into(), source };
+    pub fn load(path: &Path) -> Result<Self, StateError> {
+        let io = |source| StateError::Io { path: path.into(), source };
         let text = fs::read(path).map_err(io)?;
-        let bad = |detail: String| ManagerError::BadKit { path: path.into(), detail };
+        let bad = |detail: String| StateError::BadKit { path: path.into(), detail };
         let kit: Self = serde_json::from_slice(&text)
             .map_err(|why| bad(format!("this is no recovery kit: {why}")))?;
         if kit.potluck_recovery_kit != VERSION {
@@ -59,8 +59,8 @@ impl Kit {
     }
 
     /// Writes it to `path`, for its owner only.
-    pub fn save(&self, path: &Path) -> Result<(), ManagerError> {
-        let io = |source| ManagerError::Io { path: path.into(), source };
+    pub fn save(&self, path: &Path) -> Result<(), StateError> {
+        let io = |source| StateError::Io { path: path.into(), source };
         let text = serde_json::to_vec_pretty(self).map_err(|why| io(why.into()))?;
         write_private(path, &text).map_err(io)
     }
@@ -75,7 +75,7 @@ pub fn keep(
     pool: &str,
     addresses: &Addresses,
     entropy: &dyn Entropy,
-) -> Result<(), ManagerError> {
+) -> Result<(), StateError> {
     let (ca_certificate, ca_key) = Ca::texts(&state.ca())?;
     let path = state.kit();
     let kept = Kit::load(&path).ok().filter(|kit| kit.ca_certificate == ca_certificate);
@@ -112,7 +112,7 @@ pub fn keep(
 }
 
 /// Makes the recovery key of a new pool, unless it is there.
-pub fn make_key(state: &StateDir, entropy: &dyn Entropy) -> Result<(), ManagerError> {
+pub fn make_key(state: &StateDir, entropy: &dyn Entropy) -> Result<(), StateError> {
     match state.ca().join(KEY).exists() {
         true => Ok(()),
         false => keep_key(state, &RecoveryKey::generate(entropy)),
@@ -120,14 +120,14 @@ pub fn make_key(state: &StateDir, entropy: &dyn Entropy) -> Result<(), ManagerEr
 }
 
 /// Keeps the recovery key in the state directory.
-pub fn keep_key(state: &StateDir, key: &RecoveryKey) -> Result<(), ManagerError> {
+pub fn keep_key(state: &StateDir, key: &RecoveryKey) -> Result<(), StateError> {
     let path = state.ca().join(KEY);
     let text = Digest(*key.as_bytes()).to_string();
     write_private(&path, text.as_bytes()).map_err(StateDir::io(path))
 }
 
 /// Reads the recovery key beside the authority's own, in the directory `ca`.
-pub fn load_key(ca: &Path) -> Result<RecoveryKey, ManagerError> {
+pub fn load_key(ca: &Path) -> Result<RecoveryKey, StateError> {
     let path = ca.join(KEY);
     let text = fs::read_to_string(&path).map_err(StateDir::io(path.clone()))?;
     let bad = |_| io::Error::new(io::ErrorKind::InvalidData, "this is no recovery key");

@@ -15,7 +15,7 @@ pub mod state_dir;
 pub mod whereabouts;
 
 pub use backups::backup;
-pub use error::ManagerError;
+pub use error::StateError;
 pub use log::chain::Gaps;
 pub use restore::{
     Extent, ListenOptions, Replayed, Restore, Restored, Unlisted, restore_file, restore_pool,

@@ -1,5 +1,5 @@
 //! Bringing a manager back whose machine or directory is lost: from its recovery kit and the metadata
-//! log, as it lies on donors or in a file.
+//! log, as it lies on donors ([`donors`]) or in a file ([`file`]).
 //!
 //! A manager that comes back never deletes anything by itself: garbage collection is held until an admin
 //! ends it, because the pool may know more than the log does (promise D5).

@@ -11,7 +11,7 @@
 //! probe             there for moments, after the disk took no writes
 //! ```
 
-use crate::error::ManagerError;
+use crate::error::StateError;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -39,8 +39,8 @@ pub struct StateDir {
 
 impl StateDir {
     /// Makes the directory if need be and takes it for this process.
-    pub fn take(root: &Path) -> Result<Self, ManagerError> {
-        let failed = |path: &Path, source| ManagerError::Io { path: path.into(), source };
+    pub fn take(root: &Path) -> Result<Self, StateError> {
+        let failed = |path: &Path, source| StateError::Io { path: path.into(), source };
         if let Some(above) = root.parent() {
             fs::create_dir_all(above).map_err(|why| failed(above, why))?;
         }
@@ -60,7 +60,7 @@ impl StateDir {
             .map_err(|why| failed(&path, why))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { root: root.into(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(ManagerError::InUse(root.into())),
+            Err(TryLockError::WouldBlock) => Err(StateError::InUse(root.into())),
             Err(TryLockError::Error(why)) => Err(failed(&path, why)),
         }
     }
@@ -68,20 +68,20 @@ impl StateDir {
     /// Refuses to make a pool where one was to come back, or where one lost its catalog: it would
     /// be an empty one that every donor and every user takes for the pool they know. A pool is made
     /// by writing its catalog first, and restored by writing it last.
-    pub fn refuse_unfinished(&self) -> Result<(), ManagerError> {
+    pub fn refuse_unfinished(&self) -> Result<(), StateError> {
         let staging = self.root.ancestors().filter(|dir| dir.ends_with(RESTORING));
         let mut restored = staging.filter_map(Path::parent).filter(|dir| dir.join(LOCK).exists());
         if let Some(state) = restored.next() {
-            return Err(ManagerError::UnfinishedRestore(state.into()));
+            return Err(StateError::UnfinishedRestore(state.into()));
         }
         if self.catalog().exists() {
             return Ok(());
         }
         if self.restoring().exists() {
-            return Err(ManagerError::UnfinishedRestore(self.root.clone()));
+            return Err(StateError::UnfinishedRestore(self.root.clone()));
         }
         if self.ca().exists() || self.kit().exists() {
-            return Err(ManagerError::NoCatalog(self.root.clone()));
+            return Err(StateError::NoCatalog(self.root.clone()));
         }
         Ok(())
     }
@@ -135,17 +135,17 @@ impl StateDir {
     }
 
     /// An error at `path`.
-    pub fn io(path: PathBuf) -> impl FnOnce(io::Error) -> ManagerError {
-        move |source| ManagerError::Io { path, source }
+    pub fn io(path: PathBuf) -> impl FnOnce(io::Error) -> StateError {
+        move |source| StateError::Io { path, source }
     }
 }
 
 /// Lists the names in a directory; none for a directory that is not there.
-pub fn names(dir: &Path) -> Result<Vec<String>, ManagerError> {
+pub fn names(dir: &Path) -> Result<Vec<String>, StateError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(ManagerError::Io { path: dir.into(), source }),
+        Err(source) => return Err(StateError::Io { path: dir.into(), source }),
     };
     let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
     Ok(entries.flatten().map(name).collect())

@@ -1,4 +1,5 @@
-//! Waiting: accepts connections, finds out who is there, and hands their requests to the calls.
+//! The HTTP server of a control port: accepts connections, finds out who is there, and hands their requests to the
+//! calls.
 //!
 //! Whatever arrives on the port, it costs its sender's connection and nothing else: handshakes,
 //! headers and bodies have deadlines, strangers have little room and few connections, and a panic

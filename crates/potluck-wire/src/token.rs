@@ -1,4 +1,4 @@
-//! Join tokens: `pot1.` and base64url of what a joiner must know before it sends anything: where
+//! The text of a join token, which the manager's `calls/membership` makes and the catalog's `tokens` uses up: `pot1.` and base64url of what a joiner must know before it sends anything: where
 //! the manager is, which CA it must prove, and a single-use secret for one role.
 
 use crate::addresses::Addresses;

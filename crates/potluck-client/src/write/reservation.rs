@@ -1,4 +1,5 @@
-//! The calls of a write session, which reserve opens, and commit or abort closes; nothing is visible before.
+//! The calls of a write session, which reserve opens, and commit or abort closes; nothing is visible before. An abort may ask to
+//! keep what was stored, so that the same command goes on later (parked sessions in `potluck_pool`).
 
 use crate::pool::Pool;
 use potluck_core::chunk::ChunkName;

@@ -3,7 +3,7 @@
 //! disk, so each is looked at again, ever more seldom. One that is sound is a chunk again; should it be found
 //! bad once more, it is looked at as seldom as before, so that no chunk of a disk that fails now and then comes
 //! and goes all the time. None is removed before the manager says that its chunk has another good copy, or that
-//! nobody needs it.
+//! nobody needs it (the catalog's `dispensable`).
 
 use super::verify::CopyHealth;
 use super::{Change, Store, stored_len, taken};

@@ -1,4 +1,5 @@
-//! Commit: a batch of written files becomes visible.
+//! Commit: a batch of written files becomes visible. Receipts are checked in [`super::prepare`]; those of a donor's
+//! earlier incarnation count for nothing (`restarts` of `potluck_pool::Snapshot`).
 
 use super::Answer;
 use super::prepare::{Against, UnknownKey};

@@ -14,7 +14,7 @@ use potluck_catalog::Error;
 use potluck_catalog::log_position::{Advance, Copy, Place, Position};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
-use potluck_recovery::ManagerError;
+use potluck_recovery::StateError;
 use potluck_recovery::backups::{begin, name, prune};
 use potluck_recovery::ca::Ca;
 use potluck_recovery::kit;
@@ -56,7 +56,7 @@ impl FileLog {
             let began = self.time.tick();
             match self.round().await {
                 Ok(()) => self.log.file.well(Some(began)),
-                Err(ManagerError::Closing) => {}
+                Err(StateError::Closing) => {}
                 Err(why) => {
                     self.log.file.failing(why.to_string());
                     // The copy on donors may not be written either. A catalog that cannot be says so itself.
@@ -68,7 +68,7 @@ impl FileLog {
     }
 
     /// Writes what changed since the last round.
-    async fn round(&self) -> Result<(), ManagerError> {
+    async fn round(&self) -> Result<(), StateError> {
         let dir = self.settings.get().backup_dir.clone().unwrap_or_else(|| self.state.backups());
         let (epoch, offload) = (self.term.epoch(), self.env.offload);
         let mut files = Files { log: self.clone(), dir, epoch };
@@ -90,11 +90,11 @@ struct Files {
 
 impl Sink for Files {
     const COPY: Copy = Copy::InFile;
-    type Trouble = ManagerError;
+    type Trouble = StateError;
 
     /// The file is the newest in the directory, and as it was left. Any other may be another manager's, on
     /// a copy of the catalog, and is not touched.
-    async fn goes_on(&self, position: &Position) -> Result<bool, ManagerError> {
+    async fn goes_on(&self, position: &Position) -> Result<bool, StateError> {
         let Some(place) = position.file.clone() else { return Ok(false) };
         let files = self.clone();
         let look = move || {
@@ -106,7 +106,7 @@ impl Sink for Files {
         self.log.env.offload.run(look).await
     }
 
-    async fn begin(&mut self, before: Option<Position>) -> Result<(), ManagerError> {
+    async fn begin(&mut self, before: Option<Position>) -> Result<(), StateError> {
         let files = self.clone();
         let after = self.log.env.offload.run(move || files.write_base()).await?;
         self.note(before, after).await
@@ -117,7 +117,7 @@ impl Sink for Files {
         before: Position,
         row: i64,
         blocks: Vec<Lines>,
-    ) -> Result<(), ManagerError> {
+    ) -> Result<(), StateError> {
         let (files, position) = (self.clone(), before.clone());
         let add = move || files.append(position, row, &blocks);
         let after = self.log.env.offload.run(add).await?;
@@ -126,7 +126,7 @@ impl Sink for Files {
 }
 
 impl Files {
-    async fn note(&self, before: Option<Position>, after: Position) -> Result<(), ManagerError> {
+    async fn note(&self, before: Option<Position>, after: Position) -> Result<(), StateError> {
         let advance = Advance { copy: Copy::InFile, before, after, epoch: self.epoch };
         Ok(self.log.catalog.note_log(advance).await?)
     }
@@ -136,11 +136,11 @@ impl Files {
     }
 
     /// Makes the directory ready; gives the highest number there.
-    fn ready(&self) -> Result<u64, ManagerError> {
+    fn ready(&self) -> Result<u64, StateError> {
         begin(&self.dir, &self.pool())
     }
 
-    fn sealer(&self, position: Option<Position>) -> Result<Sealer, ManagerError> {
+    fn sealer(&self, position: Option<Position>) -> Result<Sealer, StateError> {
         let key = kit::load_key(&self.log.state.ca())?;
         let (epoch, wall_ms) = (self.epoch, self.log.time.wall_ms());
         Ok(Sealer { key, pool: self.pool(), epoch, attempt: 0, wall_ms, position, first: 1 })
@@ -148,7 +148,7 @@ impl Files {
 
     /// Begins a new file, and removes the oldest. One that cannot be removed, as an owner may have it,
     /// stays: without the note that the new one is there, each round would write another.
-    fn write_base(&self) -> Result<Position, ManagerError> {
+    fn write_base(&self) -> Result<Position, StateError> {
         let number = self.ready()? + 1;
         let log = &self.log;
         let base = Base::begin(&log.state.catalog())?;
@@ -171,14 +171,14 @@ impl Files {
         position: Position,
         row: i64,
         blocks: &[Lines],
-    ) -> Result<Position, ManagerError> {
+    ) -> Result<Position, StateError> {
         let Some(place) = position.file.clone() else {
             return Err(Error::Bug("a backup that is in no file".into()).into());
         };
         let path = self.dir.join(name(place.number));
         let mut sealer = self.sealer(Some(position.clone()))?;
         let bytes = append(&path, place.bytes, &mut sealer, blocks, &*self.log.env.entropy)
-            .map_err(|source| ManagerError::Io { path, source })?;
+            .map_err(|source| StateError::Io { path, source })?;
         let after = sealer.position.unwrap_or(position);
         Ok(Position { row, file: Some(Place { bytes, ..place }), ..after })
     }

@@ -1,4 +1,5 @@
-//! Takes thrown-away trees apart, and forgets what is kept for a while only.
+//! Has removed trees and versions taken apart, step by step (`reaping` in the catalog), and forgets what is kept for
+//! a while only.
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;

@@ -1,7 +1,7 @@
 use crate::lab::{Lab, refused};
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_core::policy::Policy;
-use potluck_manager::{Manager, ManagerError, init};
+use potluck_manager::{Manager, StateError, init};
 use potluck_wire::addresses::Address;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
@@ -43,7 +43,7 @@ async fn the_first_admin_finds_the_pool_where_it_listens() {
 async fn a_second_manager_on_one_directory_is_refused() {
     let lab = Lab::new().await;
     match Manager::start(lab.config.clone(), lab.env.clone(), None).await {
-        Err(ManagerError::InUse(dir)) => assert_eq!(dir, lab.config.state),
+        Err(StateError::InUse(dir)) => assert_eq!(dir, lab.config.state),
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("two managers on one catalog"),
     }

@@ -7,7 +7,7 @@ use potluck_core::ids::{DonorId, Epoch, Incarnation, SessionId};
 use potluck_core::load::Load;
 use potluck_core::policy::{AckLevel, Policy};
 use potluck_core::recipe::{self, Entry};
-use potluck_manager::{Manager, ManagerConfig, ManagerError, init};
+use potluck_manager::{Manager, ManagerConfig, StateError, init};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
@@ -40,7 +40,7 @@ pub struct Lab {
 
 struct Running {
     stop: oneshot::Sender<()>,
-    ended: JoinHandle<Result<(), ManagerError>>,
+    ended: JoinHandle<Result<(), StateError>>,
 }
 
 impl Lab {

@@ -8,7 +8,7 @@
 //! the block before it, so no bit of them can change unnoticed.
 
 use super::block::{self, Base, Header, Lines, Part, Sealer};
-use crate::error::ManagerError;
+use crate::error::StateError;
 use crate::state_dir::StateDir;
 use potluck_catalog::Error;
 use potluck_catalog::authority::Authority;
@@ -43,8 +43,8 @@ pub fn write_base(
     pool: &str,
     mut sealer: Sealer,
     entropy: &dyn Entropy,
-) -> Result<Position, ManagerError> {
-    let io = |source| ManagerError::Io { path: to.into(), source };
+) -> Result<Position, StateError> {
+    let io = |source| StateError::Io { path: to.into(), source };
     let mut temp = Temp::beside(to).map_err(io)?;
     let (version, authority) = (VERSION, sealer.pool.to_string());
     let heading = Heading { potluck_log: version, pool: pool.into(), authority };
@@ -170,10 +170,9 @@ impl Reader {
         kit: &Path,
         key: RecoveryKey,
         ours: &Authority,
-    ) -> Result<Self, ManagerError> {
+    ) -> Result<Self, StateError> {
         let io = |source| StateDir::io(path.into())(source);
-        let bad =
-            |detail: &str| ManagerError::BadBackup { path: path.into(), detail: detail.into() };
+        let bad = |detail: &str| StateError::BadBackup { path: path.into(), detail: detail.into() };
         let mut file = BufReader::new(File::open(path).map_err(io)?);
         let mut line = Vec::new();
         (&mut file).take(4096).read_until(b'\n', &mut line).map_err(io)?;
@@ -186,7 +185,7 @@ impl Reader {
         let whose = Authority::new(&heading.pool, &pool);
         if !whose.may_be(ours) {
             let (kit, kit_of) = (kit.into(), ours.to_string());
-            return Err(ManagerError::OtherPool { kit, kit_of, backup_of: whose.to_string() });
+            return Err(StateError::OtherPool { kit, kit_of, backup_of: whose.to_string() });
         }
         Ok(Self { file, key, pool, last: None })
     }

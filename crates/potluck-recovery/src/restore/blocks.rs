@@ -2,7 +2,7 @@
 
 use super::collect::Collecting;
 use super::fetch::Fetch;
-use crate::error::ManagerError;
+use crate::error::StateError;
 use crate::log::block;
 use crate::log::chain::{Chain, Seen};
 use potluck_catalog::OpenError;
@@ -27,8 +27,8 @@ impl Blocks {
         fetch: &mut Fetch<'_>,
         collecting: &Collecting,
         dir: &Path,
-    ) -> Result<Self, ManagerError> {
-        let io = |source| ManagerError::Io { path: dir.into(), source };
+    ) -> Result<Self, StateError> {
+        let io = |source| StateError::Io { path: dir.into(), source };
         fs::create_dir_all(dir).map_err(io)?;
         let mut blocks = Self { dir: dir.into(), seen: Vec::new(), unread: 0 };
         for found in collecting.blocks() {
@@ -52,11 +52,11 @@ impl Blocks {
     }
 
     /// Applies the blocks of `chain`.
-    pub fn replay(&self, chain: &Chain, rebuild: &mut Rebuild) -> Result<(), ManagerError> {
+    pub fn replay(&self, chain: &Chain, rebuild: &mut Rebuild) -> Result<(), StateError> {
         for block in &chain.blocks {
             let path = self.path(block);
-            let text = fs::read(&path)
-                .map_err(|source| ManagerError::Io { path: path.clone(), source })?;
+            let text =
+                fs::read(&path).map_err(|source| StateError::Io { path: path.clone(), source })?;
             let applied = rebuild.apply(block::records(&text));
             applied.map_err(|why| OpenError::Unusable { path, detail: why.to_string() })?;
         }

@@ -5,7 +5,7 @@ use super::fetch::Fetch;
 use super::listen::{ListenOptions, RestoreListener};
 use super::staging::Staging;
 use super::{Replayed, Restore, Restored};
-use crate::error::ManagerError;
+use crate::error::StateError;
 use crate::log::chain;
 use crate::state_dir::CATALOG;
 use potluck_catalog::rebuild::Rebuild;
@@ -26,7 +26,7 @@ pub async fn restore_pool(
     options: &ListenOptions,
     env: Env,
     tell: impl Fn(&str),
-) -> Result<Restored, ManagerError> {
+) -> Result<Restored, StateError> {
     let staging = Staging::begin(ask)?;
     let mut listening = RestoreListener::begin(&staging, ask, options, env).await?;
     let made = match listening.wait(options, &tell).await {
@@ -46,7 +46,7 @@ async fn make(
     staging: &Staging,
     listening: &RestoreListener,
     tell: &impl Fn(&str),
-) -> Result<(Rebuild, Replayed, Epoch), ManagerError> {
+) -> Result<(Rebuild, Replayed, Epoch), StateError> {
     let collecting = &listening.server.collecting;
     let mut fetch =
         Fetch::new(&listening.server, staging.kit.recovery_key(), staging.fingerprint());
@@ -54,7 +54,7 @@ async fn make(
     tell(&format!("fetching the metadata log: {there}"));
     let dir = staging.scratch(BLOCKS);
     let blocks = Blocks::fetch(&mut fetch, collecting, &dir).await?;
-    let chain = chain::newest(blocks.seen.clone()).ok_or_else(|| ManagerError::NoLog {
+    let chain = chain::newest(blocks.seen.clone()).ok_or_else(|| StateError::NoLog {
         answered: collecting.progress().answered,
         unread: blocks.unread,
     })?;

@@ -2,7 +2,7 @@
 
 use super::staging::Staging;
 use super::{Replayed, Restore, Restored};
-use crate::error::ManagerError;
+use crate::error::StateError;
 use crate::log::block::{self, Part};
 use crate::log::file::{Next, Reader};
 use crate::state_dir::StateDir;
@@ -16,7 +16,7 @@ use std::path::Path;
 /// Errors: a state directory that is not empty, a kit that cannot be read, a backup whose base is not as
 /// it was written. A failed restore leaves nothing that starts, and the next one into it begins anew.
 /// Changes after the base that cannot be read are no error: the report says it.
-pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, ManagerError> {
+pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, StateError> {
     // Before anything is made: a wrong name is no restore that began.
     File::open(from).map_err(StateDir::io(from.into()))?;
     let staging = Staging::begin(ask)?;
@@ -25,7 +25,7 @@ pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, ManagerError
     let (mut rebuild, mut log) = (staging.rebuild()?, Replayed::default());
     let (mut epoch, mut is_whole) = (Epoch(0), false);
     loop {
-        let damaged = |why: &str| ManagerError::BadBackup { path: from.into(), detail: why.into() };
+        let damaged = |why: &str| StateError::BadBackup { path: from.into(), detail: why.into() };
         match reader.next_block().map_err(StateDir::io(from.into()))? {
             Next::Block(header, text) => {
                 let applied = rebuild.apply(block::records(&text));

@@ -5,7 +5,7 @@ use super::collect::Progress;
 use super::server::RestoreServer;
 use super::staging::Staging;
 use crate::ca::{self, Ca};
-use crate::error::ManagerError;
+use crate::error::StateError;
 use futures_util::future::join_all;
 use potluck_core::clock::Tick;
 use potluck_core::ids::Epoch;
@@ -68,8 +68,8 @@ impl RestoreListener {
         ask: &Restore,
         options: &ListenOptions,
         env: Env,
-    ) -> Result<Self, ManagerError> {
-        let unreachable = |source| ManagerError::Listen { address: options.listen.clone(), source };
+    ) -> Result<Self, StateError> {
+        let unreachable = |source| StateError::Listen { address: options.listen.clone(), source };
         let dir = staging.ca();
         let ca = Ca::load(&dir)?;
         let admit = ca::tls(&ca, &dir)?;
@@ -102,7 +102,7 @@ impl RestoreListener {
         &mut self,
         options: &ListenOptions,
         tell: &impl Fn(&str),
-    ) -> Result<(), ManagerError> {
+    ) -> Result<(), StateError> {
         let mut waiting = Waiting::since(self.server.tick());
         loop {
             let (progress, now) = (self.server.collecting.progress(), self.server.tick());
@@ -136,9 +136,9 @@ impl RestoreListener {
         }
     }
 
-    fn nobody_reached(&self) -> ManagerError {
+    fn nobody_reached(&self) -> StateError {
         let tried = self.unreached.iter().map(|(at, why)| format!("{at}: {why}"));
-        ManagerError::NobodyReached(tried.collect::<Vec<_>>().join("; "))
+        StateError::NobodyReached(tried.collect::<Vec<_>>().join("; "))
     }
 
     /// Whether a donor is there that has not said all.

@@ -10,7 +10,7 @@
 use super::{Replayed, Restore, Restored};
 use crate::admin::NewAdmin;
 use crate::ca::Ca;
-use crate::error::ManagerError;
+use crate::error::StateError;
 use crate::kit::{self, Kit};
 use crate::state_dir::{ADMIN, CA, CATALOG, KIT, LOCK, RESTORING, StateDir, names};
 use potluck_catalog::authority::Authority;
@@ -48,7 +48,7 @@ pub struct Staging {
 impl Staging {
     /// Removes what an interrupted restore left, and begins with all that the kit has. Without a kit
     /// nothing is touched.
-    pub fn begin(ask: &Restore) -> Result<Self, ManagerError> {
+    pub fn begin(ask: &Restore) -> Result<Self, StateError> {
         refuse_used(&ask.state)?;
         let kit = Kit::load(&ask.kit)?;
         let place = StateDir::take(&ask.state)?;
@@ -58,9 +58,9 @@ impl Staging {
         let state = StateDir::take(&place.restoring())?;
         let ca = Ca::restore(&state.ca(), &kit.ca_certificate, &kit.ca_key);
         let ca = ca.map_err(|why| match why {
-            ManagerError::Certificates { detail, .. } => {
+            StateError::Certificates { detail, .. } => {
                 let detail = format!("its authority cannot be read: {detail}");
-                ManagerError::BadKit { path: ask.kit.clone(), detail }
+                StateError::BadKit { path: ask.kit.clone(), detail }
             }
             other => other,
         })?;
@@ -70,7 +70,7 @@ impl Staging {
     }
 
     /// Begins to make the catalog.
-    pub fn rebuild(&self) -> Result<Rebuild, ManagerError> {
+    pub fn rebuild(&self) -> Result<Rebuild, StateError> {
         Ok(Rebuild::begin(&self.state.root().join(UNDER_WAY), &self.kit.pool)?)
     }
 
@@ -102,7 +102,7 @@ impl Staging {
         rebuild: Rebuild,
         above: Epoch,
         log: Replayed,
-    ) -> Result<Restored, ManagerError> {
+    ) -> Result<Restored, StateError> {
         let moved = Some(&ask.advertise).filter(|there| !there.is_empty());
         let addresses = moved.unwrap_or(&self.kit.addresses).clone();
         let (pool, wall_ms) = (self.kit.pool.clone(), Env::system().clock.wall());
@@ -152,7 +152,7 @@ impl Staging {
 
 /// Nothing is ever written over: a state directory that has something may be somebody's last copy.
 /// A name of those beside a staging directory was moved out of it, because it began in an empty one.
-fn refuse_used(state: &Path) -> Result<(), ManagerError> {
+fn refuse_used(state: &Path) -> Result<(), StateError> {
     let names = names(state)?;
     let interrupted = names.iter().any(|name| name == RESTORING);
     let ours = |name: &str| {
@@ -162,12 +162,12 @@ fn refuse_used(state: &Path) -> Result<(), ManagerError> {
         return Ok(());
     }
     let holds_pool = names.iter().any(|name| name == CATALOG);
-    Err(ManagerError::NotEmpty { path: state.into(), holds_pool })
+    Err(StateError::NotEmpty { path: state.into(), holds_pool })
 }
 
 /// Removes what an interrupted restore left; the staging directory last, because it shows whose the
 /// rest is.
-fn clear_interrupted(state: &Path) -> Result<(), ManagerError> {
+fn clear_interrupted(state: &Path) -> Result<(), StateError> {
     if !state.join(RESTORING).exists() {
         return Ok(());
     }
@@ -196,7 +196,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let (state, make) = (dir.path(), |name: &str| fs::create_dir(dir.path().join(name)));
         make(ADMIN).expect("made");
-        let somebodys = |state| matches!(refuse_used(state), Err(ManagerError::NotEmpty { .. }));
+        let somebodys = |state| matches!(refuse_used(state), Err(StateError::NotEmpty { .. }));
         assert!(somebodys(state), "an identity");
         make(RESTORING).expect("made");
         for name in [KIT, "lock", "restoring/catalog.part-wal"] {

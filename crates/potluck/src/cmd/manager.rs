@@ -140,7 +140,7 @@ fn config(file: &SettingsFile, state: &Path) -> ManagerConfig {
 }
 
 /// A manager that cannot go on.
-pub fn failed(error: potluck_recovery::ManagerError) -> Failure {
+pub fn failed(error: potluck_recovery::StateError) -> Failure {
     error.failure()
 }
 

@@ -1,4 +1,5 @@
-//! One file a verb.
+//! A file for each verb of the command line, and beside them what several verbs share (`several`, `donors`,
+//! `health`).
 
 mod away;
 mod cat;

@@ -26,7 +26,7 @@ async fn make_space(manager: &Handles, name: &'static str) {
 }
 
 /// The parts of the file at `path` that can be read, and whether they are all.
-fn read(manager: &Handles, path: &Path) -> Result<(Vec<block::Part>, bool), ManagerError> {
+fn read(manager: &Handles, path: &Path) -> Result<(Vec<block::Part>, bool), StateError> {
     let key = kit::load_key(&manager.state.ca())?;
     let ours = Authority::new(&manager.term.pool_name, &fingerprint(manager.ca.certificate()));
     let mut reader = Reader::open(path, Path::new("kit"), key, &ours)?;
@@ -205,7 +205,7 @@ async fn a_backup_never_takes_the_place_of_a_file_of_a_managers_state() {
     for target in targets {
         let before = seen(&target);
         let refused = backup(&state, &target, 7).expect_err("refused");
-        assert!(matches!(refused, ManagerError::InState { .. }), "{target:?}: {refused}");
+        assert!(matches!(refused, StateError::InState { .. }), "{target:?}: {refused}");
         assert_eq!(seen(&target), before, "{target:?}");
     }
     // A catalog that lies on another disk than its directory.
@@ -213,6 +213,6 @@ async fn a_backup_never_takes_the_place_of_a_file_of_a_managers_state() {
     fs::rename(moved.join(CATALOG), &away).expect("moved");
     std::os::unix::fs::symlink(&away, moved.join(CATALOG)).expect("linked");
     let refused = backup(&moved, &away, 7).expect_err("refused");
-    assert!(matches!(refused, ManagerError::InState { .. }), "{refused}");
+    assert!(matches!(refused, StateError::InState { .. }), "{refused}");
     backup(manager.state.root(), &taken.join("fine.log"), 7).expect("written");
 }

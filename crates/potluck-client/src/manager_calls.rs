@@ -1,0 +1,90 @@
+//! Calls to the manager, and the rule by which one that was not answered is made again.
+
+use crate::pool::Pool;
+use crate::retry_limits::{Asked, Pauses, STRANGERS};
+use potluck_wire::call::Unanswered;
+use potluck_wire::control::Call;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::time::Duration;
+
+impl Pool {
+    /// Calls the manager; one that is away, such as one that restarts, is waited for as long as
+    /// [`RetryLimits::at_first`] says.
+    pub async fn call<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
+        let at_first = self.retry_limits.at_first;
+        self.repeat(request, |failure| match failure.code.as_str() {
+            code::NO_MANAGER => at_first,
+            _ => Duration::ZERO,
+        })
+        .await
+    }
+
+    /// Calls the manager for work that is under way: while it is away, or its donors have not
+    /// reported yet, asks again.
+    pub async fn call_retrying<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
+        self.call_under_way(request, STRANGERS).await
+    }
+
+    /// Calls the manager for work under way that waits for donors in a way of its own, or for none: only a
+    /// manager that is away is waited for here.
+    pub async fn call_for_manager<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
+        self.call_under_way(request, Duration::ZERO).await
+    }
+
+    async fn call_under_way<C: Call>(
+        &self,
+        request: &C,
+        donors: Duration,
+    ) -> Result<C::Reply, Failure> {
+        let under_way = self.retry_limits.under_way;
+        self.repeat(request, |failure| match failure.code.as_str() {
+            code::NO_MANAGER => under_way,
+            // Over is over.
+            code::NO_SESSION => Duration::ZERO,
+            _ if failure.kind == ErrorKind::Retry => donors,
+            _ => Duration::ZERO,
+        })
+        .await
+    }
+
+    /// Asks again for as long as `limit` says of the failure: with a manager that is away counted from
+    /// the first try, with anything else from when the manager answered, which it could not say before.
+    async fn repeat<C: Call>(
+        &self,
+        request: &C,
+        limit: impl Fn(&Failure) -> Duration,
+    ) -> Result<C::Reply, Failure> {
+        let began = self.env.clock.now();
+        let mut pauses = Pauses::new(self, began);
+        let mut asked = Asked { began, answers_since: None };
+        loop {
+            let tried = self.env.clock.now();
+            let Unanswered { failure, sent } = match self.caller.attempt(request).await {
+                Ok(reply) => return Ok(reply),
+                Err(unanswered) => unanswered,
+            };
+            if sent && !request.is_repeatable() {
+                return Err(perhaps_done(failure));
+            }
+            let is_away = failure.code == code::NO_MANAGER;
+            pauses.count_from(asked.waits_since(tried, is_away));
+            let why = match is_away {
+                true => format!("the manager at {} does not answer", self.caller.manager()),
+                false => failure.message.clone(),
+            };
+            if !pauses.pause(&why, limit(&failure)).await {
+                return Err(failure);
+            }
+        }
+    }
+}
+
+/// The failure of a request that nobody may repeat unseen.
+fn perhaps_done(failure: Failure) -> Failure {
+    match failure.code.as_str() {
+        code::NO_MANAGER => failure.hint(
+            "the connection was lost after the request had left: look whether it was done, before you repeat it",
+        ),
+        _ => failure,
+    }
+}
