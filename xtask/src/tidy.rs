@@ -66,6 +66,11 @@ const CHECKS: &[Check] = &[
         find: catalog_engine::named_elsewhere,
     },
     Check {
+        name: "shared-sql",
+        reason: catalog_engine::SHARED_SQL,
+        find: catalog_engine::unshared_sql,
+    },
+    Check {
         name: "import-circles",
         reason: import_circles::REASON,
         find: import_circles::too_wide,

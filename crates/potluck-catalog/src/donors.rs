@@ -7,6 +7,7 @@ use crate::sql::{Tx, params};
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_wire::addresses::Addresses;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// A donor as it is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -43,12 +44,12 @@ pub struct Goal {
 
 /// All donors of which something is remembered.
 pub(crate) fn all(db: &Tx) -> Result<Vec<Known>, Error> {
-    select(db, None)
+    select(db, DonorId(0)..=DonorId(u32::MAX))
 }
 
 /// Returns the facts kept about a donor, if there are any.
 pub(crate) fn get(db: &Tx, donor: DonorId) -> Result<Option<Known>, Error> {
-    Ok(select(db, Some(donor))?.pop())
+    Ok(select(db, donor..=donor)?.pop())
 }
 
 /// Remembers all of this, apart from when the donor was heard.
@@ -59,13 +60,13 @@ pub(crate) fn put(db: &Tx, known: &Known) -> Result<(), Error> {
     quarantine(db, known.donor, known.quarantined.as_deref())
 }
 
-fn select(db: &Tx, donor: Option<DonorId>) -> Result<Vec<Known>, Error> {
+fn select(db: &Tx, ids: RangeInclusive<DonorId>) -> Result<Vec<Known>, Error> {
     let mut rows = db.prepare(
         "SELECT id, heard_ms, away_until_ms, start_bytes, at_once, quarantined, addresses
-         FROM donors WHERE ?1 IS NULL OR id = ?1 ORDER BY id",
+         FROM donors WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
     )?;
     let ms = |value: Option<i64>| value.map(|ms| ms as u64);
-    let known = rows.query_map(params![donor.map(|donor| donor.0)], |row| {
+    let known = rows.query_map(params![ids.start().0, ids.end().0], |row| {
         let at_once = row.get(4)?;
         Ok(Known {
             donor: DonorId(row.get(0)?),

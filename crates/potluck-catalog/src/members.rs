@@ -143,7 +143,7 @@ pub(crate) fn revoke(db: &Tx, id: MemberId) -> Result<Member, Error> {
         return Ok(found);
     }
     let admins: u32 = db.query_row(
-        "SELECT count(*) FROM members WHERE role = 'admin' AND NOT revoked AND id <> ?1",
+        "SELECT count(*) FROM members WHERE role = 'admin' AND revoked = 0 AND id <> ?1",
         params![id.0],
         |row| row.get(0),
     )?;

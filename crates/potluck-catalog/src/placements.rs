@@ -80,7 +80,7 @@ pub(crate) fn acknowledge(
          ON CONFLICT (chunk, donor) DO UPDATE SET
              ack = CASE WHEN placements.state = 0 AND placements.ack > excluded.ack
                  THEN placements.ack ELSE excluded.ack END, state = 0
-         WHERE state <> 0 OR ack < excluded.ack",
+         WHERE placements.state <> 0 OR placements.ack < excluded.ack",
     )?
     .execute(params![chunk.0, donor.0, ack_byte(ack)])?;
     Ok(())
@@ -90,7 +90,8 @@ pub(crate) fn acknowledge(
 pub(crate) fn confirm(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
     db.prepare(
         "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0)
-         ON CONFLICT (chunk, donor) DO UPDATE SET state = 0, ack = 0 WHERE state <> 0",
+         ON CONFLICT (chunk, donor) DO UPDATE SET state = 0, ack = 0
+         WHERE placements.state <> 0",
     )?
     .execute(params![chunk.0, donor.0])?;
     Ok(())
@@ -100,7 +101,8 @@ pub(crate) fn confirm(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Err
 pub(crate) fn told_before(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
     db.prepare(
         "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0)
-         ON CONFLICT (chunk, donor) DO UPDATE SET state = 0, ack = 0 WHERE state = 4",
+         ON CONFLICT (chunk, donor) DO UPDATE SET state = 0, ack = 0
+         WHERE placements.state = 4",
     )?
     .execute(params![chunk.0, donor.0])?;
     Ok(())

@@ -49,7 +49,7 @@ pub(crate) fn content(db: &Tx) -> Result<Content, Error> {
         |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
     )?;
     let donors: i64 = db.query_row(
-        "SELECT count(*) FROM members WHERE role = 'donor' AND NOT revoked",
+        "SELECT count(*) FROM members WHERE role = 'donor' AND revoked = 0",
         params![],
         |row| row.get(0),
     )?;

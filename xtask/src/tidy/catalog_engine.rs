@@ -1,6 +1,6 @@
 //! One folder knows the engine of the catalog.
 
-use super::rust_text::{code, line_of, words};
+use super::rust_text::{code, is_word, line_of, strings, words};
 use super::tree::{Offence, Tree};
 
 pub const REASON: &str = "only potluck-catalog/src/sqlite names SQLite: another engine is a folder beside it, and nothing else";
@@ -45,6 +45,88 @@ fn built_into_another_crate(tree: &Tree) -> Vec<Offence> {
     offences
 }
 
+pub const SHARED_SQL: &str = "statements outside of potluck-catalog/src/sqlite are in the SQL that SQLite and PostgreSQL share";
+
+/// The sources whose statements any engine must take.
+const CATALOG: &str = "crates/potluck-catalog/src/";
+
+/// Where statements of the catalog have a form that PostgreSQL refuses.
+pub fn unshared_sql(tree: &Tree) -> Vec<Offence> {
+    let mut offences = Vec::new();
+    for file in tree.with_extension("rs") {
+        if !file.path.starts_with(CATALOG) || file.path.starts_with(HOME) {
+            continue;
+        }
+        for (start, sql) in strings(&file.text) {
+            let sql = without_texts(sql);
+            let forms = [negated_numbers(&sql), untyped_parameters(&sql), ambiguous_columns(&sql)];
+            for (at, why) in forms.into_iter().flatten() {
+                offences.push(Offence::line(&file.path, line_of(&file.text, start + at), why));
+            }
+        }
+    }
+    offences
+}
+
+/// A statement with the texts in it blanked.
+fn without_texts(sql: &str) -> String {
+    let mut inside = false;
+    let blanked = sql.chars().map(|c| {
+        inside ^= c == '\'';
+        if inside && c.is_ascii() && c != '\n' { ' ' } else { c }
+    });
+    blanked.collect()
+}
+
+/// `NOT column`: the columns are numbers, and PostgreSQL negates truth values alone.
+fn negated_numbers(sql: &str) -> Vec<(usize, String)> {
+    let column = |at: &usize| name_at(sql[at + 3..].trim_start());
+    let found = words(sql, "NOT").into_iter().filter_map(|at| Some((at, column(&at)?)));
+    found.map(|(at, name)| (at, format!("`NOT {name}`: write `{name} = 0`"))).collect()
+}
+
+/// `?1 IS NULL`: PostgreSQL cannot tell the type of such a parameter.
+fn untyped_parameters(sql: &str) -> Vec<(usize, String)> {
+    let asked = |at: &usize| {
+        let after = sql[at + 1..].trim_start_matches(|c: char| c.is_ascii_digit());
+        after.len() < sql.len() - at - 1 && words(after.trim_start(), "IS").first() == Some(&0)
+    };
+    let found = sql.match_indices('?').map(|(at, _)| at).filter(asked);
+    found.map(|at| (at, "`?n IS`: a parameter without a type; use two statements".into())).collect()
+}
+
+/// A column after `DO UPDATE` that may be that of the row which is there or of the row which is `excluded`.
+fn ambiguous_columns(sql: &str) -> Vec<(usize, String)> {
+    const CLAUSE: &str = "DO UPDATE SET";
+    let Some(from) = sql.find(CLAUSE).map(|at| at + CLAUSE.len()) else { return Vec::new() };
+    let (mut found, mut depth, mut at, mut is_target) = (Vec::new(), 0_usize, from, true);
+    while let Some(byte) = sql.as_bytes().get(at).copied() {
+        let length = sql[at..].bytes().take_while(|byte| is_word(*byte)).count();
+        match byte {
+            b'(' => depth += 1,
+            b')' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => is_target = true,
+            b'=' => is_target = false,
+            _ if sql[at..].starts_with("WHERE") => is_target = false,
+            _ => {}
+        }
+        if let Some(name) = name_at(&sql[at..]).filter(|_| !is_target) {
+            let (before, after) = (&sql[..at], sql[at + length..].trim_start());
+            if !(before.ends_with(['.', '?']) || after.starts_with(['.', '('])) {
+                found.push((at, format!("`{name}` after `DO UPDATE`: name its table")));
+            }
+        }
+        at += length.max(1);
+    }
+    found
+}
+
+/// The name of a column with which a text begins. Keywords are in capitals.
+fn name_at(text: &str) -> Option<&str> {
+    let length = text.bytes().take_while(|byte| is_word(*byte)).count();
+    text.starts_with(|c: char| c.is_ascii_lowercase()).then(|| &text[..length])
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tree::shown;
@@ -66,5 +148,35 @@ mod tests {
         let found = shown(&named_elsewhere(&tree));
         let catalog = "crates/potluck-catalog/src/spaces.rs:1: `rusqlite`";
         assert_eq!(found, [catalog, "crates/a/Cargo.toml:2: `rusqlite`"]);
+    }
+
+    #[test]
+    fn statements_that_postgresql_refuses_are_found() {
+        let found = |sql: &str| {
+            let text = format!("fn f() {{ db.prepare(\n\"{sql}\") }}");
+            let sqlite = ("crates/potluck-catalog/src/sqlite/tx.rs", text.as_str());
+            let tree = Tree::planted(&[("crates/potluck-catalog/src/a.rs", &text), sqlite]);
+            shown(&unshared_sql(&tree))
+        };
+        let said = |why: &str| [format!("crates/potluck-catalog/src/a.rs:2: {why}")];
+        assert_eq!(
+            found("SELECT 1 FROM t WHERE role = 'NOT a' AND NOT revoked AND NOT EXISTS (SELECT 1)"),
+            said("`NOT revoked`: write `revoked = 0`"),
+        );
+        assert_eq!(
+            found("SELECT 1 FROM t WHERE ?1 IS NULL OR id = ?1 AND name IS NOT NULL"),
+            said("`?n IS`: a parameter without a type; use two statements"),
+        );
+        let upsert = "INSERT INTO t (k, a, b) VALUES (?1, ?2, 0) ON CONFLICT (k) DO UPDATE SET";
+        assert_eq!(
+            found(&format!("{upsert} a = coalesce(excluded.a, t.a), b = 0 WHERE b <> 0")),
+            said("`b` after `DO UPDATE`: name its table"),
+        );
+        assert_eq!(
+            found(&format!("{upsert} b = 0, a = a + 1 WHERE t.b <> 0")),
+            said("`a` after `DO UPDATE`: name its table"),
+        );
+        assert_eq!(found(&format!("{upsert} a = excluded.a, b = ?3")), [""; 0]);
+        assert_eq!(found("INSERT INTO t (k) VALUES (?1) ON CONFLICT DO NOTHING"), [""; 0]);
     }
 }

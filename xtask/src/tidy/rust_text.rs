@@ -1,5 +1,7 @@
 //! Rust source with its strings (and comments) blanked, so that rules meet code only.
 
+use std::ops::Range;
+
 /// The parts to keep besides code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keep {
@@ -41,27 +43,52 @@ pub fn words(text: &str, needle: &str) -> Vec<usize> {
     starts.filter(alone).collect()
 }
 
+/// The string literals of a text, each with where it starts and with its quotes.
+pub fn strings(text: &str) -> Vec<(usize, &str)> {
+    let parts = parts(text).into_iter().filter(|(kind, _)| *kind == Kind::String);
+    parts.map(|(_, range)| (range.start, &text[range])).collect()
+}
+
 fn blank(text: &str, keep: Keep) -> String {
+    let mut out = text.as_bytes().to_vec();
+    for (kind, range) in parts(text) {
+        if !(kind == Kind::Comment && keep == Keep::Comments) {
+            out[range].iter_mut().filter(|b| **b != b'\n').for_each(|b| *b = b' ');
+        }
+    }
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// What is no code.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Comment,
+    String,
+    /// A character literal, or the quote of a lifetime.
+    Character,
+}
+
+/// The parts of a text that are no code, in order.
+fn parts(text: &str) -> Vec<(Kind, Range<usize>)> {
     let bytes = text.as_bytes();
-    let mut out = bytes.to_vec();
+    let mut found = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
         let rest = &bytes[at..];
-        let comment = rest.starts_with(b"//") || rest.starts_with(b"/*");
-        let length = if rest.starts_with(b"//") {
-            rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len())
+        let (kind, length) = if rest.starts_with(b"//") {
+            (Kind::Comment, rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len()))
         } else if rest.starts_with(b"/*") {
-            block_comment(rest)
+            (Kind::Comment, block_comment(rest))
         } else if rest[0] == b'"' {
-            quoted(rest, b'"')
+            (Kind::String, quoted(rest, b'"'))
         } else if rest[0] == b'\'' {
-            character(rest)
+            (Kind::Character, character(rest))
         } else if is_word(rest[0]) {
             let word = rest.iter().position(|&b| !is_word(b)).unwrap_or(rest.len());
             // Skipped as a whole, so that the `r` of `for` starts no raw string.
             let raw = matches!(&rest[..word], b"r" | b"br" | b"cr");
             match raw_string(&rest[word..]).filter(|_| raw) {
-                Some(string) => word + string,
+                Some(string) => (Kind::String, word + string),
                 None => {
                     at += word;
                     continue;
@@ -71,12 +98,10 @@ fn blank(text: &str, keep: Keep) -> String {
             at += 1;
             continue;
         };
-        if !(comment && keep == Keep::Comments) {
-            out[at..at + length].iter_mut().filter(|b| **b != b'\n').for_each(|b| *b = b' ');
-        }
+        found.push((kind, at..at + length));
         at += length;
     }
-    String::from_utf8(out).unwrap_or_default()
+    found
 }
 
 fn block_comment(rest: &[u8]) -> usize {
@@ -146,6 +171,12 @@ mod tests {
     fn comments_stay_when_asked_and_a_name_ending_in_r_starts_no_raw_string() {
         assert_eq!(code_and_comments("for \"x\" // why"), "for     // why");
         assert_eq!(code("br\"x\" r#type"), "      r#type");
+    }
+
+    #[test]
+    fn strings_are_found_and_comments_are_not() {
+        let text = "f(\"a\", r#\"b\"#) // \"c\"";
+        assert_eq!(strings(text), [(2, "\"a\""), (7, "r#\"b\"#")]);
     }
 
     #[test]
