@@ -1,64 +1,87 @@
 //! Donors as they stood at a moment, for whoever decides by that a little later: in a transaction of the
-//! catalog, where nothing of the pool is locked.
+//! catalog, where nothing of the pool is locked. What happened to donors since is known by numbers, its
+//! versions, which the pool raises and a snapshot compares.
 
 use super::view::PoolView;
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::Worth;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Numbers what happens to donors by which their copies may be worth less.
+/// Numbers what happens to donors by which their copies may be worth less. Only who has the pool notes;
+/// snapshots read the numbers without a lock.
 #[derive(Debug, Default)]
-pub struct Losses(pub(crate) Arc<Mutex<Noted>>);
+pub struct Losses {
+    count: Arc<AtomicU64>,
+    donors: BTreeMap<DonorId, Arc<Noted>>,
+}
 
-/// The losses that were noted, and the number of the last of them for each donor.
+/// The numbers of a donor's last loss and of its last restart, by which the receipts of before are void; 0
+/// where there was none.
 #[derive(Debug, Default)]
 pub(crate) struct Noted {
-    count: u64,
-    last: BTreeMap<DonorId, u64>,
-    /// Those that were restarts, by which the receipts of before are void.
-    restarts: BTreeMap<DonorId, u64>,
+    last: AtomicU64,
+    restart: AtomicU64,
 }
 
 impl Losses {
+    /// Snapshots that are taken from now on see what happens to a donor.
+    pub fn watch(&mut self, donor: DonorId) {
+        self.donors.entry(donor).or_default();
+    }
+
     /// A donor's copies may be worth less from now on.
-    pub fn note(&self, donor: DonorId) {
-        let mut noted = self.0.lock().expect("no holder panics");
-        noted.count += 1;
-        let count = noted.count;
-        noted.last.insert(donor, count);
+    pub fn note(&mut self, donor: DonorId) {
+        self.number(donor);
     }
 
     /// A donor was started again: it lists anew what it has, and what it acknowledged before is void.
-    pub fn note_restart(&self, donor: DonorId) {
-        self.note(donor);
-        let mut noted = self.0.lock().expect("no holder panics");
-        let count = noted.count;
-        noted.restarts.insert(donor, count);
+    pub fn note_restart(&mut self, donor: DonorId) {
+        let (number, noted) = self.number(donor);
+        noted.restart.store(number, Ordering::Release);
+    }
+
+    /// Numbers a loss of a donor's.
+    fn number(&mut self, donor: DonorId) -> (u64, &Noted) {
+        let number = self.count.fetch_add(1, Ordering::AcqRel) + 1;
+        let noted = self.donors.entry(donor).or_default();
+        noted.last.store(number, Ordering::Release);
+        (number, noted)
     }
 
     /// Returns how many were noted.
     pub fn count(&self) -> u64 {
-        self.0.lock().expect("no holder panics").count
+        self.count.load(Ordering::Acquire)
     }
 
     /// Returns whether one of `donors` was started again after so many losses.
     pub fn has_restarted(&self, donors: &BTreeSet<DonorId>, after: u64) -> bool {
-        let noted = self.0.lock().expect("no holder panics");
-        donors.iter().any(|donor| noted.restarts.get(donor).is_some_and(|number| *number > after))
+        let restarted = |noted: &Arc<Noted>| noted.restart.load(Ordering::Acquire) > after;
+        donors.iter().any(|donor| self.donors.get(donor).is_some_and(restarted))
+    }
+
+    /// Returns a snapshot of donors as they are in `view`.
+    pub(crate) fn snapshot(&self, view: PoolView) -> Snapshot {
+        let of = |(donor, _)| Some((donor, Arc::clone(self.donors.get(&donor)?)));
+        let (noted, seen) = (view.iter().filter_map(of).collect(), self.count());
+        Snapshot { view, count: Arc::clone(&self.count), noted, seen, begun: seen }
     }
 }
 
 /// Donors as they stood.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    pub(crate) view: PoolView,
-    pub(crate) losses: Arc<Mutex<Noted>>,
+    view: PoolView,
+    /// The pool's number of losses now.
+    count: Arc<AtomicU64>,
+    /// What the pool notes of the donors in the view.
+    noted: Vec<(DonorId, Arc<Noted>)>,
     /// The number of losses that it knows of.
-    pub(crate) seen: u64,
+    seen: u64,
     /// The number of losses when the receipts were checked that are judged by it.
-    pub(crate) begun: u64,
+    begun: u64,
 }
 
 impl Snapshot {
@@ -71,18 +94,20 @@ impl Snapshot {
     /// Returns donors as they stood, and as dead those to whom something happened since by which their copies
     /// may be worth less. That a donor fell silent in the meantime is not told: it may do so the next moment
     /// as well.
+    ///
+    /// Compares numbers and takes no lock, so a transaction may call it, and call it again when it runs again.
     pub fn current(&self) -> Cow<'_, PoolView> {
-        let since: BTreeSet<DonorId> = {
-            let noted = self.losses.lock().expect("no holder panics");
-            if noted.count == self.begun {
-                return Cow::Borrowed(&self.view);
-            }
-            let later = noted.last.iter().filter(|(_, number)| **number > self.seen);
-            let restarted = noted.restarts.iter().filter(|(_, number)| **number > self.begun);
-            later.chain(restarted).map(|(donor, _)| *donor).collect()
+        if self.count.load(Ordering::Acquire) == self.begun {
+            return Cow::Borrowed(&self.view);
+        }
+        let is_lost = |noted: &Noted| {
+            noted.last.load(Ordering::Acquire) > self.seen
+                || noted.restart.load(Ordering::Acquire) > self.begun
         };
+        let lost = self.noted.iter().filter(|(_, noted)| is_lost(noted));
+        let lost: BTreeSet<DonorId> = lost.map(|(donor, _)| *donor).collect();
         let mut view = self.view.clone();
-        for donor in view.each(&since) {
+        for donor in view.each(&lost) {
             donor.live = false;
             (donor.worth, donor.worth_leaving) = (Worth::Lost, Worth::Lost);
         }

@@ -2,6 +2,7 @@
 
 mod budgets;
 mod graces;
+mod snapshots;
 
 use super::{Enlisted, Giving, Limits, NewSession, NoSession, PageDone, Pool};
 use crate::InUseAgain;
@@ -613,77 +614,4 @@ fn while_a_donor_is_about_to_be_removed_no_file_counts_on_it() {
     pool.remove_donor(DonorId(2));
     pool.spare_donor(DonorId(2));
     assert!(!pool.knows_donor(DonorId(2)));
-}
-
-#[test]
-fn a_snapshot_goes_without_donors_whose_copies_may_be_worth_less_since_and_with_all_others() {
-    let mut pool = pool();
-    register(&mut pool, 2, 9, 0.0);
-    let mut outdates = |what: &str, outdates: bool, happens: &mut dyn FnMut(&mut Pool)| {
-        let snapshot = pool.snapshot(at(1.0));
-        let knows = |donor| snapshot.current().is_live(DonorId(donor));
-        let knew = knows(1);
-        happens(&mut pool);
-        assert_eq!(knew && !knows(1), outdates, "{what}");
-        assert!(knows(2), "{what}");
-    };
-    let donor = DonorId(1);
-    outdates("one that nothing counted on", false, &mut |pool| {
-        register(pool, 1, 7, 0.0);
-    });
-    outdates("its inventory", false, &mut |pool| pool.inventory_done(donor, Incarnation(7)));
-    outdates("a heartbeat", false, &mut |pool| {
-        pool.heartbeat(donor, &heartbeat(7, 1), at(1.0));
-    });
-    outdates("a removal", true, &mut |pool| pool.condemn_donor(donor));
-    outdates("that is taken back", false, &mut |pool| pool.spare_donor(donor));
-    outdates("a quarantine", true, &mut |pool| pool.quarantine(donor, Some("it lied".into())));
-    outdates("a give-back", true, &mut |pool| {
-        let giving = Giving { start: 0, at_once: false, lose: [].into(), since: at(1.0) };
-        pool.give_back(donor, Some(giving));
-    });
-    outdates("a part of it", true, &mut |pool| pool.leave_below(donor, 9));
-    outdates("another incarnation", true, &mut |pool| {
-        register(pool, 1, 8, 1.0);
-    });
-    outdates("that registers again and again", false, &mut |pool| {
-        register(pool, 1, 8, 1.0);
-    });
-    outdates("a death", true, &mut |pool| {
-        pool.heartbeat(DonorId(2), &heartbeat(9, 1), at(999.0));
-        pool.pass_time(at(1000.0));
-    });
-    outdates("the end", true, &mut |pool| pool.remove_donor(donor));
-}
-
-/// A receipt of before stands for a store that may be another by now.
-#[test]
-fn work_that_began_before_a_donor_was_started_again_does_not_count_on_it_d3() {
-    let mut pool = pool();
-    register(&mut pool, 1, 7, 0.0);
-    register(&mut pool, 2, 9, 0.0);
-    let began = pool.losses();
-    register(&mut pool, 1, 8, 1.0);
-    pool.inventory_done(DonorId(1), Incarnation(8));
-    let known =
-        |snapshot: crate::Snapshot| [1, 2].map(|donor| snapshot.current().is_live(DonorId(donor)));
-    assert_eq!(known(pool.snapshot(at(1.0)).for_work_begun_at(began)), [false, true]);
-    assert_eq!(known(pool.snapshot(at(1.0))), [true, true], "what begins now does");
-}
-
-#[test]
-fn nothing_is_given_up_for_copies_at_a_donor_that_is_being_removed() {
-    let mut pool = pool();
-    register(&mut pool, 1, 7, 0.0);
-    pool.inventory_done(DonorId(1), Incarnation(7));
-    let counts = |pool: &Pool| {
-        let snapshot = pool.snapshot(at(1.0));
-        snapshot.current().counts(DonorId(1), &chunk(1))
-    };
-    assert!(counts(&pool));
-    pool.condemn_donor(DonorId(1));
-    assert!(!counts(&pool));
-    assert!(pool.view(at(1.0)).counts(DonorId(1), &chunk(1)), "who looks sees it there");
-    pool.spare_donor(DonorId(1));
-    assert!(counts(&pool));
 }

@@ -1,5 +1,5 @@
 //! Commit: a batch of written files becomes visible. Receipts are checked in [`super::prepare`]; those of a donor's
-//! earlier incarnation count for nothing (`restarts` of `potluck_pool::Snapshot`).
+//! earlier incarnation count for nothing ([`potluck_pool::Snapshot::for_work_begun_at`]).
 
 use super::Answer;
 use super::prepare::{Against, UnknownKey};

@@ -24,6 +24,7 @@ impl Pool {
     pub fn add_donor(&mut self, donor: DonorId, name: &str, invited_by: Option<DonorId>) {
         let added = self.donors.all.entry(donor).or_default();
         (added.name, added.machine) = (name.into(), invited_by);
+        self.losses.watch(donor);
     }
 
     /// This manager begins to listen.
@@ -76,6 +77,7 @@ impl Pool {
         now: Tick,
     ) -> Enlisted {
         let live = self.donors.is_live(id, now, &self.limits);
+        self.losses.watch(id);
         let donor = self.donors.all.entry(id).or_default();
         donor.record.label.clone_from(&register.label);
         donor.record.grace = register.grace_ms.map(Duration::from_millis);

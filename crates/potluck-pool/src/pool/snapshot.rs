@@ -5,17 +5,14 @@ use crate::snapshot::Snapshot;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 impl Pool {
     /// Donors as they stand. Copies at one whose removal is being looked at are no reason to give others
     /// up: what it holds was found to be elsewhere, and must stay there.
     pub fn snapshot(&self, now: Tick) -> Snapshot {
-        let losses = Arc::clone(&self.losses.0);
-        let seen = self.losses.count();
         let mut view = self.view(now);
         view.rely_on_none_that_is_being_removed();
-        Snapshot { view, losses, seen, begun: seen }
+        self.losses.snapshot(view)
     }
 
     /// How many losses of donors were noted so far ([`Snapshot::for_work_begun_at`]).
