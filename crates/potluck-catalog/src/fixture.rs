@@ -21,6 +21,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 
+pub mod tampering;
+
 impl Catalog {
     /// Limits the pages that its file may have, as if the disk had no more.
     pub async fn limit_pages(&self, pages: u32) -> Result<(), Error> {

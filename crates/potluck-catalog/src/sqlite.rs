@@ -3,6 +3,8 @@
 
 mod file;
 mod readers;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 mod tx;
 mod writer;
 

@@ -10,13 +10,11 @@ const ENGINE: &str = "rusqlite";
 const HOME: &str = "crates/potluck-catalog/src/sqlite";
 const MANIFEST: &str = "crates/potluck-catalog/Cargo.toml";
 
-/// Where sources name the engine outside of its folder. Tests may look into its files.
+/// Where sources and tests name the engine outside of its folder.
 pub fn named_elsewhere(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     for file in tree.with_extension("rs") {
-        let is_test = file.path.contains("/tests/") || file.path.ends_with("tests.rs");
-        let is_source = file.path.starts_with("crates/") && file.path.contains("/src/");
-        if !is_source || is_test || file.path.starts_with(HOME) {
+        if !file.path.starts_with("crates/") || file.path.starts_with(HOME) {
             continue;
         }
         let code = code(&file.text);
@@ -28,16 +26,13 @@ pub fn named_elsewhere(tree: &Tree) -> Vec<Offence> {
     offences
 }
 
-/// Where another crate than the catalog's is built with the engine. Its tests may be.
+/// Where another crate than the catalog's, or its tests, are built with the engine.
 fn built_into_another_crate(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
     let manifests = tree.with_extension("toml");
     for file in manifests.filter(|file| file.path.starts_with("crates/") && file.path != MANIFEST) {
-        let mut of_tests = false;
         for (at, line) in file.text.lines().enumerate() {
-            if line.starts_with('[') {
-                of_tests = line == "[dev-dependencies]";
-            } else if line.starts_with(ENGINE) && !of_tests {
+            if line.starts_with(ENGINE) {
                 offences.push(Offence::line(&file.path, at + 1, format!("`{ENGINE}`")));
             }
         }
@@ -146,8 +141,14 @@ mod tests {
             ("crates/b/Cargo.toml", "[dependencies]\n[dev-dependencies]\nrusqlite = \"1\"\n"),
         ]);
         let found = shown(&named_elsewhere(&tree));
-        let catalog = "crates/potluck-catalog/src/spaces.rs:1: `rusqlite`";
-        assert_eq!(found, [catalog, "crates/a/Cargo.toml:2: `rusqlite`"]);
+        let elsewhere = [
+            "crates/potluck-catalog/src/tests/damage.rs:1: `rusqlite`",
+            "crates/potluck-manager/tests/manager/restart.rs:1: `rusqlite`",
+            "crates/potluck-catalog/src/spaces.rs:1: `rusqlite`",
+            "crates/a/Cargo.toml:2: `rusqlite`",
+            "crates/b/Cargo.toml:3: `rusqlite`",
+        ];
+        assert_eq!(found, elsewhere);
     }
 
     #[test]

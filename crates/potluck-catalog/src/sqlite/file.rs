@@ -226,20 +226,3 @@ fn check_format(path: &Path, found: i64) -> Result<(), OpenError> {
 fn damaged(path: &Path) -> impl Fn(Error) -> OpenError {
     move |why| OpenError::of(path, why)
 }
-
-/// Questions of tests to the engine itself.
-#[cfg(any(test, feature = "testing"))]
-impl Database {
-    /// The connection, for statements that only a test makes.
-    pub fn raw(&self) -> &Connection {
-        self.connection()
-    }
-}
-
-#[cfg(any(test, feature = "testing"))]
-impl Tx {
-    /// Limits the pages that the file may have, as if the disk had no more.
-    pub fn limit_pages(&self, pages: u32) -> Result<(), Error> {
-        Ok(self.0.pragma_update(None, "max_page_count", pages)?)
-    }
-}

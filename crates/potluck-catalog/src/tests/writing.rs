@@ -103,13 +103,7 @@ fn a_transaction_that_met_another_runs_again_from_its_start_with_all_its_jobs() 
 fn the_copies_of_a_donor_are_found_by_its_index() {
     let fixture = Fixture::new();
     for sql in placements::BY_DONOR {
-        let plan = format!("EXPLAIN QUERY PLAN {sql}");
-        let plan: Vec<String> = {
-            let mut plan = fixture.db.raw().prepare(&plan).expect("a statement");
-            let count = plan.parameter_count();
-            let rows = plan.query_map(rusqlite::params_from_iter(vec![1; count]), |row| row.get(3));
-            rows.expect("planned").collect::<Result<_, _>>().expect("read")
-        };
+        let plan = fixture.db.plan(sql).expect("planned");
         let first = &plan[0];
         assert!(first.contains("placements_by_donor (donor=?"), "{sql}: {plan:?}");
     }

@@ -1,7 +1,10 @@
 //! A manager whose catalog is older than one that ran before deletes nothing (promise D5).
 
 use crate::lab::{Donor, Lab, chunk, write};
+use potluck_catalog::fixture::tampering::Tampering;
+use potluck_catalog::log_position::{Extent, Position};
 use potluck_core::ids::{DonorId, Epoch};
+use potluck_recovery::state_dir::CATALOG;
 use potluck_wire::control::{GcResume, PoolStatus, ReclaimUnknown, Remove, Status};
 use potluck_wire::error::code;
 use potluck_wire::token::Role;
@@ -105,12 +108,11 @@ async fn a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_change
         remove(&lab, "pot://lab/a").await;
         let (state, old) = (lab.config.state.clone(), lab.config.state.with_extension("old"));
         copy_dir(&state, &old);
-        for file in ["catalog.db", "catalog.db-wal", "catalog.db-shm"] {
-            let _ = std::fs::remove_file(old.join(file));
+        for file in potluck_catalog::files_of(&old.join(CATALOG)) {
+            let _ = std::fs::remove_file(file);
         }
-        let catalog = rusqlite::Connection::open(state.join("catalog.db")).expect("opened");
-        let copy = old.join("catalog.db").display().to_string();
-        catalog.execute("VACUUM INTO ?1", [copy]).expect("a snapshot");
+        let catalog = Tampering::with(&state.join(CATALOG)).expect("opened");
+        catalog.copy_to(&old.join(CATALOG)).expect("a snapshot");
         drop(catalog);
 
         // The same term goes on, and perhaps uses the chunk again.
@@ -167,29 +169,20 @@ async fn a_gc_freeze_has_every_copy_of_the_log_begin_anew() {
     let mut donor = lab.donor("basement").await;
     let own = status(&lab).await.epoch;
     lab.stop().await;
-    let catalog = lab.config.state.join("catalog.db");
-    let noted = |set: bool| {
-        let db = rusqlite::Connection::open(&catalog).expect("opened");
-        let extent = r#"{"blocks":1,"lines":9}"#;
-        let note = format!(
-            r#"{{"generation":5,"sequence":6,"last":"{}","epoch":1,"attempt":1,"base":{extent},"log":{extent}}}"#,
-            chunk(6)
-        );
-        for copy in ["log_on_donors", "log_in_file"].into_iter().filter(|_| set) {
-            let insert = "INSERT INTO notes (key, value) VALUES (?1, ?2)";
-            db.execute(insert, [copy, &note]).expect("noted");
-        }
-        let read = "SELECT count(*) FROM notes WHERE key IN ('log_on_donors', 'log_in_file')";
-        db.query_row(read, [], |row| row.get::<_, i64>(0)).expect("read")
-    };
-    assert_eq!(noted(true), 2);
+    let catalog = lab.config.state.join(CATALOG);
+    let noted = || Tampering::with(&catalog).expect("opened").noted_logs().expect("read");
+    let extent = Extent { blocks: 1, lines: 9 };
+    let first = Position::first(5, chunk(6), Epoch(1), 1);
+    let position = Position { sequence: 6, base: extent, log: extent, ..first };
+    Tampering::with(&catalog).expect("opened").note_logs(&position).expect("noted");
+    assert_eq!(noted(), 2);
     lab.start().await;
     donor.caller = lab.caller(&donor.identity);
     donor.report(&[]).await;
-    assert_eq!(noted(false), 2, "both go on after a start");
+    assert_eq!(noted(), 2, "both go on after a start");
     donor.heard = (Epoch(own.0 + 40), 7);
     donor.report(&[]).await;
-    assert_eq!(noted(false), 0, "what the newer one wrote is not gone on with");
+    assert_eq!(noted(), 0, "what the newer one wrote is not gone on with");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,8 +1,9 @@
 use crate::crew::Crew;
 use crate::lab::{LEN, chunk};
+use potluck_catalog::fixture::tampering::Tampering;
 use potluck_core::clock::Clock;
+use potluck_recovery::state_dir::CATALOG;
 use potluck_wire::control::{Away, Departing, DonorState, Fsck, RepairAction, RepairControl, Work};
-use rusqlite::Connection;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -246,11 +247,9 @@ async fn an_admin_pauses_repair_over_a_restart_and_an_announced_absence_is_waite
     assert!(crew.made() >= 1);
 }
 
-/// Changes the catalog below a running manager.
-fn meddle(crew: &Crew, sql: &str) {
-    let db = Connection::open(crew.lab.config.state.join("catalog.db")).expect("opened");
-    db.busy_timeout(Duration::from_secs(5)).expect("set");
-    db.execute_batch(sql).expect(sql);
+/// The catalog below a running manager.
+fn tampering(crew: &Crew) -> Tampering {
+    Tampering::with(&crew.lab.config.state.join(CATALOG)).expect("opened")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -259,11 +258,7 @@ async fn a_damaged_record_is_told_of_by_path_and_keeps_no_other_file_from_repair
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     crew.copies("pot://lab/b", &[2], &[0, 1]).await;
     crew.until("scanned", async |crew: &Crew| crew.tolerates(1).await).await;
-    meddle(
-        &crew,
-        "UPDATE recipe_pages SET blob = x'00' WHERE version =
-        (SELECT min(version) FROM recipe_pages)",
-    );
+    tampering(&crew).damage_first_recipe().expect("damaged");
     crew.members[0].asleep = true;
     crew.until("the other is repaired", async |crew: &Crew| {
         let health = crew.health("pot://lab/b/2").await;
@@ -311,7 +306,7 @@ async fn a_scan_that_fails_is_told_of_l1() {
     let mut crew = Crew::new(2).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     crew.until("scanned", async |crew: &Crew| crew.tolerates(1).await).await;
-    meddle(&crew, "ALTER TABLE recipe_pages RENAME TO elsewhere");
+    tampering(&crew).lose_recipes().expect("taken away");
     crew.members[0].asleep = true;
     crew.until("told", async |crew: &Crew| {
         let alarms = crew.status().await.alarms;
@@ -335,10 +330,7 @@ async fn a_copy_on_its_way_out_that_is_needed_again_counts_or_is_made_elsewhere_
     crew.until("scanned", async |crew: &Crew| crew.tolerates(1).await).await;
     // The manager was about to have donor 0 delete both, and then donor 1's were lost: of donor 0's
     // one is there still.
-    meddle(
-        &crew,
-        "UPDATE placements SET state = 3 WHERE donor = (SELECT min(donor) FROM placements)",
-    );
+    tampering(&crew).have_first_donor_leave().expect("marked");
     crew.members[0].holds.remove(&chunk(2));
     crew.lab.admin().call(&RepairControl { action: RepairAction::Resume }).await.expect("told");
     crew.until("whole again", async |crew: &Crew| {

@@ -1,7 +1,9 @@
 //! A manager that lost its directory comes back from its recovery kit and the log in a file.
 
 use crate::lab::{Lab, chunk, eventually, write};
-use potluck_recovery::state_dir::KIT;
+use potluck_catalog::files_of;
+use potluck_catalog::fixture::tampering::Tampering;
+use potluck_recovery::state_dir::{CATALOG, KIT};
 use potluck_recovery::{Extent, Restore, backup, restore_file};
 use potluck_wire::control::{Open, Remove, Status};
 use potluck_wire::error::ErrorKind;
@@ -17,12 +19,8 @@ async fn keep(lab: &Lab) -> (PathBuf, PathBuf) {
     fs::create_dir_all(&away).expect("a directory");
     let newest = eventually("a backup of all that", async || {
         // The file has come as far as the last change; what donors lack may wait for them longer.
-        let db = rusqlite::Connection::open(state.join("catalog.db")).ok()?;
-        let missing = "SELECT count(*) FROM changes WHERE seq > (
-            SELECT json_extract(value, '$.row') FROM notes WHERE key = 'log_in_file')";
-        let begun = "SELECT count(*) FROM notes WHERE key = 'log_in_file'";
-        let count = |sql| db.query_row(sql, [], |row| row.get::<_, i64>(0));
-        (count(begun) == Ok(1) && count(missing) == Ok(0)).then_some(())?;
+        let catalog = Tampering::with(&state.join(CATALOG)).ok()?;
+        catalog.is_all_in_file().ok()?.then_some(())?;
         let taken = fs::read_dir(state.join("backups")).ok()?.flatten();
         taken
             .map(|entry| entry.path())
@@ -103,7 +101,7 @@ async fn a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_refus
         fs::write(&damaged, bytes).expect("written");
         let refused = restore_file(&ask(&lab, kit.clone()), &damaged).expect_err(what);
         assert_eq!(refused.failure().kind, ErrorKind::Integrity, "{what}: {refused}");
-        assert!(!state.join("catalog.db").exists(), "no pool of half a catalog");
+        assert!(!state.join(CATALOG).exists(), "no pool of half a catalog");
     };
     let nowhere = state.with_extension("nowhere");
     let refused = restore_file(&ask(&lab, kit.clone()), &nowhere).expect_err("no such file");
@@ -155,7 +153,7 @@ async fn a_backup_is_restored_where_a_restore_was_interrupted_and_numbers_are_no
     assert_eq!(restored.files, 1);
     assert!(!state.join("restoring").exists());
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
-    assert_eq!(mode(&state.join("catalog.db")), 0o600, "it holds the keys of sealed spaces");
+    assert_eq!(mode(&state.join(CATALOG)), 0o600, "it holds the keys of sealed spaces");
     // Who joined after the backup was written keeps a number that nobody else gets.
     lab.start().await;
     let next = lab.join(Role::User, "later").await.about.member.0;
@@ -166,9 +164,12 @@ async fn a_backup_is_restored_where_a_restore_was_interrupted_and_numbers_are_no
 async fn the_catalog_and_what_is_beside_it_are_their_owners_alone() {
     let lab = Lab::new().await;
     lab.user().await;
-    for name in ["catalog.db", "catalog.db-wal", "catalog.db-shm"] {
-        let about = fs::metadata(lab.config.state.join(name)).expect(name);
-        assert_eq!(about.permissions().mode() & 0o777, 0o600, "{name}");
+    let catalog = lab.config.state.join(CATALOG);
+    let files: Vec<_> = files_of(&catalog).filter(|file| file.exists()).collect();
+    assert!(files.len() > 1, "{files:?}");
+    for file in files {
+        let about = fs::metadata(&file).expect("read");
+        assert_eq!(about.permissions().mode() & 0o777, 0o600, "{}", file.display());
     }
 }
 
@@ -183,7 +184,7 @@ async fn a_kit_and_a_backup_of_different_pools_are_refused() {
     let refused = restore_file(&ask(kit(&alpha)), &copy).expect_err("two pools of one name");
     assert_eq!(refused.failure().kind, ErrorKind::Usage, "{refused}");
     assert!(refused.to_string().contains("(authority "), "{refused}");
-    assert!(!state.join("catalog.db").exists());
+    assert!(!state.join(CATALOG).exists());
     let no_kit = restore_file(&ask(copy.clone()), &copy).expect_err("a backup is no kit");
     assert!(!format!("{:?}", no_kit.failure()).contains("has space"), "{no_kit}");
     restore_file(&ask(kit(&beta)), &copy).expect("its own kit, after a mistake");
