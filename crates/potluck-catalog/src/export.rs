@@ -6,9 +6,9 @@ use super::records::{About, Keeping, PARITY_NAMES, Record};
 use super::units::{self, Root};
 use super::versions;
 use super::walk::{Broken, Walk, What};
-use super::{Error, dir_policies, donors, members, meta, notes, spaces, sqlite};
+use super::{Error, dir_policies, donors, members, meta, notes, spaces};
+use crate::engine::{self, Database};
 use crate::sql::Tx;
-use crate::sqlite::Database;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{Epoch, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
@@ -191,9 +191,9 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Begins to read the catalog in the file at `path`.
+    /// Begins to read the catalog at `path`.
     pub fn begin(path: &Path) -> Result<Self, Error> {
-        let db = sqlite::open_snapshot(path)?;
+        let db = engine::open_snapshot(path)?;
         let last = changes::last(&db)?;
         let spaces =
             units::roots(&db)?.into_iter().filter(|root| root.name != SYSTEM_SPACE).collect();

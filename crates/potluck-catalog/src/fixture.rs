@@ -1,8 +1,8 @@
 //! A catalog in a directory of its own, and files to put into it.
 
 use crate::commit::{self, Batch, Outcome, PreparedChunk, PreparedFile, Refused, Stored};
+use crate::engine::{self, Database};
 use crate::sessions::{self, StoredSession};
-use crate::sqlite::{self, Database};
 use crate::{Catalog, Durability, Error, PageLimit, changes, spaces, units};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::clock::Tick;
@@ -57,8 +57,8 @@ impl Fixture {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("catalog.db");
-        sqlite::create(&file, "test pool").expect("created");
-        let db = sqlite::open_existing(&file).expect("opened");
+        engine::create(&file, "test pool").expect("created");
+        let db = engine::open_existing(&file).expect("opened");
         let policy = Policy { sealed: false, ..Policy::default() };
         spaces::create(&db, "lab", &policy, None, 0).expect("a space");
         Self::of(dir, db)
@@ -80,7 +80,7 @@ impl Fixture {
     pub fn reopen(self) -> Self {
         let file = self.file();
         drop(self.db);
-        let db = sqlite::open_existing(&file).expect("reopened");
+        let db = engine::open_existing(&file).expect("reopened");
         Self { db, ..self }
     }
 

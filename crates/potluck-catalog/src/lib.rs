@@ -2,8 +2,8 @@
 //!
 //! Its face is the operations of [`Catalog`] ([`operations`]), each one transaction or one snapshot, on
 //! plain types. Below them are functions over a [`Tx`](sql::Tx), a module for each thing that is kept,
-//! whose statements are in the SQL that engines share ([`sql`]). The engine is [`sqlite`]: one file, one
-//! writer that commits many jobs at once, readers that see the last commit. Each write job is all or
+//! whose statements are in the SQL that engines share ([`sql`]). The engine ([`engine`]) has one
+//! writer that commits many jobs at once, and readers that see the last commit. Each write job is all or
 //! nothing, and may run again from its start, so it takes nothing with it and locks nothing of others.
 
 mod acknowledged;
@@ -15,6 +15,8 @@ pub mod conversions;
 pub mod copies;
 mod dir_policies;
 pub mod donors;
+mod durability;
+mod engine;
 mod entries;
 mod error;
 mod excess;
@@ -55,17 +57,17 @@ mod versions;
 mod visible;
 mod walk;
 
+pub use durability::Durability;
 pub use error::Error;
 pub use open_error::OpenError;
 pub use operations::{Ahead, CommittedFiles, Founding, Learnt, LogCommitted, TermStart};
-pub use sqlite::{Durability, files_of};
 pub use units::PageLimit;
 
+use engine::{Readers, Writer};
 use fault::DiskFault;
 use potluck_wire::env::Offload;
 use sql::Tx;
-use sqlite::{Readers, Writer};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -89,9 +91,19 @@ const LONG_READS: usize = 2;
 const LONG_READ_WAIT: Duration = Duration::from_secs(10);
 
 impl Catalog {
+    /// Whether a catalog is at `path`, sound or not.
+    pub fn is_at(path: &Path) -> bool {
+        engine::exists(path)
+    }
+
+    /// The files that the catalog at `path` may be in, of which not all need be there.
+    pub fn stored_in(path: &Path) -> impl Iterator<Item = PathBuf> {
+        engine::files_of(path)
+    }
+
     /// Opens the catalog at `path`, which must exist and be sound.
     pub fn open(path: &Path, offload: Offload) -> Result<Self, OpenError> {
-        let db = sqlite::open_existing(path)?;
+        let db = engine::open_existing(path)?;
         let (changes, fault) = (Arc::default(), Arc::default());
         let writer = Writer::start(db, offload, Arc::clone(&changes), Arc::clone(&fault));
         let readers = Arc::new(Readers::new(path));

@@ -1,10 +1,10 @@
 //! A catalog that is made anew from the records of a log.
 
+use crate::engine::{self, Database};
 use crate::members::{self, NewMember};
 use crate::records::Record;
 use crate::replay::Replay;
 use crate::restored::{self, Content};
-use crate::sqlite::{self, Database};
 use crate::{Error, OpenError, authority, meta};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{Epoch, MemberId};
@@ -34,10 +34,10 @@ pub struct Revival<'a> {
 }
 
 impl Rebuild {
-    /// Begins an empty catalog of the pool `pool` in the file `path`, which is not there.
+    /// Begins an empty catalog of the pool `pool` at `path`, where none is.
     pub fn begin(path: &Path, pool: &str) -> Result<Self, OpenError> {
-        sqlite::create(path, pool)?;
-        let db = sqlite::open_existing(path)?;
+        engine::create(path, pool)?;
+        let db = engine::open_existing(path)?;
         // A rebuild that a crash interrupts is begun anew. Who makes a pool of the file makes it durable
         // first.
         db.never_sync().map_err(|why| OpenError::of(path, why))?;
@@ -70,7 +70,7 @@ impl Rebuild {
         let bad = |why: Error| OpenError::of(&path, why);
         let left_out = replay.finish(&db).map_err(bad)?;
         db.close().map_err(bad)?;
-        let db = sqlite::open_whole(&path)?;
+        let db = engine::open_whole(&path)?;
         let content = revive(&db, revival, certify).map_err(bad)?;
         db.close().map_err(bad)?;
         Ok((content, left_out))

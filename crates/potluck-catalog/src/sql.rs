@@ -3,8 +3,8 @@
 //! Statements are written in the SQL that SQLite and PostgreSQL share, with parameters `?1`, `?2`, ….
 //! Features that only one engine has are in its own folder, behind [`Tx`](crate::Tx).
 
+pub(crate) use super::engine::{Row, Tx};
 use super::error::Error;
-pub use super::sqlite::{Row, Tx};
 
 /// A value of a column or a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]

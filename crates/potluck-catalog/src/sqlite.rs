@@ -8,7 +8,9 @@ mod testing;
 mod tx;
 mod writer;
 
-pub use file::{Database, create, files_of, open_existing, open_reader, open_snapshot, open_whole};
+pub use file::{
+    Database, create, exists, files_of, open_existing, open_reader, open_snapshot, open_whole,
+};
 pub use readers::Readers;
 pub use tx::{Row, Tx};
-pub use writer::{Durability, Writer};
+pub use writer::Writer;

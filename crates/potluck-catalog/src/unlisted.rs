@@ -2,7 +2,7 @@
 
 use crate::units::{self, Met};
 use crate::walk::Walk;
-use crate::{Error, sqlite};
+use crate::{Error, engine};
 use potluck_core::chunk::ChunkName;
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_pool::redundancy::Unit;
@@ -52,7 +52,7 @@ pub struct Unlisted {
 
 /// Looks at all files of the catalog at `path`.
 pub fn unlisted(path: &Path, listed: &Listed) -> Result<Unlisted, Error> {
-    let db = &sqlite::open_reader(path)?;
+    let db = &engine::open_reader(path)?;
     let mut found = Unlisted::default();
     for root in units::roots(db)?.into_iter().filter(|root| root.name != SYSTEM_SPACE) {
         let mut walk = Walk::new(db, root.dir, true, None)?;

@@ -66,7 +66,7 @@ impl Made {
             true => Some(names(state.root())?.into_iter().collect()),
             false => None,
         };
-        Ok(Self { root: state.root().into(), is_new: !state.catalog().exists(), before })
+        Ok(Self { root: state.root().into(), is_new: !state.has_catalog(), before })
     }
 
     /// Whether there was no pool before.

@@ -28,7 +28,7 @@ use potluck_recovery::StateError;
 use potluck_recovery::admin::update_admin_address;
 use potluck_recovery::ca::{self, Ca};
 use potluck_recovery::kit;
-use potluck_recovery::state_dir::StateDir;
+use potluck_recovery::state_dir::{CATALOG, StateDir};
 use potluck_recovery::whereabouts::Signpost;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
@@ -65,7 +65,7 @@ impl Manager {
         env: Env,
         admit: Option<Arc<dyn Admit>>,
     ) -> Result<Self, StateError> {
-        if !config.state.join("catalog.db").exists() {
+        if !Catalog::is_at(&config.state.join(CATALOG)) {
             return Err(StateError::NotInitialised(config.state));
         }
         let state = StateDir::take(&config.state)?;

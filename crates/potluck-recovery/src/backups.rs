@@ -6,6 +6,7 @@ use crate::kit;
 use crate::log::block::{Base, Sealer};
 use crate::log::file::write_base;
 use crate::state_dir::{CA, CATALOG, holding};
+use potluck_catalog::Catalog;
 use potluck_core::chunk::Digest;
 use potluck_core::entropy::SystemEntropy;
 use potluck_wire::identity::fingerprint;
@@ -99,7 +100,7 @@ pub fn names(dir: &Path) -> io::Result<Vec<String>> {
 /// goes on writing under no name, or would be lost with what it is a copy of.
 pub fn backup(state: &Path, to: &Path, wall_ms: i64) -> Result<(), StateError> {
     let catalog = state.join(CATALOG);
-    if !catalog.exists() {
+    if !Catalog::is_at(&catalog) {
         return Err(StateError::NotInitialised(state.into()));
     }
     let io = |source| StateError::Io { path: to.into(), source };
@@ -120,6 +121,5 @@ pub fn backup(state: &Path, to: &Path, wall_ms: i64) -> Result<(), StateError> {
 /// Whether `file` is the catalog or what its engine puts beside it, wherever a link has put them.
 fn is_part_of(catalog: &Path, file: &Path) -> bool {
     let Ok(file) = file.canonicalize() else { return false };
-    potluck_catalog::files_of(catalog)
-        .any(|part| part.canonicalize().is_ok_and(|part| part == file))
+    Catalog::stored_in(catalog).any(|part| part.canonicalize().is_ok_and(|part| part == file))
 }

@@ -12,12 +12,13 @@
 //! ```
 
 use crate::error::StateError;
+use potluck_catalog::Catalog;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The catalog's file in a state directory.
+/// Where the catalog is in a state directory.
 pub const CATALOG: &str = "catalog.db";
 /// The recovery kit's file in a state directory.
 pub const KIT: &str = "recovery.kit";
@@ -74,7 +75,7 @@ impl StateDir {
         if let Some(state) = restored.next() {
             return Err(StateError::UnfinishedRestore(state.into()));
         }
-        if self.catalog().exists() {
+        if self.has_catalog() {
             return Ok(());
         }
         if self.restoring().exists() {
@@ -91,9 +92,14 @@ impl StateDir {
         self.root.join(RESTORING)
     }
 
-    /// The catalog's file.
+    /// Where the catalog is.
     pub fn catalog(&self) -> PathBuf {
         self.root.join(CATALOG)
+    }
+
+    /// Whether the catalog is there: whether the directory is a pool's.
+    pub fn has_catalog(&self) -> bool {
+        Catalog::is_at(&self.catalog())
     }
 
     /// Where everything lies.
@@ -164,7 +170,7 @@ pub fn holding(path: &Path) -> io::Result<Option<PathBuf>> {
         (Err(_), Ok(leads)) => places.extend(place(&places[0].join(leads)).ok()),
         (Err(_), Err(_)) => {}
     }
-    let is_state = |dir: &&Path| dir.join(CATALOG).exists() && dir.join("ca").is_dir();
+    let is_state = |dir: &&Path| Catalog::is_at(&dir.join(CATALOG)) && dir.join("ca").is_dir();
     let found = places.iter().find_map(|place| place.ancestors().find(is_state));
     Ok(found.map(Path::to_path_buf))
 }

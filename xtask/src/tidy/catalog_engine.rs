@@ -3,11 +3,14 @@
 use super::rust_text::{code, is_word, line_of, strings, words};
 use super::tree::{Offence, Tree};
 
-pub const REASON: &str = "only potluck-catalog/src/sqlite names SQLite: another engine is a folder beside it, and nothing else";
+pub const REASON: &str = "only potluck-catalog/src/sqlite names SQLite: another engine is a folder beside it and a line of engine.rs";
 
 const ENGINE: &str = "rusqlite";
 /// Its folder, and the file that names what is in it.
 const HOME: &str = "crates/potluck-catalog/src/sqlite";
+const FOLDER: &str = "sqlite";
+/// The one file through which all others use what is in the folder.
+const CHOICE: &str = "crates/potluck-catalog/src/engine.rs";
 const MANIFEST: &str = "crates/potluck-catalog/Cargo.toml";
 
 /// Where sources and tests name the engine outside of its folder.
@@ -18,8 +21,11 @@ pub fn named_elsewhere(tree: &Tree) -> Vec<Offence> {
             continue;
         }
         let code = code(&file.text);
-        for at in words(&code, ENGINE) {
-            offences.push(Offence::line(&file.path, line_of(&code, at), format!("`{ENGINE}`")));
+        let folder = words(&code, FOLDER).into_iter().filter(|at| !code[..*at].ends_with("mod "));
+        let is_catalog = file.path.starts_with(CATALOG) && file.path != CHOICE;
+        let folder = folder.filter(|_| is_catalog).map(|at| (at, FOLDER));
+        for (at, name) in words(&code, ENGINE).into_iter().map(|at| (at, ENGINE)).chain(folder) {
+            offences.push(Offence::line(&file.path, line_of(&code, at), format!("`{name}`")));
         }
     }
     offences.extend(built_into_another_crate(tree));
@@ -136,6 +142,8 @@ mod tests {
             ("crates/potluck-manager/tests/manager/restart.rs", uses),
             ("crates/potluck-catalog/src/names.rs", "// not rusqlite\n"),
             ("crates/potluck-catalog/src/spaces.rs", uses),
+            ("crates/potluck-catalog/src/lib.rs", "mod sqlite;\nuse sqlite::Tx;\n"),
+            ("crates/potluck-catalog/src/engine.rs", "use crate::sqlite::Tx;\n"),
             (MANIFEST, "[dependencies]\nrusqlite.workspace = true\n"),
             ("crates/a/Cargo.toml", "[dependencies]\nrusqlite.workspace = true\n"),
             ("crates/b/Cargo.toml", "[dependencies]\n[dev-dependencies]\nrusqlite = \"1\"\n"),
@@ -145,6 +153,7 @@ mod tests {
             "crates/potluck-catalog/src/tests/damage.rs:1: `rusqlite`",
             "crates/potluck-manager/tests/manager/restart.rs:1: `rusqlite`",
             "crates/potluck-catalog/src/spaces.rs:1: `rusqlite`",
+            "crates/potluck-catalog/src/lib.rs:2: `sqlite`",
             "crates/a/Cargo.toml:2: `rusqlite`",
             "crates/b/Cargo.toml:3: `rusqlite`",
         ];

@@ -1,7 +1,7 @@
 //! The catalog of a pool that is being made.
 
+use crate::engine::{self, Database};
 use crate::members::{self, NewMember};
-use crate::sqlite::{self, Database};
 use crate::{Error, OpenError, authority, meta};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
@@ -18,8 +18,8 @@ impl Founding {
     /// Makes an empty catalog at `path` for the pool called `pool`, unless one is there, which must be
     /// sound.
     pub fn begin(path: &Path, pool: &str) -> Result<Self, OpenError> {
-        sqlite::create(path, pool)?;
-        Ok(Self { db: sqlite::open_existing(path)?, path: path.into() })
+        engine::create(path, pool)?;
+        Ok(Self { db: engine::open_existing(path)?, path: path.into() })
     }
 
     /// Whether the pool has its authority and its first member.

@@ -25,6 +25,11 @@ pub fn files_of(path: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
+/// Whether a catalog is at `path`, or was begun there.
+pub fn exists(path: &Path) -> bool {
+    path.exists()
+}
+
 /// An open catalog, for who has it alone. Statements outside of a [`Transaction`] are each one of their own.
 pub struct Database(pub(crate) Tx);
 
@@ -147,7 +152,7 @@ pub fn open_whole(path: &Path) -> Result<Database, OpenError> {
 }
 
 fn open_checked(path: &Path, check: &str) -> Result<Database, OpenError> {
-    if !path.exists() {
+    if !exists(path) {
         let root = path.parent().unwrap_or(path);
         return Err(OpenError::Missing(root.into()));
     }

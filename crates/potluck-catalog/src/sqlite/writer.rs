@@ -4,7 +4,7 @@
 use super::file::Database;
 use super::tx::Tx;
 use crate::fault::DiskFault;
-use crate::{Error, changes};
+use crate::{Durability, Error, changes};
 use potluck_wire::env::Offload;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,15 +18,6 @@ const BATCH: usize = 256;
 /// Times that a transaction is tried where something else has the catalog. SQLite waits for seconds each
 /// time.
 const TRIES: u32 = 3;
-
-/// The meaning of a job's success.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Durability {
-    /// It survives the death of the manager. For what is rebuilt after a power cut.
-    Process,
-    /// It survives a power cut.
-    Disk,
-}
 
 /// Runs jobs one after the other.
 pub struct Writer(Mutex<Place>);

@@ -2,7 +2,7 @@ use crate::OpenError;
 use crate::fixture::{Fixture, chunk, file, path};
 use crate::units::{self, Met};
 use crate::walk::Walk;
-use crate::{Error, open, sqlite};
+use crate::{Error, engine, open};
 use std::fs;
 
 #[test]
@@ -21,7 +21,7 @@ fn a_damaged_catalog_is_refused_and_never_served_d4() {
         let mut changed = bytes.clone();
         changed[page * 4096..][..4096].fill(0xA5);
         fs::write(&damaged, &changed).expect("written");
-        if let Err(why) = sqlite::open_existing(&damaged) {
+        if let Err(why) = engine::open_existing(&damaged) {
             assert!(matches!(why, OpenError::Damaged { .. }), "page {page}: {why}");
             refused += 1;
         }
@@ -61,11 +61,11 @@ fn a_catalog_of_a_newer_release_is_left_alone_u1() {
     let fixture = Fixture::new();
     fixture.db.raw().pragma_update(None, "user_version", 99).expect("set");
     assert!(matches!(
-        sqlite::open_existing(&fixture.file()),
+        engine::open_existing(&fixture.file()),
         Err(OpenError::TooNew { found: 99, .. })
     ));
     let missing = fixture.dir.path().join("none.db");
-    assert!(matches!(sqlite::open_existing(&missing), Err(OpenError::Missing(_))));
+    assert!(matches!(engine::open_existing(&missing), Err(OpenError::Missing(_))));
 }
 
 #[test]

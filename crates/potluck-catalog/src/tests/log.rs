@@ -1,6 +1,7 @@
 //! Tests that a catalog which was exported and replayed is equal to the original.
 
 use crate::commit::PreparedFile;
+use crate::engine::{self, Database};
 use crate::entries::{self, Place};
 use crate::export::{self, Snapshot};
 use crate::fixture::{Fixture, chunk, coded, file, path};
@@ -11,11 +12,10 @@ use crate::names::{self, When};
 use crate::records::Record;
 use crate::replay::Replay;
 use crate::sql::{Tx, params};
-use crate::sqlite::Database;
 use crate::walk::{Walk, What};
 use crate::{
     Error, changes, conversions, dir_policies, donors, goals, log_position, notes, reaping,
-    restored, spaces, sqlite, units, versions,
+    restored, spaces, units, versions,
 };
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, MemberId, VersionId};
@@ -37,8 +37,8 @@ impl Target {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("catalog.db");
-        sqlite::create(&file, "test pool").expect("created");
-        let db = sqlite::open_existing(&file).expect("opened");
+        engine::create(&file, "test pool").expect("created");
+        let db = engine::open_existing(&file).expect("opened");
         Self { _dir: dir, db, replay: Replay::default() }
     }
 

@@ -1,6 +1,7 @@
 //! A manager whose catalog is older than one that ran before deletes nothing (promise D5).
 
 use crate::lab::{Donor, Lab, chunk, write};
+use potluck_catalog::Catalog;
 use potluck_catalog::fixture::tampering::Tampering;
 use potluck_catalog::log_position::{Extent, Position};
 use potluck_core::ids::{DonorId, Epoch};
@@ -108,7 +109,7 @@ async fn a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_change
         remove(&lab, "pot://lab/a").await;
         let (state, old) = (lab.config.state.clone(), lab.config.state.with_extension("old"));
         copy_dir(&state, &old);
-        for file in potluck_catalog::files_of(&old.join(CATALOG)) {
+        for file in Catalog::stored_in(&old.join(CATALOG)) {
             let _ = std::fs::remove_file(file);
         }
         let catalog = Tampering::with(&state.join(CATALOG)).expect("opened");

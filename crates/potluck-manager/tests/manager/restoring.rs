@@ -1,7 +1,7 @@
 //! A manager that lost its directory comes back from its recovery kit and the log in a file.
 
 use crate::lab::{Lab, chunk, eventually, write};
-use potluck_catalog::files_of;
+use potluck_catalog::Catalog;
 use potluck_catalog::fixture::tampering::Tampering;
 use potluck_recovery::state_dir::{CATALOG, KIT};
 use potluck_recovery::{Extent, Restore, backup, restore_file};
@@ -101,7 +101,7 @@ async fn a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_refus
         fs::write(&damaged, bytes).expect("written");
         let refused = restore_file(&ask(&lab, kit.clone()), &damaged).expect_err(what);
         assert_eq!(refused.failure().kind, ErrorKind::Integrity, "{what}: {refused}");
-        assert!(!state.join(CATALOG).exists(), "no pool of half a catalog");
+        assert!(!Catalog::is_at(&state.join(CATALOG)), "no pool of half a catalog");
     };
     let nowhere = state.with_extension("nowhere");
     let refused = restore_file(&ask(&lab, kit.clone()), &nowhere).expect_err("no such file");
@@ -165,7 +165,7 @@ async fn the_catalog_and_what_is_beside_it_are_their_owners_alone() {
     let lab = Lab::new().await;
     lab.user().await;
     let catalog = lab.config.state.join(CATALOG);
-    let files: Vec<_> = files_of(&catalog).filter(|file| file.exists()).collect();
+    let files: Vec<_> = Catalog::stored_in(&catalog).filter(|file| file.exists()).collect();
     assert!(files.len() > 1, "{files:?}");
     for file in files {
         let about = fs::metadata(&file).expect("read");
@@ -184,7 +184,7 @@ async fn a_kit_and_a_backup_of_different_pools_are_refused() {
     let refused = restore_file(&ask(kit(&alpha)), &copy).expect_err("two pools of one name");
     assert_eq!(refused.failure().kind, ErrorKind::Usage, "{refused}");
     assert!(refused.to_string().contains("(authority "), "{refused}");
-    assert!(!state.join(CATALOG).exists());
+    assert!(!Catalog::is_at(&state.join(CATALOG)));
     let no_kit = restore_file(&ask(copy.clone()), &copy).expect_err("a backup is no kit");
     assert!(!format!("{:?}", no_kit.failure()).contains("has space"), "{no_kit}");
     restore_file(&ask(kit(&beta)), &copy).expect("its own kit, after a mistake");
