@@ -1,7 +1,7 @@
 //! The catalog: everything the pool must not forget.
 //!
-//! Its face is the operations of [`Catalog`] ([`operations`]), each one transaction or one snapshot, on
-//! plain types. Below them are functions over a [`Tx`](sql::Tx), a module for each thing that is kept,
+//! Its face is the operations of [`Catalog`] ([`operations`]), each of which changes all it changes in
+//! one transaction and reads what it tells at one moment, on plain types. Below them are functions over a [`Tx`](sql::Tx), a module for each thing that is kept,
 //! whose statements are in the SQL that engines share ([`sql`]). The engine ([`engine`]) has one
 //! writer that commits many jobs at once, and readers that see the last commit. Each write job is all or
 //! nothing, and may run again from its start, so it takes nothing with it and locks nothing of others.

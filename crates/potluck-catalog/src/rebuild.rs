@@ -64,7 +64,7 @@ impl Rebuild {
     pub fn finish(
         self,
         revival: &Revival<'_>,
-        certify: impl FnOnce(MemberId) -> Result<Digest, Error>,
+        certify: impl Fn(MemberId) -> Result<Digest, Error>,
     ) -> Result<(Content, u64), OpenError> {
         let Self { path, db, replay } = self;
         let bad = |why: Error| OpenError::of(&path, why);
@@ -80,7 +80,7 @@ impl Rebuild {
 fn revive(
     db: &Database,
     revival: &Revival<'_>,
-    certify: impl FnOnce(MemberId) -> Result<Digest, Error>,
+    certify: impl Fn(MemberId) -> Result<Digest, Error>,
 ) -> Result<Content, Error> {
     let tx = db.begin()?;
     restored::settle(&tx, revival.why)?;

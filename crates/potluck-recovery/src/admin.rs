@@ -23,17 +23,16 @@ pub struct NewAdmin<'a> {
 impl NewAdmin<'_> {
     /// Writes the identity of this admin, who is member `id`, into the state directory, and gives the
     /// fingerprint of its certificate. It is written before its member is, so that a pool with a member
-    /// has an admin whose identity is there.
-    pub fn certify(self, state: &StateDir, ca: &Ca, id: MemberId) -> Result<Digest, Error> {
-        let Self { pool, name, manager } = self;
+    /// has an admin whose identity is there. Called again, it makes another identity in the place of the first.
+    pub fn certify(&self, state: &StateDir, ca: &Ca, id: MemberId) -> Result<Digest, Error> {
         let bug = |why: String| Error::Bug(format!("an admin's identity: {why}"));
         let (key, request) = new_key_and_request().map_err(|why| bug(why.to_string()))?;
         let proven = ProvenKey::of_request(&request).map_err(|why| bug(why.to_string()))?;
         let certificate = ca
             .certify(&proven, id, Role::Admin)
             .map_err(|why| Error::BadCertificateRequest(why.to_string()))?;
-        let (pool, name, role) = (pool.into(), name.into(), Role::Admin);
-        let about = About { pool, manager, member: id, role, name };
+        let (pool, name, manager) = (self.pool.into(), self.name.into(), self.manager.clone());
+        let about = About { pool, manager, member: id, role: Role::Admin, name };
         let identity = Identity { about, ca: ca.certificate().clone(), certificate, key };
         identity.save(&state.admin()).map_err(|why| bug(why.to_string()))?;
         Ok(fingerprint(&identity.certificate))

@@ -117,7 +117,8 @@ impl Catalog {
         self.read(move |db| placements::used_at(db, donor)).await
     }
 
-    /// The bytes that are counted at a donor, by the part that their names are in.
+    /// The bytes that are counted at a donor, by the part that their names are in. Added up page by page, each
+    /// of its own moment: a sum to plan by, off by what changed meanwhile.
     pub async fn bytes_by_part(&self, donor: DonorId) -> Result<Vec<u64>, Error> {
         let mut bytes = vec![0_u64; PARTS as usize];
         let mut after = Some(ChunkId::FIRST);

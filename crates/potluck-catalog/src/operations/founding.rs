@@ -39,13 +39,13 @@ impl Founding {
         authority: &Digest,
         name: &str,
         joined_wall_ms: i64,
-        certify: impl FnOnce(MemberId) -> Result<Digest, Error>,
+        certify: impl Fn(MemberId) -> Result<Digest, Error>,
     ) -> Result<(), OpenError> {
         let found = || {
             let tx = self.db.begin()?;
             authority::note(&tx, authority)?;
             let admin = NewMember { role: Role::Admin, name, joined_wall_ms, invited_by: None };
-            members::add(&tx, admin, certify)?;
+            members::add(&tx, admin, &certify)?;
             tx.commit()
         };
         found().map_err(|why| self.failed(why))

@@ -67,7 +67,8 @@ impl Catalog {
         self.write(Durability::Process, log_position::forget_covered).await
     }
 
-    /// Gives up the copy of the log on donors, where none is kept: no change waits for it.
+    /// Gives up the copy of the log on donors, where none is kept: no change waits for it. Where that was done
+    /// before, a look takes no turn of the writer; done twice, it changes nothing more.
     pub async fn discard_log(&self) -> Result<(), Error> {
         if self.read(|db| Position::of(db, Copy::OnDonors)).await?.is_none_or(|at| at.lost) {
             return Ok(());

@@ -90,7 +90,8 @@ impl Catalog {
         self.write(Durability::Disk, work).await
     }
 
-    /// Takes some `entries` of what was removed apart, and of their chunks; whether there are more.
+    /// Takes some `entries` of what was removed apart, in one transaction, and of their chunks; whether there
+    /// are more.
     pub async fn reap_removed(&self, entries: usize, now_ms: u64) -> Result<bool, Error> {
         // Mostly there is nothing, and a look takes no turn of the writer.
         if !self.read(trash::any).await? {
