@@ -66,6 +66,11 @@ const CHECKS: &[Check] = &[
         find: catalog_engine::named_elsewhere,
     },
     Check {
+        name: "opaque-numbers",
+        reason: catalog_engine::OPAQUE_NUMBERS,
+        find: catalog_engine::numbers_seen,
+    },
+    Check {
         name: "shared-sql",
         reason: catalog_engine::SHARED_SQL,
         find: catalog_engine::unshared_sql,

@@ -3,7 +3,7 @@
 //!
 //! A row says *that* something changed, not to what: whoever exports the rows reads the state as it
 //! is by then. What was replaced or removed meanwhile is left out, because a later row tells of it.
-//! The log is kept on donors and in a file; each of the two notes the last row that it has, and a row
+//! The log is kept on donors and in a file; each of the two notes the last change that it has, and a row
 //! is forgotten when both have it, or when there are so many that a new base costs less.
 
 use super::error::Error;
@@ -12,6 +12,11 @@ use potluck_core::ids::{DonorId, MemberId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Override;
 use serde::{Deserialize, Serialize};
+
+/// Stands for a change in the log: greater ones were made later. Only the catalog looks into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ChangeNumber(pub(crate) i64);
 
 /// A change of the catalog, as its row keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

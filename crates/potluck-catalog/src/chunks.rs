@@ -53,7 +53,7 @@ pub(crate) fn get(db: &Tx, name: &ChunkName) -> Result<Option<ChunkRow>, Error> 
                 2 => ChunkState::Gone,
                 other => return Err(Error::Damaged(format!("chunk {id} has state {other}"))),
             };
-            Ok(ChunkRow { id: ChunkId(id), len, refs, state })
+            Ok(ChunkRow { id: ChunkId::from_catalog(id), len, refs, state })
         })
         .transpose()
 }
@@ -111,7 +111,7 @@ pub(crate) fn keep(db: &Tx, kept: &Kept, now_ms: u64) -> Result<bool, Error> {
         Some(chunk) if chunk.state != ChunkState::Here => return Ok(false),
         Some(chunk) => {
             db.prepare("UPDATE chunks SET zero_since_ms = ?2 WHERE id = ?1")?
-                .execute(params![chunk.id.0, now_ms as i64 + 1])?;
+                .execute(params![chunk.id, now_ms as i64 + 1])?;
             chunk.id
         }
         None => insert(db, &kept.name, kept.len, 0, now_ms)?,
@@ -137,7 +137,7 @@ fn insert(db: &Tx, name: &ChunkName, len: u32, refs: i64, now_ms: u64) -> Result
     let mut insert = db.prepare(
         "INSERT INTO chunks (name, len, refs, zero_since_ms, state) VALUES (?1, ?2, ?3, ?4, 0)",
     )?;
-    insert.insert(params![name.0, len, refs, zero_since]).map(ChunkId)
+    insert.insert(params![name.0, len, refs, zero_since]).map(ChunkId::from_catalog)
 }
 
 /// The changes to chunks in one transaction.
@@ -292,14 +292,14 @@ impl<'db> ReferenceCounts<'db> {
         if refs == 0 {
             self.db
                 .prepare("UPDATE chunks SET refs = 0, zero_since_ms = ?2 WHERE id = ?1")?
-                .execute(params![row.id.0, self.now_ms as i64])?;
+                .execute(params![row.id, self.now_ms as i64])?;
         } else {
             self.db
                 .prepare(
                     "UPDATE chunks SET refs = ?2, len = ?3, zero_since_ms = NULL, state = 0
                      WHERE id = ?1",
                 )?
-                .execute(params![row.id.0, refs, line.len])?;
+                .execute(params![row.id, refs, line.len])?;
         }
         Ok(())
     }

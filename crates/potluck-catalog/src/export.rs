@@ -1,6 +1,6 @@
 //! Reading a catalog as records: its changes, row by row, and its whole state of one moment.
 
-use super::changes::{self, Op};
+use super::changes::{self, ChangeNumber, Op};
 use super::entries::{self, DirId, Place};
 use super::records::{About, Keeping, PARITY_NAMES, Record};
 use super::units::{self, Root};
@@ -28,8 +28,8 @@ const SMALL: usize = 256;
 pub struct Changes {
     /// The changes, each as a record.
     pub records: Vec<Record>,
-    /// The last row they cover.
-    pub last: i64,
+    /// The last change that they cover.
+    pub last: ChangeNumber,
 }
 
 /// The first changes after the row `after`, at most `limit` rows; none if there are none.
@@ -44,7 +44,7 @@ pub(crate) fn changes(db: &Tx, after: i64, limit: usize) -> Result<Option<Change
             break;
         }
     }
-    Ok(Some(Changes { records: out.records, last }))
+    Ok(Some(Changes { records: out.records, last: ChangeNumber(last) }))
 }
 
 /// Records under way.
@@ -183,8 +183,8 @@ fn made_at(db: &Tx, path: &PoolPath) -> Result<i64, Error> {
 pub struct Snapshot {
     /// In a transaction from the first read to the end.
     db: Database,
-    /// The last row whose change the state has.
-    pub last: i64,
+    /// The last change that the state has.
+    pub last: ChangeNumber,
     spaces: VecDeque<Root>,
     cursor: Option<String>,
     out: Out,
@@ -194,7 +194,7 @@ impl Snapshot {
     /// Begins to read the catalog at `path`.
     pub fn begin(path: &Path) -> Result<Self, Error> {
         let db = engine::open_snapshot(path)?;
-        let last = changes::last(&db)?;
+        let last = ChangeNumber(changes::last(&db)?);
         let spaces =
             units::roots(&db)?.into_iter().filter(|root| root.name != SYSTEM_SPACE).collect();
         let mut out = Out::default();

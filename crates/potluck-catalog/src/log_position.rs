@@ -1,7 +1,8 @@
 //! How far the copies of the log have come, noted in the catalog.
 
+use crate::changes::{self, ChangeNumber};
 use crate::sql::Tx;
-use crate::{Error, changes, meta, notes};
+use crate::{Error, meta, notes};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::Epoch;
 use serde::{Deserialize, Serialize};
@@ -19,9 +20,9 @@ pub struct Position {
     pub epoch: Epoch,
     /// The attempt that wrote it.
     pub attempt: u64,
-    /// The last row of changes that it covers.
+    /// The last change that it covers.
     #[serde(default)]
-    pub row: i64,
+    pub change: ChangeNumber,
     /// Whether some of the generation is nowhere any more: nothing can be read after it, and a new one
     /// takes its place.
     #[serde(default)]
@@ -81,8 +82,8 @@ impl Position {
     pub fn first(sequence: u64, last: ChunkName, epoch: Epoch, attempt: u64) -> Self {
         let (base, log) = (Extent::default(), Extent::default());
         let generation = sequence;
-        let (row, lost, file) = (0, false, None);
-        Self { generation, sequence, last, epoch, attempt, row, lost, file, base, log }
+        let (change, lost, file) = (ChangeNumber::default(), false, None);
+        Self { generation, sequence, last, epoch, attempt, change, lost, file, base, log }
     }
 
     /// Reads the position of a copy, as the catalog notes it.
@@ -132,10 +133,10 @@ pub(crate) fn forget_covered(db: &Tx) -> Result<(), Error> {
     let mut covered = last;
     for copy in [Copy::OnDonors, Copy::InFile] {
         let at = Position::of(db, copy)?;
-        let (row, base) = at.as_ref().map_or((0, 0), |at| (at.row, at.base.lines));
+        let (change, base) = at.as_ref().map_or((0, 0), |at| (at.change.0, at.base.lines));
         let oldest = last - MIN_LINES.max(base) as i64;
-        covered = covered.min(row.max(oldest));
-        if let Some(at) = at.filter(|at| !at.lost && row < oldest) {
+        covered = covered.min(change.max(oldest));
+        if let Some(at) = at.filter(|at| !at.lost && change < oldest) {
             // Whoever is writing after it is refused by that, and begins anew.
             Position { lost: true, ..at }.write(db, copy)?;
         }
@@ -162,7 +163,7 @@ impl Advance {
     /// a base was written: the copy would lack them unseen.
     pub(crate) fn note(&self, db: &Tx) -> Result<(), Error> {
         let is_alone = Position::of(db, self.copy)? == self.before;
-        let goes_on = changes::forgotten(db)? <= self.after.row;
+        let goes_on = changes::forgotten(db)? <= self.after.change.0;
         if is_alone && goes_on && meta::epoch(db)? == self.epoch {
             self.after.note(db, self.copy)
         } else {

@@ -48,14 +48,14 @@ pub enum CopyState {
 /// The donors that have a chunk.
 pub(crate) fn holders(db: &Tx, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
     let mut rows = db.prepare("SELECT donor FROM placements WHERE chunk = ?1 AND state = 0")?;
-    let donors = rows.query_map(params![chunk.0], |row| row.get(0).map(DonorId))?;
+    let donors = rows.query_map(params![chunk], |row| row.get(0).map(DonorId))?;
     donors.collect()
 }
 
 /// The donors that perhaps have a chunk.
 pub(crate) fn assumed(db: &Tx, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
     let mut rows = db.prepare("SELECT donor FROM placements WHERE chunk = ?1 AND state = 4")?;
-    let donors = rows.query_map(params![chunk.0], |row| row.get(0).map(DonorId))?;
+    let donors = rows.query_map(params![chunk], |row| row.get(0).map(DonorId))?;
     donors.collect()
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn assumed(db: &Tx, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
 pub(crate) fn holders_at(db: &Tx, chunk: ChunkId, ack: AckLevel) -> Result<Vec<DonorId>, Error> {
     let mut rows =
         db.prepare("SELECT donor FROM placements WHERE chunk = ?1 AND state = 0 AND ack >= ?2")?;
-    let donors = rows.query_map(params![chunk.0, ack_byte(ack)], |row| row.get(0).map(DonorId))?;
+    let donors = rows.query_map(params![chunk, ack_byte(ack)], |row| row.get(0).map(DonorId))?;
     donors.collect()
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn acknowledge(
                  THEN placements.ack ELSE excluded.ack END, state = 0
          WHERE placements.state <> 0 OR placements.ack < excluded.ack",
     )?
-    .execute(params![chunk.0, donor.0, ack_byte(ack)])?;
+    .execute(params![chunk, donor.0, ack_byte(ack)])?;
     Ok(())
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn confirm(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Err
          ON CONFLICT (chunk, donor) DO UPDATE SET state = 0, ack = 0
          WHERE placements.state <> 0",
     )?
-    .execute(params![chunk.0, donor.0])?;
+    .execute(params![chunk, donor.0])?;
     Ok(())
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn told_before(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(),
          ON CONFLICT (chunk, donor) DO UPDATE SET state = 0, ack = 0
          WHERE placements.state = 4",
     )?
-    .execute(params![chunk.0, donor.0])?;
+    .execute(params![chunk, donor.0])?;
     Ok(())
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn assume(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Erro
     db.prepare(
         "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 4) ON CONFLICT DO NOTHING",
     )?
-    .execute(params![chunk.0, donor.0])?;
+    .execute(params![chunk, donor.0])?;
     Ok(())
 }
 
@@ -163,14 +163,14 @@ pub(crate) fn compare(db: &Tx, donor: DonorId, holdings: &[Holding]) -> Result<C
     )?;
     let mut compared = Compared::default();
     for holding in holdings {
-        let found: Option<(i64, Option<i64>, i64)> = select
+        let found: Option<(ChunkId, Option<i64>, i64)> = select
             .query_one(params![holding.name.0, donor.0], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?))
             })?;
         match found {
             None => compared.unknown.push(*holding),
             Some((id, copy, chunk)) => {
-                compared.known.push(ChunkId(id));
+                compared.known.push(id);
                 if copy == Some(CopyState::Leaving as i64) {
                     compared.leaving.push(*holding);
                 } else if copy != Some(CopyState::Here as i64) || chunk == ChunkState::Gone as i64 {
@@ -194,7 +194,7 @@ pub(crate) fn tell(db: &Tx, donor: DonorId, told: &Told, now_ms: u64) -> Result<
                 lost |= state_of(db, chunk.id, donor)? == Some(CopyState::Here);
                 // A copy that was to go is no loss.
                 db.prepare("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2 AND state = 3")?
-                    .execute(params![chunk.id.0, donor.0])?;
+                    .execute(params![chunk.id, donor.0])?;
                 mark(db, chunk.id, donor, CopyState::Missing)?;
             } else {
                 forget(db, chunk.id, donor, now_ms)?;
@@ -217,7 +217,7 @@ pub(crate) fn tell(db: &Tx, donor: DonorId, told: &Told, now_ms: u64) -> Result<
             if chunk.state == ChunkState::Gone {
                 // A late writer brought it back after it was reclaimed: reclaim it again.
                 db.prepare("UPDATE chunks SET state = 1 WHERE id = ?1 AND refs = 0")?
-                    .execute(params![chunk.id.0])?;
+                    .execute(params![chunk.id])?;
             }
         }
     }
@@ -228,22 +228,22 @@ fn mark(db: &Tx, chunk: ChunkId, donor: DonorId, state: CopyState) -> Result<(),
     if state == CopyState::Missing {
         // A copy that was only assumed is not missed.
         db.prepare("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2 AND state = 4")?
-            .execute(params![chunk.0, donor.0])?;
+            .execute(params![chunk, donor.0])?;
     }
     db.prepare("UPDATE placements SET state = ?3 WHERE chunk = ?1 AND donor = ?2")?
-        .execute(params![chunk.0, donor.0, state as i64])?;
+        .execute(params![chunk, donor.0, state as i64])?;
     Ok(())
 }
 
 /// Forgets a copy of a chunk that no file uses; the last one makes the chunk gone.
 pub(crate) fn forget(db: &Tx, chunk: ChunkId, donor: DonorId, now_ms: u64) -> Result<(), Error> {
     db.prepare("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2")?
-        .execute(params![chunk.0, donor.0])?;
+        .execute(params![chunk, donor.0])?;
     db.prepare(
         "UPDATE chunks SET state = 2, zero_since_ms = ?2 WHERE id = ?1 AND refs = 0 AND state = 1
          AND NOT EXISTS (SELECT 1 FROM placements WHERE chunk = ?1)",
     )?
-    .execute(params![chunk.0, now_ms as i64])?;
+    .execute(params![chunk, now_ms as i64])?;
     Ok(())
 }
 
@@ -255,8 +255,7 @@ pub(crate) fn counted_at(
     limit: usize,
 ) -> Result<Vec<ChunkId>, Error> {
     let mut rows = db.prepare(COUNTED_AT)?;
-    let page =
-        rows.query_map(params![donor.0, after.0, limit as i64], |row| row.get(0).map(ChunkId))?;
+    let page = rows.query_map(params![donor.0, after, limit as i64], |row| row.get(0))?;
     page.collect()
 }
 
@@ -265,7 +264,7 @@ pub(crate) fn names_of(db: &Tx, chunks: &[ChunkId]) -> Result<Vec<ChunkName>, Er
     let mut select = db.prepare("SELECT name FROM chunks WHERE id = ?1")?;
     let mut names = Vec::with_capacity(chunks.len());
     for chunk in chunks {
-        let name: Option<[u8; 32]> = select.query_one(params![chunk.0], |row| row.get(0))?;
+        let name: Option<[u8; 32]> = select.query_one(params![chunk], |row| row.get(0))?;
         names.extend(name.map(ChunkName));
     }
     Ok(names)
@@ -279,7 +278,7 @@ pub(crate) fn missing(db: &Tx, donor: DonorId, chunk: ChunkId) -> Result<(), Err
 /// Forgets a copy that is gone for good, as the donor's owner said: nothing is wrong with its disk.
 pub(crate) fn gone(db: &Tx, donor: DonorId, chunk: ChunkId) -> Result<(), Error> {
     db.prepare("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2")?
-        .execute(params![chunk.0, donor.0])?;
+        .execute(params![chunk, donor.0])?;
     Ok(())
 }
 
@@ -293,10 +292,10 @@ pub(crate) fn bytes_by_part(
     bytes: &mut [u64],
 ) -> Result<Option<ChunkId>, Error> {
     let mut rows = db.prepare(BYTES_BY_PART)?;
-    let mut rows = rows.query(params![donor.0, after.0, limit as i64])?;
+    let mut rows = rows.query(params![donor.0, after, limit as i64])?;
     let mut last = None;
     while let Some(row) = rows.next()? {
-        last = Some(ChunkId(row.get(0)?));
+        last = Some(row.get(0)?);
         let part = ChunkName(row.get(1)?).part();
         bytes[part as usize] += row.get::<i64>(2)? as u64;
     }
@@ -336,7 +335,7 @@ pub(crate) fn state_of(
 ) -> Result<Option<CopyState>, Error> {
     let found: Option<i64> = db
         .prepare("SELECT state FROM placements WHERE chunk = ?1 AND donor = ?2")?
-        .query_one(params![chunk.0, donor.0], |row| row.get(0))?;
+        .query_one(params![chunk, donor.0], |row| row.get(0))?;
     Ok(match found {
         Some(0) => Some(CopyState::Here),
         Some(1) => Some(CopyState::Missing),
@@ -398,7 +397,7 @@ fn rows_at(db: &Tx, donor: DonorId) -> Result<Option<(i64, u64)>, Error> {
 /// The first of a donor's copies that files use, from the row `at` on.
 fn next_at(db: &Tx, donor: DonorId, at: i64) -> Result<Option<Drawn>, Error> {
     let found = db.prepare(NEXT_AT)?.query_one(params![donor.0, at], |row| {
-        Ok((ChunkId(row.get(0)?), ChunkName(row.get(1)?), row.get(2)?))
+        Ok((row.get(0)?, ChunkName(row.get(1)?), row.get(2)?))
     })?;
     let Some((id, name, len)) = found else { return Ok(None) };
     Ok(Some(Drawn { name, len, holders: holders(db, id)? }))

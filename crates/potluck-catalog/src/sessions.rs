@@ -158,7 +158,7 @@ pub(crate) fn account(
             Some(found) => {
                 if found.state == chunks::ChunkState::Gone {
                     db.prepare("UPDATE chunks SET state = 1 WHERE id = ?1")?
-                        .execute(params![found.id.0])?;
+                        .execute(params![found.id])?;
                 }
                 found.id
             }

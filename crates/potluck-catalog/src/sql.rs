@@ -5,6 +5,7 @@
 
 pub(crate) use super::engine::{Row, Tx};
 use super::error::Error;
+use potluck_core::ids::ChunkId;
 
 /// A value of a column or a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,6 +43,18 @@ macro_rules! numbers {
             }
         }
     )*};
+}
+
+impl Param for ChunkId {
+    fn value(&self) -> Value<'_> {
+        Value::Number(self.catalog_number())
+    }
+}
+
+impl Column for ChunkId {
+    fn of(value: Value<'_>) -> Option<Self> {
+        i64::of(value).map(Self::from_catalog)
+    }
 }
 
 impl Param for bool {

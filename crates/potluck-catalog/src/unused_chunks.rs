@@ -34,8 +34,8 @@ pub(crate) fn unused(
          ORDER BY zero_since_ms, id LIMIT ?4",
     )?;
     let page = rows
-        .query_map(params![before_ms as i64, after.0, after.1.0, limit as i64], |row| {
-            Ok((Waiting(row.get(0)?, ChunkId(row.get(1)?)), ChunkName(row.get(2)?)))
+        .query_map(params![before_ms as i64, after.0, after.1, limit as i64], |row| {
+            Ok((Waiting(row.get(0)?, row.get(1)?), ChunkName(row.get(2)?)))
         })?;
     page.collect()
 }
@@ -70,15 +70,13 @@ pub(crate) fn condemned(db: &Tx, after: ChunkId, limit: usize) -> Result<Vec<Con
          WHERE refs = 0 AND state = 1 AND id > ?1 ORDER BY id LIMIT ?2",
     )?;
     let page = rows
-        .query_map(params![after.0, limit as i64], |row| {
-            Ok((ChunkId(row.get(0)?), ChunkName(row.get(1)?)))
-        })?
+        .query_map(params![after, limit as i64], |row| Ok((row.get(0)?, ChunkName(row.get(1)?))))?
         .collect::<Result<Vec<_>, _>>()?;
     let mut donors = db.prepare("SELECT donor FROM placements WHERE chunk = ?1")?;
     page.into_iter()
         .map(|(id, name)| {
             let donors = donors
-                .query_map(params![id.0], |row| row.get(0).map(DonorId))?
+                .query_map(params![id], |row| row.get(0).map(DonorId))?
                 .collect::<Result<_, _>>()?;
             Ok(Condemned { id, name, donors })
         })
@@ -113,7 +111,7 @@ pub(crate) fn forget_copies(
         "UPDATE chunks SET state = 2, zero_since_ms = ?2 WHERE id = ?1 AND refs = 0 AND state = 1
          AND NOT EXISTS (SELECT 1 FROM placements WHERE chunk = ?1)",
     )?
-    .execute(params![chunk.0, now_ms as i64])?;
+    .execute(params![chunk, now_ms as i64])?;
     Ok(())
 }
 

@@ -36,11 +36,6 @@ numeric_id!(
     VersionId(u64)
 );
 numeric_id!(
-    /// The number of a chunk in its pool's catalog: shorter than its name, for whoever remembers millions.
-    /// It is the chunk's as long as the chunk is known; numbers say nothing of age.
-    ChunkId(i64)
-);
-numeric_id!(
     /// Grows with every start of a manager over one catalog. Orders among managers come from
     /// epochs, never from wall time; a donor refuses orders of an epoch below the highest it saw.
     Epoch(u64)
@@ -50,9 +45,25 @@ numeric_id!(
     Incarnation(u64)
 );
 
+/// Stands for a chunk that the catalog knows: shorter than its name, for whoever remembers millions. It is
+/// the chunk's as long as the chunk is known. Only the catalog makes it and looks into it; to all others it is
+/// one of many in an order, in which pages go on after one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChunkId(i64);
+
 impl ChunkId {
     /// Before all chunks, for pages that go on after one.
     pub const FIRST: Self = Self(0);
+
+    /// For the catalog alone, whose number of the chunk it is.
+    pub const fn from_catalog(number: i64) -> Self {
+        Self(number)
+    }
+
+    /// For the catalog alone: its number of the chunk.
+    pub const fn catalog_number(self) -> i64 {
+        self.0
+    }
 }
 
 /// Writes bytes as lower-case hex.

@@ -477,13 +477,13 @@ fn a_donor_counts_for_nothing_new_until_its_whole_inventory_was_compared_d6() {
     assert!(!pool.vouches(donor, at(0.0)));
     assert_eq!(pool.inventory_page(donor, incarnation, 1).ok(), None, "begins with page 0");
     assert_eq!(pool.inventory_page(donor, incarnation, 0), Ok(PageDone::Next));
-    pool.inventory_listed(donor, incarnation, &[ChunkId(5), ChunkId(3)]);
+    pool.inventory_listed(donor, incarnation, &[5, 3].map(ChunkId::from_catalog));
     assert_eq!(pool.inventory_page(donor, incarnation, 1), Ok(PageDone::Next));
     assert_eq!(pool.inventory_page(donor, incarnation, 1), Ok(PageDone::Repeated));
     assert!(pool.inventory_page(donor, incarnation, 3).is_err());
     assert!(pool.inventory_page(donor, Incarnation(6), 2).is_err(), "another incarnation");
-    pool.inventory_listed(donor, incarnation, &[ChunkId(1)]);
-    assert_eq!(pool.inventoried(donor, incarnation), [1, 3, 5].map(ChunkId));
+    pool.inventory_listed(donor, incarnation, &[ChunkId::from_catalog(1)]);
+    assert_eq!(pool.inventoried(donor, incarnation), [1, 3, 5].map(ChunkId::from_catalog));
     assert!(!pool.vouches(donor, at(0.0)));
     pool.inventory_done(donor, incarnation);
     assert!(pool.vouches(donor, at(0.0)));

@@ -32,6 +32,28 @@ pub fn named_elsewhere(tree: &Tree) -> Vec<Offence> {
     offences
 }
 
+pub const OPAQUE_NUMBERS: &str =
+    "outside of the catalog a ChunkId stands for a chunk, and what number it is nobody knows";
+
+/// Where the catalog's numbers of chunks are made or looked into outside of it. Tests may make them.
+pub fn numbers_seen(tree: &Tree) -> Vec<Offence> {
+    const HOMES: [&str; 2] = [CATALOG, "crates/potluck-core/src/ids.rs"];
+    let mut offences = Vec::new();
+    for file in tree.with_extension("rs") {
+        let is_home = HOMES.iter().any(|home| file.path.starts_with(home));
+        if !file.path.starts_with("crates/") || is_home || file.path.contains("tests") {
+            continue;
+        }
+        let code = code(&file.text);
+        for name in ["from_catalog", "catalog_number"] {
+            let found = words(&code, name).into_iter().map(|at| line_of(&code, at));
+            let said = || format!("`{name}`");
+            offences.extend(found.map(|line| Offence::line(&file.path, line, said())));
+        }
+    }
+    offences
+}
+
 /// Where another crate than the catalog's, or its tests, are built with the engine.
 fn built_into_another_crate(tree: &Tree) -> Vec<Offence> {
     let mut offences = Vec::new();
@@ -158,6 +180,20 @@ mod tests {
             "crates/b/Cargo.toml:3: `rusqlite`",
         ];
         assert_eq!(found, elsewhere);
+    }
+
+    #[test]
+    fn numbers_of_chunks_are_the_catalogs_own() {
+        let sees = "fn f(chunk: ChunkId) -> i64 { chunk.catalog_number() }";
+        let tree = Tree::planted(&[
+            ("crates/potluck-catalog/src/sql.rs", sees),
+            ("crates/potluck-pool/src/tests.rs", sees),
+            ("crates/potluck-pool/src/inventory.rs", sees),
+        ]);
+        assert_eq!(
+            shown(&numbers_seen(&tree)),
+            ["crates/potluck-pool/src/inventory.rs:1: `catalog_number`"]
+        );
     }
 
     #[test]

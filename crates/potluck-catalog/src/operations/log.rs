@@ -1,10 +1,11 @@
 //! The metadata log: what its copies lack, and how far they have come.
 
+use crate::changes::{self, ChangeNumber};
 use crate::commit::{self, Batch, Outcome, Refused};
 use crate::export::{self, Changes};
 use crate::log_position::{Advance, Copy, Position};
 use crate::names::When;
-use crate::{Catalog, Durability, Error, changes, conversions, log_position, system, versions};
+use crate::{Catalog, Durability, Error, conversions, log_position, system, versions};
 use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::policy::{Policy, Redundancy};
 use potluck_pool::{InUseAgain, Snapshot};
@@ -21,8 +22,8 @@ pub struct Ahead {
     pub position: Option<Position>,
     /// The first changes after that; `None` if there are none, or if a base is due.
     pub changes: Option<Changes>,
-    /// The last row of changes that is there.
-    pub last: i64,
+    /// The last change that was made.
+    pub last: ChangeNumber,
 }
 
 /// Blocks that became part of the pool.
@@ -38,9 +39,9 @@ impl Catalog {
     /// Returns the changes that a copy of the log lacks.
     pub async fn log_ahead(&self, copy: Copy) -> Result<Ahead, Error> {
         let look = move |db: &_| {
-            let (position, last) = (Position::of(db, copy)?, changes::last(db)?);
+            let (position, last) = (Position::of(db, copy)?, ChangeNumber(changes::last(db)?));
             let changes = match &position {
-                Some(at) if !at.is_worn() => export::changes(db, at.row, ROWS)?,
+                Some(at) if !at.is_worn() => export::changes(db, at.change.0, ROWS)?,
                 _ => None,
             };
             Ok(Ahead { position, changes, last })
@@ -51,7 +52,7 @@ impl Catalog {
     /// How many changes a copy of the log lacks.
     pub async fn log_waiting(&self, copy: Copy) -> Result<u64, Error> {
         let count = move |db: &_| {
-            let covered = Position::of(db, copy)?.map_or(0, |position| position.row);
+            let covered = Position::of(db, copy)?.map_or(0, |position| position.change.0);
             Ok((changes::last(db)? - covered).max(0) as u64)
         };
         self.read(count).await

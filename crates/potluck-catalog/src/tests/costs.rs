@@ -82,7 +82,7 @@ fn many_files_open_in_time_d4() {
     let counted = cpu() - began;
     assert_eq!(stats.files, thousands * 1000);
     let began = cpu();
-    let mut after = potluck_core::ids::ChunkId(0);
+    let mut after = potluck_core::ids::ChunkId::FIRST;
     while let Some(last) =
         placements::counted_at(&fixture.db, DonorId(1), after, 65_536).expect("read").last()
     {

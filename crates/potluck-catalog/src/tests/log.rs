@@ -56,7 +56,7 @@ fn changes_after(db: &Tx, mut after: i64) -> Vec<Record> {
     let mut records = Vec::new();
     while let Some(more) = export::changes(db, after, 1000).expect("exported") {
         records.extend(more.records);
-        after = more.last;
+        after = more.last.0;
     }
     records
 }
@@ -74,7 +74,7 @@ fn base(fixture: &Fixture) -> (Vec<Record>, i64) {
     loop {
         let more = snapshot.next_records().expect("read");
         if more.is_empty() {
-            return (all, snapshot.last);
+            return (all, snapshot.last.0);
         }
         all.extend(more);
     }
@@ -403,10 +403,10 @@ fn a_base_that_a_freeze_overtook_is_not_noted_d5() {
     assert_eq!(note(None, epoch), Err(Error::NoSession), "one before the first");
 }
 
-fn position(generation: u64, sequence: u64, row: i64) -> Position {
+fn position(generation: u64, sequence: u64, change: i64) -> Position {
     let at = serde_json::json!({
         "generation": generation, "sequence": sequence, "last": chunk(sequence), "epoch": 1,
-        "attempt": 1, "row": row, "base": { "blocks": 1, "lines": 9 },
+        "attempt": 1, "change": change, "base": { "blocks": 1, "lines": 9 },
         "log": { "blocks": 1, "lines": 9 },
     });
     serde_json::from_value(at).expect("a position")

@@ -11,6 +11,7 @@ use crate::pool_time::PoolTime;
 use crate::settings::Settings;
 use potluck_catalog::Catalog;
 use potluck_catalog::Error;
+use potluck_catalog::changes::ChangeNumber;
 use potluck_catalog::log_position::{Advance, Copy, Place, Position};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
@@ -115,11 +116,11 @@ impl Sink for Files {
     async fn add(
         &mut self,
         before: Position,
-        row: i64,
+        change: ChangeNumber,
         blocks: Vec<Lines>,
     ) -> Result<(), StateError> {
         let (files, position) = (self.clone(), before.clone());
-        let add = move || files.append(position, row, &blocks);
+        let add = move || files.append(position, change, &blocks);
         let after = self.log.env.offload.run(add).await?;
         self.note(Some(before), after).await
     }
@@ -169,7 +170,7 @@ impl Files {
     fn append(
         &self,
         position: Position,
-        row: i64,
+        change: ChangeNumber,
         blocks: &[Lines],
     ) -> Result<Position, StateError> {
         let Some(place) = position.file.clone() else {
@@ -180,7 +181,7 @@ impl Files {
         let bytes = append(&path, place.bytes, &mut sealer, blocks, &*self.log.env.entropy)
             .map_err(|source| StateError::Io { path, source })?;
         let after = sealer.position.unwrap_or(position);
-        Ok(Position { row, file: Some(Place { bytes, ..place }), ..after })
+        Ok(Position { change, file: Some(Place { bytes, ..place }), ..after })
     }
 }
 

@@ -11,6 +11,7 @@ use crate::pool_time::PoolTime;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use potluck_catalog::Catalog;
+use potluck_catalog::changes::ChangeNumber;
 use potluck_catalog::commit::PreparedFile;
 use potluck_catalog::log_position::{Advance, Copy, Position};
 use potluck_catalog::{Error, system};
@@ -115,16 +116,21 @@ impl Sink for Donors<'_> {
             write.block(part, &lines).await?;
         }
         tracing::debug!("the log on donors begins a new generation");
-        write.commit(base.row).await
+        write.commit(base.change).await
     }
 
-    async fn add(&mut self, before: Position, row: i64, blocks: Vec<Lines>) -> Result<(), Trouble> {
+    async fn add(
+        &mut self,
+        before: Position,
+        change: ChangeNumber,
+        blocks: Vec<Lines>,
+    ) -> Result<(), Trouble> {
         let bytes = blocks.iter().map(|lines| lines.text.len() as u64).sum();
         let mut write = self.write(bytes, Some(before.clone()), Some(before)).await?;
         for lines in &blocks {
             write.block(Part::Log, lines).await?;
         }
-        write.commit(row).await
+        write.commit(change).await
     }
 }
 
@@ -180,10 +186,10 @@ impl Write<'_> {
         Ok(())
     }
 
-    /// Makes the blocks part of the pool, by which donors have the changes up to the row `row`.
-    async fn commit(self, row: i64) -> Result<(), Trouble> {
+    /// Makes the blocks part of the pool, by which donors have the changes up to the change `change`.
+    async fn commit(self, change: ChangeNumber) -> Result<(), Trouble> {
         let Sealer { position: Some(position), epoch, .. } = self.sealer else { return Ok(()) };
-        let (before, after) = (self.before, Position { row, ..position });
+        let (before, after) = (self.before, Position { change, ..position });
         let advance = Advance { copy: Copy::OnDonors, before, after, epoch };
         self.put.commit(self.files, advance).await
     }

@@ -4,6 +4,7 @@ use super::copy_on_donors::{EVERY, after_failure};
 use crate::handles::Handles;
 use crate::tasks::repair::tests::still;
 use potluck_catalog::Error;
+use potluck_catalog::changes::ChangeNumber;
 use potluck_catalog::log_position::{Advance, Copy, Position};
 use potluck_core::policy::Policy;
 use potluck_recovery::log::block::Lines;
@@ -31,13 +32,13 @@ impl Busy {
         made.expect("a space");
     }
 
-    async fn note(&mut self, before: Option<Position>, row: i64) -> Result<(), Error> {
+    async fn note(&mut self, before: Option<Position>, change: ChangeNumber) -> Result<(), Error> {
         self.written += 1;
         assert!(self.written < 10, "it never ends");
         self.change().await;
         let at = serde_json::json!({
             "generation": 1, "sequence": self.written, "last": "00".repeat(32), "epoch": 1,
-            "attempt": 1, "row": row, "base": { "blocks": 1, "lines": 9 },
+            "attempt": 1, "change": change, "base": { "blocks": 1, "lines": 9 },
             "log": { "blocks": 1, "lines": 9 },
         });
         let after = serde_json::from_value(at).expect("a position");
@@ -59,9 +60,14 @@ impl Sink for Busy {
         self.note(before, last).await
     }
 
-    async fn add(&mut self, before: Position, row: i64, blocks: Vec<Lines>) -> Result<(), Error> {
+    async fn add(
+        &mut self,
+        before: Position,
+        change: ChangeNumber,
+        blocks: Vec<Lines>,
+    ) -> Result<(), Error> {
         assert!(!blocks.is_empty());
-        self.note(Some(before), row).await
+        self.note(Some(before), change).await
     }
 }
 

@@ -5,6 +5,7 @@
 //! and goes on with the changes since.
 
 use potluck_catalog::Error;
+use potluck_catalog::changes::ChangeNumber;
 use potluck_catalog::export::Snapshot;
 use potluck_catalog::log_position::Position;
 use potluck_catalog::records::Record;
@@ -112,8 +113,8 @@ pub fn cut(records: &[Record]) -> Result<Vec<Lines>, Error> {
 /// The state of a catalog as blocks, cut one by one.
 pub struct Base {
     snapshot: Option<Snapshot>,
-    /// The last row of changes that it covers.
-    pub row: i64,
+    /// The last change that it covers.
+    pub change: ChangeNumber,
     /// The manager's epoch at that moment.
     pub epoch: Epoch,
     /// Bytes of the catalog, which its records are about as long as.
@@ -125,8 +126,8 @@ impl Base {
     /// Begins to read the catalog in the file at `path`.
     pub fn begin(path: &Path) -> Result<Self, Error> {
         let snapshot = Snapshot::begin(path)?;
-        let (row, epoch, bytes) = (snapshot.last, snapshot.epoch()?, snapshot.bytes()?);
-        Ok(Self { snapshot: Some(snapshot), row, epoch, bytes, cutter: Cutter::default() })
+        let (change, epoch, bytes) = (snapshot.last, snapshot.epoch()?, snapshot.bytes()?);
+        Ok(Self { snapshot: Some(snapshot), change, epoch, bytes, cutter: Cutter::default() })
     }
 
     /// Returns the name of the pool.

@@ -1,6 +1,7 @@
 //! How a copy of the log follows the catalog, wherever it is kept.
 
 use super::block::{self, Lines};
+use potluck_catalog::changes::ChangeNumber;
 use potluck_catalog::log_position::{Advance, Copy, Position};
 use potluck_catalog::{Ahead, Catalog, Error};
 use potluck_core::ids::Epoch;
@@ -25,11 +26,11 @@ pub trait Sink {
         before: Option<Position>,
     ) -> impl Future<Output = Result<(), Self::Trouble>> + Send;
 
-    /// Adds changes up to the row `row` after `before`, and notes them.
+    /// Adds changes up to `change` after `before`, and notes them.
     fn add(
         &mut self,
         before: Position,
-        row: i64,
+        change: ChangeNumber,
         blocks: Vec<Lines>,
     ) -> impl Future<Output = Result<(), Self::Trouble>> + Send;
 }
@@ -54,15 +55,15 @@ pub async fn catch_up<S: Sink>(
                 continue;
             }
         };
-        let Some(changes) = changes.filter(|_| before.row < until) else { return Ok(()) };
-        let row = changes.last;
+        let Some(changes) = changes.filter(|_| before.change < until) else { return Ok(()) };
+        let change = changes.last;
         let blocks = offload.run(move || block::cut(&changes.records)).await?;
         if blocks.is_empty() {
             // The things that were changed are no more, and leave nothing to tell of.
-            let after = Position { row, ..before.clone() };
+            let after = Position { change, ..before.clone() };
             catalog.note_log(Advance { copy: S::COPY, before: Some(before), after, epoch }).await?;
         } else {
-            sink.add(before, row, blocks).await?;
+            sink.add(before, change, blocks).await?;
         }
     }
 }

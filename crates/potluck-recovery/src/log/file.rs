@@ -60,7 +60,7 @@ pub fn write_base(
     let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(io)?;
     let position = sealer.position.ok_or_else(|| Error::Bug("a base without blocks".into()))?;
-    Ok(Position { row: base.row, file: Some(Place { number: 0, bytes }), ..position })
+    Ok(Position { change: base.change, file: Some(Place { number: 0, bytes }), ..position })
 }
 
 /// Adds changes to the file `to`, which is `bytes` long, and makes them durable. Gives its new length. A
