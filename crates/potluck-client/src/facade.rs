@@ -8,8 +8,8 @@ use crate::writer::{Attributes, Writer};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_wire::control::{
-    Entry, EntryKind, List, Listing, MakeDir, Move, Remove, Removed, SpaceCreate, SpaceInfo,
-    SpaceList, SpaceRemove, Stat, Stated, Usage, Used,
+    Entry, EntryKind, List, Listing, MakeDir, Move, Remove, Removed, SpaceCreate, SpaceCreated,
+    SpaceInfo, SpaceList, SpaceRemove, Stat, Stated, Usage, Used,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 
@@ -122,8 +122,8 @@ impl Pool {
     }
 
     /// Makes a space; admins may.
-    pub async fn create_space(&self, name: &str, policy: Policy) -> Result<(), Failure> {
-        self.call(&SpaceCreate { name: name.into(), policy }).await.map(drop)
+    pub async fn create_space(&self, name: &str, policy: Policy) -> Result<SpaceCreated, Failure> {
+        self.call(&SpaceCreate { name: name.into(), policy }).await
     }
 
     /// Removes a space, with `recursive` also one that is not empty; admins may.

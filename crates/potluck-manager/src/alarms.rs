@@ -260,6 +260,7 @@ fn bad_copies(donor: &DonorStatus) -> Option<Alarm> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verdict::degrades;
     use potluck_wire::control::DiskFault;
 
     #[test]
@@ -268,7 +269,7 @@ mod tests {
         assert_eq!(bad_copies(&donor), None, "a bit flips now and then");
         donor.bad = 15;
         let alarm = bad_copies(&donor).expect("worth a word");
-        assert!(alarm.what.contains("15 chunks") && !alarm.degrades(), "{alarm}");
+        assert!(alarm.what.contains("15 chunks") && !degrades(&alarm), "{alarm}");
         assert!(alarm.advice.contains("scrub now desk"), "{alarm}");
         assert!(alarm.advice.contains("nodes drain desk"), "{alarm}");
         donor.quarantined = Some("it served wrong bytes".into());
@@ -287,7 +288,7 @@ mod tests {
             };
             short_of_space(&[donor])
         };
-        assert!(short(4).is_some_and(|alarm| !alarm.degrades()));
+        assert!(short(4).is_some_and(|alarm| !degrades(&alarm)));
         assert_eq!((short(6), short(50), short_of_space(&[])), (None, None, None));
     }
 

@@ -1,6 +1,7 @@
 //! The calls: from a request's bytes to its answer. One file a group; each translates its request
 //! into operations on the pool and the catalog.
 
+mod advice;
 mod commit;
 mod copying;
 mod donor;

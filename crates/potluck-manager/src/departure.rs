@@ -8,7 +8,7 @@
 mod facts;
 mod removal;
 
-pub use removal::Removal;
+pub use removal::{Removal, needs};
 
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;

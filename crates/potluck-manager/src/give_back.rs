@@ -7,8 +7,7 @@
 //! and kept when the give-back begins, so that a file written afterwards, or one that another owner's
 //! `--now` leaves to this donor alone, is moved first.
 
-use crate::departure::Departures;
-use crate::departure::{Departure, Outlook};
+use crate::departure::{Departure, Departures, Outlook, needs};
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::scan_state::Leaving;
@@ -74,13 +73,15 @@ impl GiveBacks {
         outlook: Outlook,
     ) -> Result<GivingBack, Error> {
         let Outlook { leaving, loss, less_safe } = outlook;
+        let back = self.of(departure, leaving).await?;
         Ok(GivingBack {
+            removal: Some(needs(&loss, &less_safe, &back.may_go)),
             listing: Some(loss.digest()),
             lost: loss.paths,
             lost_files: loss.files,
             less_safe: less_safe.paths,
             less_safe_files: less_safe.files,
-            ..self.of(departure, leaving).await?
+            ..back
         })
     }
 

@@ -4,7 +4,8 @@
 use crate::scan_state::Unseen;
 use potluck_core::size::{count, duration};
 use potluck_wire::control::{
-    AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, RepairState, SpaceHealth, Verdict,
+    Alarm, AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, RepairState, SpaceHealth,
+    Verdict,
 };
 
 fn new(state: PoolState, reason: impl Into<String>, advice: impl Into<String>) -> Verdict {
@@ -180,7 +181,7 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
             "nothing to do: repair makes them again, or the next backup does",
         );
     }
-    let fewer = |space: &SpaceHealth| space.fewer_now().is_some();
+    let fewer = |space: &SpaceHealth| space.silent;
     if let Some(now) = status
         .spaces
         .iter()
@@ -200,10 +201,16 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
         };
         return verdict(what, &wait_no_longer(status)).map(of_files);
     }
-    if let Some(alarm) = status.alarms.iter().find(|alarm| alarm.degrades()) {
+    if let Some(alarm) = status.alarms.iter().find(|alarm| degrades(alarm)) {
         return verdict(alarm.what.clone(), &alarm.advice);
     }
     None
+}
+
+/// Whether the pool is not well while there is this alarm. Chunks that a donor lost have been made again
+/// elsewhere, and it may lose no more; and where little space is left, there still is some.
+pub fn degrades(alarm: &Alarm) -> bool {
+    !matches!(alarm.kind, AlarmKind::DonorBadCopies | AlarmKind::SpaceShort)
 }
 
 /// Advises what to do where nothing can be made: somebody's own give-back may be in the way.
@@ -257,7 +264,6 @@ fn absent(status: &PoolStatus) -> String {
 mod tests {
     use super::*;
     use potluck_core::ids::DonorId;
-    use potluck_wire::control::Alarm;
     use std::collections::BTreeSet;
 
     fn judged(status: &PoolStatus) -> Verdict {
@@ -285,8 +291,7 @@ mod tests {
         let well = pool(&[Live, Suspect], SpaceHealth::default());
         assert_eq!(judged(&well).reason, "every file is as safe as promised");
 
-        let silent =
-            SpaceHealth { tolerates: Some(1), tolerates_now: Some(0), ..SpaceHealth::default() };
+        let silent = SpaceHealth { tolerates_now: Some(0), silent: true, ..SpaceHealth::default() };
         let mut silent_pool = pool(&[Live, Suspect], silent);
         let silent = judged(&silent_pool);
         assert!(silent.advice.ends_with("or at once by `potluck repair now`"), "{silent:?}");

@@ -45,7 +45,7 @@ impl World {
         }
         let unsafe_space = spaces.iter().find(|space| {
             let SpaceHealth { tolerates, unreadable, incomplete, changing, scanned, .. } = space;
-            let promised = space.all_in_catalog() || *tolerates == Some(redundancy.tolerates());
+            let promised = space.all_in_catalog || *tolerates == Some(redundancy.tolerates());
             !promised || !scanned || unreadable + incomplete + changing > 0
         });
         if let Some(space) = unsafe_space {

@@ -25,15 +25,16 @@ pub use membership::{
 pub use names::{
     ChildUse, ChunkFacts, CopiedFile, CopiedFiles, CopyFiles, Entry, EntryKind, Health,
     HealthLevel, List, Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, Share,
-    Stat, Stated, Usage, Used, UsedUpTo, fewer_now,
+    Stat, Stated, Usage, Used, UsedUpTo,
 };
 pub use reading::{CopyFault, Open, OpenFile, Opened, Report, Unreached};
 pub use safety::{
-    Away, Damage, Departing, Fsck, FsckReport, GcResume, GiveBack, GiveBackStatus, GivingBack,
-    Going, MayGo, PolicyChanged, PolicySet, ReclaimUnknown, ReclaimingUnknown, RepairAction,
-    RepairControl, RepairState, RepairStatus, SLOWEST_SCRUB, ScrubNow, Trust,
+    Away, Damage, Departing, Fsck, FsckOutcome, FsckReport, GcResume, GiveBack, GiveBackStatus,
+    GivingBack, Going, MayGo, PolicyChanged, PolicySet, ReclaimUnknown, ReclaimingUnknown,
+    RemovalNeeds, RepairAction, RepairControl, RepairState, RepairStatus, SLOWEST_SCRUB, ScrubNow,
+    Trust,
 };
-pub use spaces::{SpaceCreate, SpaceInfo, SpaceList, SpaceRemove, Spaces};
+pub use spaces::{SpaceCreate, SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, Spaces};
 pub use status::{
     Alarm, AlarmKind, Check, DonorState, DonorStatus, MetadataHealth, PoolState, PoolStatus,
     SpaceHealth, Status, Verdict,

@@ -15,7 +15,7 @@ use potluck_core::ids::DonorId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_pool::redundancy::{Layout, Piece, Version, judge_file, judge_own_file};
 use potluck_pool::{Pool, PoolView};
-use potluck_wire::control::{Damage, Fsck, FsckReport, Health, HealthLevel};
+use potluck_wire::control::{Damage, Fsck, FsckOutcome, FsckReport, Health, HealthLevel};
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ impl Answer<Fsck> for FsckCalls {
         let mut look = Look { view, doubted, asked: call, report };
         let judge = move || {
             page.files.into_iter().for_each(|(at, met)| look.file(&at, met));
-            look.report
+            concluded(look.report)
         };
         let report = self.env.offload.run(judge).await;
         if !report.found.is_empty() {
@@ -97,7 +97,7 @@ impl Look {
         let in_doubt = !self.doubted.is_empty() && layout.pieces.iter().any(doubted);
         self.report.in_doubt += u64::from(in_doubt);
         let incomplete = self.asked.incomplete && judged.is_incomplete();
-        self.report.waiting += u64::from(judged.health.level() == HealthLevel::Waiting);
+        self.report.waiting += u64::from(judged.health.level == HealthLevel::Waiting);
         if judged.health.unreadable > 0 || incomplete {
             let may_return = judged.health.unreadable > 0 && judged.may_return;
             let health = judged.health;
@@ -108,9 +108,38 @@ impl Look {
     /// A file of which the catalog does not know any more what it is made of.
     fn damaged(&mut self, path: String, why: String) {
         self.report.files += 1;
-        let health = Health { unreadable: 1, ..Health::default() };
+        let level = HealthLevel::Unreadable;
+        let health = Health { level, unreadable: 1, ..Health::default() };
         self.report.found.push(Damage { path, health, may_return: false, damaged: Some(why) });
     }
+}
+
+/// A page with how its files are together, and what to do.
+fn concluded(report: FsckReport) -> FsckReport {
+    let unreadable = |damage: &&Damage| damage.health.level == HealthLevel::Unreadable;
+    let worst = |damage: &Damage| match (&damage.damaged, damage.may_return) {
+        (Some(_), _) => FsckOutcome::Damaged,
+        (None, true) => FsckOutcome::Away,
+        (None, false) => FsckOutcome::Lost,
+    };
+    let less_safe = report.found.len() as u64 + report.waiting + report.metadata;
+    let outcome = match report.found.iter().filter(unreadable).map(worst).max() {
+        Some(worst) => worst,
+        None if less_safe > 0 => FsckOutcome::LessSafe,
+        None if report.in_doubt > 0 => FsckOutcome::InDoubt,
+        None => FsckOutcome::Well,
+    };
+    let advice = match outcome {
+        FsckOutcome::Damaged => {
+            "stop the manager and bring its catalog back with `potluck manager restore`"
+        }
+        FsckOutcome::Away => "bring back the donors that do not answer: `potluck nodes ls`",
+        FsckOutcome::Lost => {
+            "what is missing is on no donor: store these files again from their source"
+        }
+        FsckOutcome::LessSafe | FsckOutcome::InDoubt | FsckOutcome::Well => "",
+    };
+    FsckReport { outcome, advice: advice.into(), ..report }
 }
 
 /// Whether what lies at `relative` is the pool's own: no path that people write leads there.
@@ -129,6 +158,33 @@ fn below(path: &PoolPath, relative: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_worst_of_a_page_is_its_outcome() {
+        let found = |level, may_return, damaged: Option<&str>| Damage {
+            path: "pot://lab/a".into(),
+            health: Health { level, ..Health::default() },
+            may_return,
+            damaged: damaged.map(Into::into),
+        };
+        let outcome = |found: Vec<Damage>, waiting, in_doubt| {
+            let report =
+                concluded(FsckReport { found, waiting, in_doubt, ..FsckReport::default() });
+            assert_eq!(report.advice.is_empty(), report.outcome <= FsckOutcome::LessSafe);
+            report.outcome
+        };
+        let less_safe = || found(HealthLevel::Incomplete, false, None);
+        let away = || found(HealthLevel::Unreadable, true, None);
+        let lost = || found(HealthLevel::Unreadable, false, None);
+        let damaged = || found(HealthLevel::Unreadable, false, Some("a torn page"));
+        assert_eq!(outcome(vec![], 0, 0), FsckOutcome::Well);
+        assert_eq!(outcome(vec![], 0, 1), FsckOutcome::InDoubt);
+        assert_eq!(outcome(vec![], 1, 1), FsckOutcome::LessSafe);
+        assert_eq!(outcome(vec![less_safe()], 0, 1), FsckOutcome::LessSafe);
+        assert_eq!(outcome(vec![less_safe(), lost()], 0, 0), FsckOutcome::Lost);
+        assert_eq!(outcome(vec![away(), lost()], 0, 0), FsckOutcome::Away);
+        assert_eq!(outcome(vec![damaged(), away()], 0, 0), FsckOutcome::Damaged);
+    }
 
     #[test]
     fn the_pools_own_files_are_apart() {

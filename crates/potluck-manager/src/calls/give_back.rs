@@ -44,7 +44,7 @@ impl Answer<GiveBack> for GiveBackCalls {
             (outlook.loss, outlook.less_safe) = Default::default();
         }
         let told = self.give_backs.planned(&departure, outlook).await?;
-        Ok(GivingBack { listing: Some(listing), ..told })
+        Ok(GivingBack { listing: Some(listing), removal: None, ..told })
     }
 }
 

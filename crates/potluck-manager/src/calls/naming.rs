@@ -82,7 +82,7 @@ impl Answer<Stat> for NamingCalls {
             };
             let (health, chunk_list) = self.env.offload.run(judge).await;
             stated.chunk_list = chunk_list;
-            if matches!(health.level(), HealthLevel::Incomplete | HealthLevel::Unreadable) {
+            if matches!(health.level, HealthLevel::Incomplete | HealthLevel::Unreadable) {
                 self.scan_state.found_worse(self.time.tick());
             }
             stated.health = Some(health);

@@ -1,6 +1,6 @@
 //! Changes of policy.
 
-use super::Answer;
+use super::{Answer, advice};
 use crate::callers::Caller;
 use crate::failure;
 use crate::handles::handles;
@@ -69,6 +69,7 @@ impl Answer<PolicySet> for PolicyCalls {
             more = page.next.is_some();
             after = page.next;
         }
+        changed.lacks = advice::lacking(&changed);
         self.background.wake();
         self.stats.forget();
         if !dry_run && changed.files > 0 {
@@ -91,6 +92,7 @@ impl PolicyCalls {
             files: 0,
             bytes: 0,
             needs_bytes: 0,
+            lacks: Vec::new(),
         }
     }
 }

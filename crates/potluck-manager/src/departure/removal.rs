@@ -1,11 +1,11 @@
 //! Removing donors: refused where a file needs what they have, unless who asks said otherwise.
 
-use super::{Departure, Departures, Outlook};
+use super::{Departure, Departures, LessSafe, Loss, Outlook};
 use crate::shared_pool::SharedPool;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::DonorId;
 use potluck_core::size::count;
-use potluck_wire::control::{Going, MayGo};
+use potluck_wire::control::{Going, MayGo, RemovalNeeds};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
 /// The effects that whoever removes a donor puts up with.
@@ -62,33 +62,43 @@ impl Removal {
             }
             _ => {}
         }
+        let needs = needs(loss, less_safe, may_go);
+        if needs.is_met(self.now || self.agreed.is_some(), false) {
+            return Ok(());
+        }
         let drain = format!("move what it holds to others first: `potluck nodes drain {name}`");
-        if loss.files > 0 {
+        if needs == RemovalNeeds::Force {
             let what = only_at(name, loss.files, &loss.paths);
             let hint = format!("{drain}; `potluck nodes rm {name} --force` loses these files");
             return Err(conflict(code::NOT_EMPTY, what).hint(hint));
         }
-        let now = self.now || self.agreed.is_some();
         let MayGo { verdict, why, advice } = may_go;
-        if *verdict == Going::NotKnown && !now {
+        if needs == RemovalNeeds::Time {
             let what = format!("whether {name} may go is not known yet: {why}");
             return Err(Failure::new(ErrorKind::Retry, code::STUCK, what)
                 .hint("ask again in a moment; --now waits for nothing"));
         }
-        if less_safe.files > 0 && !now {
-            let files = count(less_safe.files, "file");
-            let what = format!(
-                "{files} would be less safe than promised without {name}: {}",
-                shown(less_safe.files, &less_safe.paths)
-            );
-            let first = match verdict {
-                Going::Stuck => format!("{why}; {advice}"),
-                _ => drain,
-            };
-            let hint = format!("{first}; `potluck nodes rm {name} --now` removes it all the same");
-            return Err(conflict(code::NOT_EMPTY, what).hint(hint));
-        }
-        Ok(())
+        let files = count(less_safe.files, "file");
+        let what = format!(
+            "{files} would be less safe than promised without {name}: {}",
+            shown(less_safe.files, &less_safe.paths)
+        );
+        let first = match verdict {
+            Going::Stuck => format!("{why}; {advice}"),
+            _ => drain,
+        };
+        let hint = format!("{first}; `potluck nodes rm {name} --now` removes it all the same");
+        Err(conflict(code::NOT_EMPTY, what).hint(hint))
+    }
+}
+
+/// The least that who removes donors has to say: what is told before, and what holds then.
+pub fn needs(loss: &Loss, less_safe: &LessSafe, may_go: &MayGo) -> RemovalNeeds {
+    match (loss.files, less_safe.files) {
+        (0, _) if may_go.verdict == Going::NotKnown => RemovalNeeds::Time,
+        (0, 0) => RemovalNeeds::Nothing,
+        (0, _) => RemovalNeeds::Now,
+        _ => RemovalNeeds::Force,
     }
 }
 
@@ -105,7 +115,6 @@ fn shown(files: u64, paths: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::departure::{LessSafe, Loss};
     use potluck_core::ids::VersionId;
 
     #[test]
@@ -125,6 +134,9 @@ mod tests {
         let refused = judge(plain, &weak).expect_err("needed");
         assert!(refused.1.contains("drain desk") && refused.1.contains("--now"), "{refused:?}");
         assert_eq!(judge(now, &weak), Ok(()));
+        assert_eq!(needs(&loss, &lossy.less_safe, &moves), RemovalNeeds::Force);
+        assert_eq!(needs(&weak.loss, &weak.less_safe, &moves), RemovalNeeds::Now);
+        assert_eq!(needs(&weak.loss, &weak.less_safe, &MayGo::default()), RemovalNeeds::Time);
         for removal in [plain, now] {
             let refused = judge(removal, &lossy).expect_err("lost");
             assert_eq!(refused.0, code::NOT_EMPTY);

@@ -2,7 +2,7 @@
 
 use super::excess::{Excess, Ground, MAX_EXCESS, MAX_VOTES, Vote};
 use super::job::{Encode, Job, Lacking, Make, ShardAt, parity_bytes};
-use super::judge::{File, copies, goal_is_there, judged, least};
+use super::judge::{File, copies, goal_is_there, judge_space, judged, least};
 use super::layout::{Layout, Unit, Version};
 use super::leaving::{Blocked, Moving};
 use super::metadata::Metadata;
@@ -266,14 +266,14 @@ impl Findings {
 
     /// The space entered last was walked to its end.
     pub fn leave(&mut self) {
-        if let Some(space) = self.spaces.last_mut().filter(|_| !self.own)
-            && space.tolerates == Some(u32::MAX)
-        {
+        let Some(space) = self.spaces.last_mut().filter(|_| !self.own) else { return };
+        if space.tolerates == Some(u32::MAX) {
             // Nothing in it is on donors: it is empty, or all in the catalog.
             let empty = space.files == 0;
             space.tolerates = space.policy.filter(|_| empty).map(Redundancy::tolerates);
             space.tolerates_now = space.tolerates;
         }
+        judge_space(space);
     }
 
     pub(super) fn unit(&mut self, look: &Look<'_>) {

@@ -6,7 +6,7 @@ use super::layout::{Layout, Piece, Unit};
 use crate::PoolView;
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::{Copy, Judged, Worth, judge};
-use potluck_wire::control::{ChunkFacts, Health, HealthLevel, MirrorState};
+use potluck_wire::control::{ChunkFacts, Health, HealthLevel, MirrorState, SpaceHealth};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A file, judged.
@@ -117,16 +117,52 @@ impl File {
 
     /// Whether it is less safe than promised, though it can be read.
     pub fn is_incomplete(&self) -> bool {
-        self.health.incomplete > 0 || self.health.level() == HealthLevel::Incomplete
+        self.health.incomplete > 0 || level(&self.health) == HealthLevel::Incomplete
     }
 
     /// All its units are counted.
     pub(super) fn done(mut self) -> Self {
         let whole = self.health.incomplete == 0;
+        self.health.silent = fewer_now(self.health.tolerates, self.health.tolerates_now);
+        self.health.level = level(&self.health);
         self.health.below_policy = self.is_incomplete();
         self.health.safe_since_ms = self.health.safe_since_ms.filter(|_| whole);
         self
     }
+}
+
+/// The one judgement of a file's health.
+fn level(health: &Health) -> HealthLevel {
+    let silent = fewer_now(health.tolerates, health.tolerates_now);
+    match health.tolerates {
+        None if health.in_catalog => HealthLevel::Safe,
+        Some(tolerates) if health.unreadable == 0 => {
+            match health.incomplete == 0 && tolerates >= health.promised {
+                false => HealthLevel::Incomplete,
+                true if silent => HealthLevel::Waiting,
+                true => HealthLevel::Safe,
+            }
+        }
+        _ => HealthLevel::Unreadable,
+    }
+}
+
+/// Whether fewer donors may go now than may die for ever.
+pub(super) fn fewer_now(tolerates: Option<u32>, now: Option<u32>) -> bool {
+    now.is_some_and(|now| tolerates.is_some_and(|tolerates| now < tolerates))
+}
+
+/// Judges a space by what was found of its files.
+pub(super) fn judge_space(space: &mut SpaceHealth) {
+    space.silent = fewer_now(space.tolerates, space.tolerates_now);
+    space.all_in_catalog =
+        space.in_catalog > 0 && space.tolerates.is_none() && space.unreadable == 0;
+    space.level = Some(match (space.unreadable, space.incomplete, space.silent) {
+        (0, 0, false) => HealthLevel::Safe,
+        (0, 0, true) => HealthLevel::Waiting,
+        (0, ..) => HealthLevel::Incomplete,
+        _ => HealthLevel::Unreadable,
+    });
 }
 
 /// The lesser of two; none where either is none.
@@ -157,4 +193,49 @@ pub fn chunk_facts(layout: &Layout, view: &PoolView) -> Vec<ChunkFacts> {
         }
     }
     facts.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_than_promised_is_incomplete_and_missing_is_unreadable() {
+        let of = |tolerates, incomplete, unreadable| {
+            let health =
+                Health { tolerates, promised: 2, incomplete, unreadable, ..Health::default() };
+            level(&health)
+        };
+        assert_eq!(of(Some(2), 0, 0), HealthLevel::Safe);
+        assert_eq!(of(Some(1), 0, 0), HealthLevel::Incomplete);
+        assert_eq!(of(Some(2), 3, 0), HealthLevel::Incomplete);
+        assert_eq!(of(None, 0, 1), HealthLevel::Unreadable);
+        let health = |tolerates, tolerates_now| Health {
+            tolerates,
+            tolerates_now,
+            promised: 1,
+            ..Health::default()
+        };
+        assert_eq!(level(&health(Some(1), Some(0))), HealthLevel::Waiting);
+        assert_eq!(level(&health(Some(0), Some(0))), HealthLevel::Incomplete);
+        assert_eq!(level(&Health { in_catalog: true, ..health(None, None) }), HealthLevel::Safe);
+    }
+
+    #[test]
+    fn a_space_is_as_its_worst_file() {
+        let judged = |unreadable, incomplete, tolerates, tolerates_now| {
+            let health = SpaceHealth::default();
+            let mut space =
+                SpaceHealth { unreadable, incomplete, tolerates, tolerates_now, ..health };
+            judge_space(&mut space);
+            (space.level, space.silent)
+        };
+        assert_eq!(judged(0, 0, Some(1), Some(1)), (Some(HealthLevel::Safe), false));
+        assert_eq!(judged(0, 0, Some(1), Some(0)), (Some(HealthLevel::Waiting), true));
+        assert_eq!(judged(0, 2, Some(1), Some(0)), (Some(HealthLevel::Incomplete), true));
+        assert_eq!(judged(1, 2, None, None), (Some(HealthLevel::Unreadable), false));
+        let mut notes = SpaceHealth { files: 1, in_catalog: 1, ..SpaceHealth::default() };
+        judge_space(&mut notes);
+        assert!(notes.all_in_catalog && notes.level == Some(HealthLevel::Safe));
+    }
 }

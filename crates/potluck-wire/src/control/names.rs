@@ -124,13 +124,17 @@ pub struct Stated {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Health {
+    /// The manager's judgement of all that follows, which every command shows.
+    pub level: HealthLevel,
     /// How many more donors may die for ever before something of it is lost; `None`: something
     /// cannot be read now, or nothing of it is on donors.
     pub tolerates: Option<u32>,
     /// How many more may die or fall silent before something of it cannot be read: less than
-    /// `tolerates` while donors it relies on are silent. `None` from older managers too.
+    /// `tolerates` while donors it relies on are silent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerates_now: Option<u32>,
+    /// Whether donors it relies on are silent, so that fewer may go now than may die for ever.
+    pub silent: bool,
     /// The number of donors' deaths that its policy promises to survive.
     pub promised: u32,
     /// Chunks without all copies, or missing from their groups: while there are any, the file is
@@ -152,11 +156,12 @@ pub struct Health {
     pub in_catalog: bool,
 }
 
-/// The health of a file as one level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// The health of a file, or of the worst in a space, as one level.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HealthLevel {
     /// As safe as promised.
+    #[default]
     Safe,
     /// As safe as promised when donors are back that are silent now.
     Waiting,
@@ -164,34 +169,6 @@ pub enum HealthLevel {
     Incomplete,
     /// Something of it cannot be read now.
     Unreadable,
-}
-
-impl Health {
-    /// Returns the level of this health: the one judgement that every command shows.
-    pub fn level(&self) -> HealthLevel {
-        match self.tolerates {
-            None if self.in_catalog => HealthLevel::Safe,
-            Some(tolerates) if self.unreadable == 0 => {
-                match self.incomplete == 0 && tolerates >= self.promised {
-                    false => HealthLevel::Incomplete,
-                    true if self.fewer_now().is_some() => HealthLevel::Waiting,
-                    true => HealthLevel::Safe,
-                }
-            }
-            _ => HealthLevel::Unreadable,
-        }
-    }
-
-    /// How many more donors may go now, where that is fewer than may die for ever: some are silent.
-    pub fn fewer_now(&self) -> Option<u32> {
-        fewer_now(self.tolerates, self.tolerates_now)
-    }
-}
-
-/// How many more donors may go before something cannot be read, where silent ones make that fewer
-/// than may die before something is lost.
-pub fn fewer_now(tolerates: Option<u32>, now: Option<u32>) -> Option<u32> {
-    now.filter(|now| tolerates.is_some_and(|tolerates| *now < tolerates))
 }
 
 /// One chunk of a file as it is now.

@@ -46,18 +46,9 @@ pub struct PolicyChanged {
     /// Bytes that donors can take now.
     #[serde(default)]
     pub free_bytes: u64,
-}
-
-impl PolicyChanged {
-    /// Whether too few donors can be written to now.
-    pub fn lacks_donors(&self) -> bool {
-        self.donors < self.needs_donors
-    }
-
-    /// Whether donors have too little room for the change of what is there.
-    pub fn lacks_room(&self) -> bool {
-        self.free_bytes < self.needs_bytes
-    }
+    /// What the pool has too little of now for the policy, or for the change of files to it, with advice.
+    #[serde(default)]
+    pub lacks: Vec<String>,
 }
 
 /// Asks for the state of repair.
@@ -235,6 +226,35 @@ pub struct GivingBack {
     /// The digest that names the whole list of these, to be agreed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listing: Option<Digest>,
+    /// As [`Departing`] tells: what the donor's removal would be refused without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removal: Option<RemovalNeeds>,
+}
+
+/// The least that who removes a donor has to say so that the manager does it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RemovalNeeds {
+    /// Nothing: no file is lost or less safe.
+    Nothing,
+    /// Nobody can tell yet. It is asked for again in a moment, or done now, whatever it means.
+    #[default]
+    Time,
+    /// That it is done now: files would be less safe.
+    Now,
+    /// Which files may be lost.
+    Force,
+}
+
+impl RemovalNeeds {
+    /// Whether the manager removes a donor for who says so much.
+    pub fn is_met(self, now: bool, force: bool) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Time | Self::Now => now || force,
+            Self::Force => force,
+        }
+    }
 }
 
 /// Whether a donor may leave the pool: one judgement, which `status`, `nodes rm`, `nodes drain` and
@@ -355,6 +375,29 @@ pub struct FsckReport {
     pub found: Vec<Damage>,
     /// Set when there is more.
     pub next: Option<String>,
+    /// How the files of this page are together. The greatest of all pages holds for all.
+    pub outcome: FsckOutcome,
+    /// The next step for a person where files cannot be read, else empty.
+    pub advice: String,
+}
+
+/// How files are together, from well to worst.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FsckOutcome {
+    /// All are as safe as promised.
+    #[default]
+    Well,
+    /// Of some it is not known for a moment.
+    InDoubt,
+    /// Some are less safe than promised, or the pool's own metadata is.
+    LessSafe,
+    /// Some cannot be read, and what they lack is on no donor.
+    Lost,
+    /// Some cannot be read while donors do not answer.
+    Away,
+    /// The catalog's records of some are damaged.
+    Damaged,
 }
 
 /// A file that is not as safe as it should be.

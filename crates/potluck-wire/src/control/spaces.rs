@@ -12,7 +12,15 @@ pub struct SpaceCreate {
     /// Its policy.
     pub policy: Policy,
 }
-call!(SpaceCreate => Done, "space-create", once);
+call!(SpaceCreate => SpaceCreated, "space-create", once);
+
+/// A space that was made.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpaceCreated {
+    /// What its owner should know of its policy before something is stored.
+    pub advice: Vec<String>,
+}
 
 /// Removes a space (admins); refused while anything is in it unless `recursive`.
 #[derive(Debug, Clone, Serialize, Deserialize)]

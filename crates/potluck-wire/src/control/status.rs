@@ -1,6 +1,6 @@
 //! The pool as a whole.
 
-use super::{Call, DiskFault, GivingBack, RepairState, Scrubbed, call};
+use super::{Call, DiskFault, GivingBack, HealthLevel, RepairState, Scrubbed, call};
 use crate::addresses::Addresses;
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_core::load::Load;
@@ -144,12 +144,6 @@ impl Alarm {
     pub fn of(self, donor: DonorId) -> Self {
         Self { donor: Some(donor), ..self }
     }
-
-    /// Whether the pool is not well while there is this. Chunks that a donor lost have been made
-    /// again elsewhere, and it may lose no more; and where little space is left, there still is some.
-    pub fn degrades(&self) -> bool {
-        !matches!(self.kind, AlarmKind::DonorBadCopies | AlarmKind::SpaceShort)
-    }
 }
 
 impl fmt::Display for Alarm {
@@ -199,6 +193,9 @@ pub enum PoolState {
 pub struct SpaceHealth {
     /// Its name.
     pub name: String,
+    /// The level of the worst file in it; `None` before the first scan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<HealthLevel>,
     /// Files in it.
     pub files: u64,
     /// The redundancy that its policy promises for new files.
@@ -208,9 +205,11 @@ pub struct SpaceHealth {
     /// something cannot be read, before the first scan, or where all files are in the catalog.
     pub tolerates: Option<u32>,
     /// How many more may die or fall silent before something in it cannot be read: less than
-    /// `tolerates` while donors it relies on are silent. `None` from older managers too.
+    /// `tolerates` while donors it relies on are silent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerates_now: Option<u32>,
+    /// Whether donors it relies on are silent, so that fewer may go now than may die for ever.
+    pub silent: bool,
     /// Files that cannot be read now.
     pub unreadable: u64,
     /// Of these, files of which something has no copy left anywhere: no donor's return brings it
@@ -222,20 +221,10 @@ pub struct SpaceHealth {
     pub changing: u64,
     /// Files of up to 4 KiB, which live in the catalog: no donor's death loses them.
     pub in_catalog: u64,
+    /// Whether that is all files in it, so that no donor's death concerns any.
+    pub all_in_catalog: bool,
     /// Whether it was scanned since the manager's start.
     pub scanned: bool,
-}
-
-impl SpaceHealth {
-    /// Whether its files are in the catalog alone, so that no donor's death concerns any.
-    pub fn all_in_catalog(&self) -> bool {
-        self.scanned && self.in_catalog > 0 && self.tolerates.is_none() && self.unreadable == 0
-    }
-
-    /// How many more may go now, where that is fewer than may die for ever: donors are silent.
-    pub fn fewer_now(&self) -> Option<u32> {
-        super::fewer_now(self.tolerates, self.tolerates_now)
-    }
 }
 
 /// How safe the pool's own metadata is: the log of its catalog on donors, from which a

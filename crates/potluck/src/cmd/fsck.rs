@@ -8,7 +8,7 @@ use crate::output::{Output, count, name};
 use crate::progress_bar;
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{Check, Damage, Fsck, HealthLevel, PoolState, Verdict};
+use potluck_wire::control::{Check, Damage, Fsck, FsckOutcome, HealthLevel, PoolState, Verdict};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::time::Duration;
@@ -37,6 +37,11 @@ pub struct Findings {
     pub metadata: u64,
     /// Each of these.
     pub found: Vec<Damage>,
+    /// How the files are together, as the manager judges.
+    pub outcome: FsckOutcome,
+    /// The manager's advice where files cannot be read.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub advice: String,
     /// Of a look at everything: what the pool says of itself, which is not all about files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
@@ -50,7 +55,7 @@ pub async fn run(
 ) -> Result<Ending, Failure> {
     let mut findings = look(client, &args.path, shown).await?;
     if args.path.space().is_empty() {
-        findings.verdict = Some(verdict(client, findings.all_well()).await?);
+        findings.verdict = Some(verdict(client, findings.outcome == FsckOutcome::Well).await?);
     }
     output.result(&findings, text);
     ending(&findings)
@@ -97,6 +102,9 @@ async fn look_once(client: &Pool, path: &PoolPath, shown: bool) -> Result<Findin
         findings.waiting += page.waiting;
         findings.in_doubt += page.in_doubt;
         findings.metadata += page.metadata;
+        if page.outcome > findings.outcome {
+            (findings.outcome, findings.advice) = (page.outcome, page.advice);
+        }
         page.found.into_iter().for_each(|damage| findings.add(damage));
         line.say(&format!("{} looked at", count(findings.files, "file")));
         after = page.next;
@@ -107,14 +115,9 @@ async fn look_once(client: &Pool, path: &PoolPath, shown: bool) -> Result<Findin
 }
 
 impl Findings {
-    /// Whether every file is as safe as promised.
-    fn all_well(&self) -> bool {
-        self.found.is_empty() && self.waiting + self.in_doubt == 0
-    }
-
     /// Counts one file; a sound one is only counted by [`Self::files`].
     pub fn add(&mut self, damage: Damage) {
-        match damage.health.level() {
+        match damage.health.level {
             HealthLevel::Safe => return,
             HealthLevel::Waiting => {
                 self.waiting += 1;
@@ -131,7 +134,7 @@ impl Findings {
 pub fn text(findings: &Findings) -> String {
     let mut text = String::new();
     for damage in &findings.found {
-        let word = match damage.health.level() {
+        let word = match damage.health.level {
             HealthLevel::Unreadable => "unreadable",
             _ => "incomplete",
         };
@@ -172,7 +175,7 @@ pub fn text(findings: &Findings) -> String {
         }
     });
     if let Some(verdict) = ailing(findings) {
-        let besides = match findings.all_well() && !verdict.of_files {
+        let besides = match findings.outcome == FsckOutcome::Well && !verdict.of_files {
             true => "besides files, ",
             false => "",
         };
@@ -188,29 +191,15 @@ fn ailing(findings: &Findings) -> Option<&Verdict> {
 
 /// How a look with these findings ends: 0, 4 or 7; 5 where nobody can say yet.
 pub fn ending(findings: &Findings) -> Result<Ending, Failure> {
-    if findings.unreadable > 0 {
-        let returns = findings.found.iter().any(|damage| damage.may_return);
-        let damaged = findings.found.iter().any(|damage| damage.damaged.is_some());
-        let what = format!("{} cannot be read now", count(findings.unreadable, "file"));
-        return Err(Failure::new(ErrorKind::Integrity, code::UNREADABLE, what).hint(
-            match (damaged, returns) {
-                (true, _) => {
-                    "stop the manager and bring its catalog back with `potluck manager restore`"
-                }
-                (_, true) => "bring back the donors that do not answer: `potluck nodes ls`",
-                (_, false) => {
-                    "what is missing is on no donor: store these files again from their source"
-                }
-            },
-        ));
+    match findings.outcome {
+        FsckOutcome::Well => Ok(findings.verdict.as_ref().map_or(Ending::Done, status::ending)),
+        FsckOutcome::InDoubt => Ok(Ending::Said(ErrorKind::Retry)),
+        FsckOutcome::LessSafe => Ok(Ending::Partial),
+        FsckOutcome::Lost | FsckOutcome::Away | FsckOutcome::Damaged => {
+            let what = format!("{} cannot be read now", count(findings.unreadable, "file"));
+            Err(Failure::new(ErrorKind::Integrity, code::UNREADABLE, what).hint(&findings.advice))
+        }
     }
-    if findings.incomplete + findings.waiting + findings.metadata > 0 {
-        return Ok(Ending::Partial);
-    }
-    if findings.in_doubt > 0 {
-        return Ok(Ending::Said(ErrorKind::Retry));
-    }
-    Ok(findings.verdict.as_ref().map_or(Ending::Done, status::ending))
 }
 
 #[cfg(test)]
@@ -233,7 +222,8 @@ mod tests {
             "{said}"
         );
         assert_eq!(ending(&findings(false)), Ok(Ending::Partial), "the worse of the two");
-        let doubt = Findings { in_doubt: 1, ..Findings::default() };
+        let outcome = FsckOutcome::InDoubt;
+        let doubt = Findings { in_doubt: 1, outcome, ..Findings::default() };
         assert_eq!(ending(&doubt), Ok(Ending::Said(ErrorKind::Retry)));
         assert!(!text(&findings(true)).contains("besides"));
     }

@@ -12,7 +12,8 @@ pub fn sentence(health: &Health) -> String {
                 copies of the catalog (`potluck status`)"
             .into();
     }
-    let mut text = match (health.level(), health.fewer_now().or(health.tolerates)) {
+    let may_go = if health.silent { health.tolerates_now } else { health.tolerates };
+    let mut text = match (health.level, may_go) {
         (HealthLevel::Unreadable, _) => {
             format!(
                 "cannot be read whole now: {} missing",
@@ -27,10 +28,10 @@ pub fn sentence(health: &Health) -> String {
             format!("tolerates {}", count(tolerates.unwrap_or(0).into(), "more dead donor"))
         }
     };
-    if let (Some(_), Some(back)) = (health.fewer_now(), health.tolerates) {
+    if let Some(back) = health.tolerates.filter(|_| health.silent) {
         text.push_str(&format!(" while donors it is on are silent, {back} when they are back"));
     }
-    if health.level() == HealthLevel::Incomplete {
+    if health.level == HealthLevel::Incomplete {
         let why = match (health.incomplete, health.changing_to) {
             // Written with less than its directory asks for.
             (0, Some(goal)) => format!("being changed to {goal}"),
@@ -47,7 +48,7 @@ pub fn window(health: &Health) -> Option<String> {
     if health.promised == 0 {
         return None;
     }
-    Some(match (health.level(), health.safe_since_ms) {
+    Some(match (health.level, health.safe_since_ms) {
         (HealthLevel::Safe | HealthLevel::Waiting, Some(since)) => {
             format!("closed since {} UTC", time(since))
         }
@@ -101,41 +102,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn less_than_promised_is_incomplete_and_missing_is_unreadable() {
-        let health = |tolerates, incomplete, unreadable| Health {
+    fn what_a_level_means_to_the_owner_of_a_file_is_said() {
+        use HealthLevel::{Incomplete, Safe, Unreadable, Waiting};
+        let health = |level, tolerates, incomplete, unreadable| Health {
+            level,
             tolerates,
             promised: 2,
             incomplete,
             unreadable,
             ..Health::default()
         };
-        assert_eq!(health(Some(2), 0, 0).level(), HealthLevel::Safe);
-        assert_eq!(health(Some(1), 0, 0).level(), HealthLevel::Incomplete);
-        assert_eq!(health(Some(2), 3, 0).level(), HealthLevel::Incomplete);
-        assert_eq!(health(None, 0, 1).level(), HealthLevel::Unreadable);
         assert_eq!(
-            sentence(&health(Some(1), 1, 0)),
+            sentence(&health(Incomplete, Some(1), 1, 0)),
             "tolerates 1 more dead donor (below policy, which promises 2; 1 chunk to be made again)"
         );
         assert_eq!(
-            sentence(&health(Some(0), 0, 0)).split(" (").next(),
+            sentence(&health(Incomplete, Some(0), 0, 0)).split(" (").next(),
             Some("tolerates no further dead donor")
         );
-        let one_copy = Health { promised: 0, ..health(Some(0), 0, 0) };
+        let one_copy = Health { promised: 0, ..health(Safe, Some(0), 0, 0) };
         assert!(sentence(&one_copy).starts_with("one copy, as its policy asks"));
         assert_eq!(
-            (window(&one_copy), window(&health(Some(2), 0, 0))),
+            (window(&one_copy), window(&health(Safe, Some(2), 0, 0))),
             (None, Some("closed".into()))
         );
-        let written_with_less =
-            Health { changing_to: Some(Redundancy::Copies(3)), ..health(Some(0), 0, 0) };
-        assert_eq!(written_with_less.level(), HealthLevel::Incomplete);
+        let changing_to = Some(Redundancy::Copies(3));
+        let written_with_less = Health { changing_to, ..health(Incomplete, Some(0), 0, 0) };
         assert!(
             sentence(&written_with_less)
                 .ends_with("(below policy, which promises 2; being changed to 3 copies)")
         );
-        assert!(sentence(&health(None, 0, 4)).contains("4 chunks missing"));
-        let silent = Health { tolerates_now: Some(0), ..health(Some(2), 0, 0) };
+        assert!(sentence(&health(Unreadable, None, 0, 4)).contains("4 chunks missing"));
+        let (silent, tolerates_now) = (true, Some(0));
+        let silent = Health { silent, tolerates_now, ..health(Waiting, Some(2), 0, 0) };
         assert_eq!(
             sentence(&silent),
             "tolerates no further dead donor while donors it is on are silent, 2 when they are back"

@@ -10,7 +10,7 @@ use crate::output::{Output, count, table, time};
 use potluck_client::Pool;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::control::{
-    Departing, GivingBack, Going, MayGo, MemberAbout, MemberList, Members, Revoke,
+    Departing, GivingBack, MayGo, MemberAbout, MemberList, Members, RemovalNeeds, Revoke,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
@@ -143,7 +143,7 @@ async fn remove(
                 None => format!("{removed} would be removed from the pool:\n{listed}"),
             }
         });
-        return Ok(look.as_ref().map_or(Ending::Done, |look| would_end(look, false)));
+        return Ok(look.as_ref().map_or(Ending::Done, |look| would_end(look, false, false)));
     }
     if let Some(look) = look.as_ref().filter(|look| is_needed(look)) {
         return Err(needed(&names, look));
@@ -181,25 +181,24 @@ fn members(named: &[&MemberAbout]) -> String {
 
 /// Whether files need what donors have, or nobody can say yet.
 fn is_needed(look: &GivingBack) -> bool {
-    let unknown = look.may_go.verdict == Going::NotKnown;
-    look.lost_files + look.less_safe_files > 0 || unknown
+    look.removal != Some(RemovalNeeds::Nothing)
 }
 
 /// Why donors are not removed, and what to do.
 fn needed(names: &str, look: &GivingBack) -> Failure {
     let hint = "move what each holds to others first: `potluck nodes drain`; `potluck nodes rm` has \
                 --now and --force, and -n says what they mean";
-    match (look.lost_files, look.less_safe_files) {
-        (0, 0) => {
+    match look.removal.unwrap_or_default() {
+        RemovalNeeds::Nothing | RemovalNeeds::Time => {
             let why = &look.may_go.why;
             let what = format!("whether {names} may go is not known yet: {why}");
             Failure::new(ErrorKind::Retry, code::STUCK, what).hint("ask again in a moment")
         }
-        (0, _) => {
+        RemovalNeeds::Now => {
             let what = format!("without {names}, {}", weakened(look));
             Failure::new(ErrorKind::Conflict, code::NOT_EMPTY, what).hint(hint)
         }
-        _ => {
+        RemovalNeeds::Force => {
             let what = only_there(names, look);
             Failure::new(ErrorKind::Conflict, code::NOT_EMPTY, what).hint(hint)
         }

@@ -2,7 +2,6 @@
 
 use super::Ending;
 use super::cp::policy_override;
-use super::policy::lacking;
 use crate::args::Mkdir;
 use crate::output::Output;
 use potluck_client::Pool;
@@ -23,6 +22,6 @@ pub async fn run(args: Mkdir, client: &Pool, output: &Output) -> Result<Ending, 
     let changed = client.call(&set).await?;
     let made = serde_json::json!({ "path": args.path, "policy": changed.policy });
     output.result(&made, |_| String::new());
-    lacking(&changed).iter().for_each(|what| output.note(what));
+    changed.lacks.iter().for_each(|what| output.note(what));
     Ok(Ending::Done)
 }

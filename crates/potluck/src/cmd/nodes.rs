@@ -9,7 +9,9 @@ use crate::output::{Output, count, table};
 use potluck_client::Pool;
 use potluck_core::ids::MemberId;
 use potluck_core::size::format_size;
-use potluck_wire::control::{Alarm, DonorStatus, GivingBack, Going, MayGo, Revoke, Status, Trust};
+use potluck_wire::control::{
+    Alarm, DonorStatus, GivingBack, Going, MayGo, RemovalNeeds, Revoke, Status, Trust,
+};
 use potluck_wire::error::{ErrorKind, Failure};
 use serde::Serialize;
 
@@ -134,7 +136,7 @@ async fn remove(args: NodeRemove, client: &Pool, output: &Output) -> Result<Endi
     };
     if args.caution.dry_run {
         output.result(&report(false), |_| removable(&donor.name, &look));
-        return Ok(if args.force { Ending::Done } else { would_end(&look, args.now) });
+        return Ok(would_end(&look, args.now, args.force));
     }
     let revoke = Revoke {
         now: args.now || args.force,
@@ -142,7 +144,8 @@ async fn remove(args: NodeRemove, client: &Pool, output: &Output) -> Result<Endi
         ..Revoke::of(MemberId(donor.donor.0))
     };
     // A removal that is refused anyway is not asked about.
-    let allowed = args.force || look.lost_files == 0 && (args.now || look.less_safe_files == 0);
+    let needs = look.removal.unwrap_or_default();
+    let allowed = needs == RemovalNeeds::Time || needs.is_met(args.now, args.force);
     if look.may_go.verdict != Going::Now && allowed {
         output.note(&removable(&donor.name, &look));
     }
@@ -163,13 +166,12 @@ async fn remove(args: NodeRemove, client: &Pool, output: &Output) -> Result<Endi
     Ok(Ending::Done)
 }
 
-/// How the removal of what was looked at would end: a look at it ends so too. `now`: files may be less safe.
-pub fn would_end(look: &GivingBack, now: bool) -> Ending {
-    let unknown = look.may_go.verdict == Going::NotKnown;
-    match (look.lost_files, look.less_safe_files) {
-        (0, _) if now => Ending::Done,
-        (0, 0) if unknown => Ending::Said(ErrorKind::Retry),
-        (0, 0) => Ending::Done,
+/// How the removal of what was looked at would end: a look at it ends so too. `now`: files may be less safe;
+/// `force`: they may be lost.
+pub fn would_end(look: &GivingBack, now: bool, force: bool) -> Ending {
+    match look.removal.unwrap_or_default() {
+        needs if needs.is_met(now, force) => Ending::Done,
+        RemovalNeeds::Time => Ending::Said(ErrorKind::Retry),
         _ => Ending::Said(ErrorKind::Conflict),
     }
 }

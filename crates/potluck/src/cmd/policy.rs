@@ -7,7 +7,7 @@ use crate::args::{Policy, PolicySet, PolicyShow};
 use crate::confirm::confirm;
 use crate::output::{Output, count};
 use potluck_client::Pool;
-use potluck_core::policy::{self, Redundancy};
+use potluck_core::policy;
 use potluck_core::size::format_size;
 use potluck_wire::control::{self, PolicyChanged};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -77,14 +77,14 @@ async fn set(args: PolicySet, client: &Pool, output: &Output) -> Result<Ending, 
                 format_size(changed.bytes)
             ),
         };
-        lacking(changed).into_iter().for_each(|what| text.push_str(&format!("\n! {what}")));
+        changed.lacks.iter().for_each(|what| text.push_str(&format!("\n! {what}")));
         text
     };
     if args.caution.dry_run {
         output.result(&planned, |planned| change("would become", planned));
         return Ok(Ending::Done);
     }
-    let lacks = !lacking(&planned).is_empty();
+    let lacks = !planned.lacks.is_empty();
     if !args.caution.yes && (planned.files > 0 || lacks) {
         output.note(&change("will become", &planned));
         let advice = match lacks {
@@ -105,60 +105,4 @@ async fn set(args: PolicySet, client: &Pool, output: &Output) -> Result<Ending, 
         ));
     }
     Ok(Ending::Done)
-}
-
-/// Says what the pool has too little of now for a policy, and for the change of files to it.
-pub fn lacking(changed: &PolicyChanged) -> Vec<String> {
-    let donors = changed.lacks_donors().then(|| {
-        let redundancy = changed.policy.redundancy();
-        too_few(redundancy, changed.donors)
-    });
-    let room = (changed.files > 0 && changed.lacks_room()).then(|| {
-        format!(
-            "about {} more are needed on the donors while files are changed, and {} are free: \
-             lend more, or it gets stuck and what finds no room keeps what it has",
-            format_size(changed.needs_bytes),
-            format_size(changed.free_bytes)
-        )
-    });
-    donors.into_iter().chain(room).collect()
-}
-
-/// That only so many donors can be written to, and what that is too little for.
-pub fn too_few(redundancy: Redundancy, have: u32) -> String {
-    let needs = match redundancy {
-        Redundancy::Copies(copies) if copies > 1 => "need",
-        _ => "needs",
-    };
-    format!(
-        "{redundancy} {needs} {}, and {have} can be written to now: lend on more machines, or make \
-         room on them, before you store something",
-        count(redundancy.donors().into(), "donor"),
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn changed(donors: u32, free_bytes: u64) -> PolicyChanged {
-        let policy = policy::Policy { copies: 3, ..policy::Policy::default() };
-        let (files, bytes, needs_bytes) = (2, 10 << 20, 20 << 20);
-        PolicyChanged { policy, files, bytes, needs_donors: 3, donors, needs_bytes, free_bytes }
-    }
-
-    #[test]
-    fn what_the_pool_has_too_little_of_is_said() {
-        assert!(lacking(&changed(3, 20 << 20)).is_empty());
-        let few = lacking(&changed(2, 20 << 20));
-        assert!(few[0].starts_with("3 copies need 3 donors, and 2 can be written to"), "{few:?}");
-        let full = lacking(&changed(3, 1 << 20));
-        assert_eq!(full.len(), 1);
-        assert!(
-            full[0].contains("20.0 MiB more") && full[0].contains("1.0 MiB are free"),
-            "{full:?}"
-        );
-        let none = PolicyChanged { files: 0, ..changed(3, 0) };
-        assert!(lacking(&none).is_empty(), "nothing is there to be changed");
-    }
 }

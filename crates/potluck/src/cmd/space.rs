@@ -2,15 +2,13 @@
 
 use super::Ending;
 use super::cp::policy_override;
-use super::donors;
-use super::policy::too_few;
 use crate::args::{Space, SpaceCreate, SpaceRm};
 use crate::confirm::confirm;
 use crate::output::{Output, count, table};
 use potluck_client::Pool;
-use potluck_core::policy::{Policy, Redundancy};
+use potluck_core::policy::Policy;
 use potluck_core::size::format_size;
-use potluck_wire::control::{DonorState, Spaces, Status};
+use potluck_wire::control::Spaces;
 use potluck_wire::error::{ErrorKind, Failure, code};
 
 pub async fn run(args: Space, client: &Pool, output: &Output) -> Result<Ending, Failure> {
@@ -27,23 +25,11 @@ async fn create(args: SpaceCreate, client: &Pool, output: &Output) -> Result<(),
     let policy = base
         .with(&policy_override(&args.policy)?)
         .map_err(|why| Failure::new(ErrorKind::Usage, code::BAD_POLICY, why.to_string()))?;
-    client.create_space(&args.name, policy.clone()).await?;
+    let created = client.create_space(&args.name, policy.clone()).await?;
     output.result(&serde_json::json!({ "name": args.name, "policy": policy }), |_| {
         format!("space {} is ready: potluck cp FILE pot://{}/", args.name, args.name)
     });
-    if policy.redundancy() == Redundancy::Copies(1) {
-        output.note(&format!(
-            "it keeps one copy of each file, which is lost with the machine that holds it; to survive the \
-             death of one: `potluck policy set pot://{} --copies 2`",
-            args.name
-        ));
-    }
-    let (need, status) = (policy.redundancy().donors(), client.call(&Status {}).await?);
-    let live = status.donors.iter().filter(|donor| donor.state == DonorState::Live);
-    let takers = live.filter(|donor| donors::free(donor) > 0).count();
-    if takers < need as usize {
-        output.note(&too_few(policy.redundancy(), takers as u32));
-    }
+    created.advice.iter().for_each(|advice| output.note(advice));
     Ok(())
 }
 

@@ -116,6 +116,7 @@ fn text(status: &PoolStatus) -> String {
 
 fn space_row(space: &SpaceHealth) -> Vec<String> {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".into());
+    let may_die = if space.silent { space.tolerates_now } else { space.tolerates };
     let files = |number: u64, what: &str| (number > 0).then(|| format!("{number} {what}"));
     let troubles = [
         files(space.unreadable, "unreadable"),
@@ -123,8 +124,8 @@ fn space_row(space: &SpaceHealth) -> Vec<String> {
         files(space.changing, "changing"),
         files(space.in_catalog, "in the catalog"),
         space
-            .fewer_now()
-            .and(space.tolerates)
+            .tolerates
+            .filter(|_| space.silent)
             .map(|back| format!("{back} when silent donors are back")),
         (!space.scanned && space.files > 0).then(|| "not looked at yet".into()),
     ];
@@ -132,10 +133,9 @@ fn space_row(space: &SpaceHealth) -> Vec<String> {
         space.name.clone(),
         space.files.to_string(),
         or_dash(space.policy.map(|policy| policy.to_string())),
-        or_dash(match space.fewer_now().or(space.tolerates).filter(|_| space.files > 0) {
+        or_dash(match may_die.filter(|_| space.files > 0) {
             Some(may_die) => Some(may_die.to_string()),
-            None if space.all_in_catalog() => Some("any".into()),
-            None => None,
+            None => space.all_in_catalog.then(|| "any".into()),
         }),
         troubles.into_iter().flatten().collect::<Vec<_>>().join(", "),
     ]

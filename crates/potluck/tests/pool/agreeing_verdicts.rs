@@ -408,6 +408,8 @@ fn how_safe_everything_is_ends_every_command_with_the_same_code() {
     let (input, _) = file(lab.dir(), "input", 8, 2 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
     wait_all_end(&lab, "all well", 0);
+    assert_eq!(lab.cli.health("pot://lab/f")["level"], "safe", "for programs");
+    assert_eq!(lab.cli.space("lab")["level"], "safe");
     let quiet = lab.cli.ok(&["status", "--check"]).text();
     assert_eq!(quiet, "", "cron sends no mail");
 
