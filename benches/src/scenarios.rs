@@ -281,7 +281,7 @@ impl Run<'_> {
     fn idle_donors(&mut self, work: &str, mib: Limit, percent_of_cpu: Limit) -> Result<()> {
         eprintln!("{work}: watching the donors for {} s", self.plan.idle.as_secs());
         // Work that starting or serving left is not idleness: the first round of the scrub lists the store,
-        // the inventory that follows does so again, and removed files are deleted after their grace.
+        // the inventory that follows does so again, and removed files are deleted after the GC delay.
         interrupt::wait_until("the first scrub", SETTLED_WITHIN, Duration::from_secs(1), || {
             Ok(self.pool.status()?.is_settled())
         })?;

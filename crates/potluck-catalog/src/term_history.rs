@@ -6,7 +6,7 @@
 //! history left it, has made changes that this catalog does not know (promise D5).
 //!
 //! Changes are counted, not timed: a manager that is killed and started again has all that it ever
-//! told of, so it need not be told from a copy by any grace.
+//! told of, so nobody has to wait to tell it from a copy.
 
 use super::error::Error;
 use super::{changes, notes};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long requests in progress may take to finish when the donor goes down.
-const CLOSING_GRACE: Duration = Duration::from_secs(5);
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Donor {
     /// Serves until `shutdown` completes, then lets requests in progress finish.
@@ -22,7 +22,7 @@ impl Donor {
             () = look_again_for_ever(Arc::clone(&self.service)) => {}
             () = shutdown => {}
         }
-        self.server.close(CLOSING_GRACE).await;
+        self.server.close(CLOSING_TIMEOUT).await;
         self.service.scrub.save(&self.service.env, &self.disk).await;
         self.heartbeats.note().await;
         tracing::info!("the donor has stopped");

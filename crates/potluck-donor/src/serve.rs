@@ -173,11 +173,11 @@ impl Server {
         }
     }
 
-    /// Lets sessions finish their request for at most `grace`, then cuts them off.
-    pub async fn close(&self, grace: Duration) {
+    /// Lets sessions finish their request for at most `closing_timeout`, then cuts them off.
+    pub async fn close(&self, closing_timeout: Duration) {
         self.service.close();
         self.sockets.stop_reading();
-        if tokio::time::timeout(grace, self.connections.empty()).await.is_err() {
+        if tokio::time::timeout(closing_timeout, self.connections.empty()).await.is_err() {
             self.sockets.cut();
         }
     }

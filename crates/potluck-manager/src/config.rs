@@ -22,7 +22,7 @@ pub struct ManagerConfig {
     /// The chunks that an interrupted upload stored are kept so long, so that it can go on; 0: not at all.
     pub resume_window: Duration,
     /// Chunks that no file uses are kept at least this long.
-    pub gc_grace: Duration,
+    pub gc_delay: Duration,
     /// A donor silent for longer is a suspect: nobody waits on it.
     pub suspect_after: Duration,
     /// A donor silent for longer is called that, and no longer a suspect only.
@@ -73,9 +73,9 @@ impl Default for ManagerConfig {
             advertise: Vec::new(),
             metrics_listen: None,
             lease: Duration::from_secs(30),
-            // With the lease before it and the grace after it, less than an hour (promise D2).
+            // With the lease before it and the GC delay after it, less than an hour (promise D2).
             resume_window: Duration::from_secs(50 * 60),
-            gc_grace: Duration::from_secs(60),
+            gc_delay: Duration::from_secs(60),
             suspect_after: Duration::from_secs(5),
             silent_after: Duration::from_secs(60),
             backup_every: Duration::from_secs(60),

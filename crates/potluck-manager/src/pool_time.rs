@@ -1,6 +1,6 @@
 //! The pool's time: milliseconds that only grow, over all starts of a manager on one catalog.
 //!
-//! Tickets, tokens, and the grace of unused chunks are measured on it. It stands still while no
+//! Tickets, tokens, and the GC delay of unused chunks are measured on it. It stands still while no
 //! manager runs and follows the monotonic clock while one does, so a wall clock that jumps ends
 //! nothing early (promise C1).
 

@@ -4,7 +4,7 @@
 use crate::cast::{CLIENTS, Who};
 use crate::content::Content;
 use crate::plan::{Op, Step};
-use crate::world::{GC_GRACE, LEASE, LENT, RESUME_WINDOW, World};
+use crate::world::{GC_DELAY, LEASE, LENT, RESUME_WINDOW, World};
 use potluck_core::chunk::ChunkName;
 use potluck_core::policy::Redundancy;
 use potluck_wire::control::{Condition, DonorState, PoolStatus};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-/// Beyond lease and grace: the pauses of whoever has to notice, and two rounds of the collector.
+/// Beyond lease and GC delay: the pauses of whoever has to notice, and two rounds of the collector.
 const SLACK: Duration = Duration::from_secs(60);
 /// A donor restarts, registers, and is believed.
 pub const RECOVERY: Duration = Duration::from_secs(40);
@@ -76,7 +76,7 @@ impl World {
 
     /// How long it may take until nothing is left of what was not committed.
     pub fn clean_within() -> Duration {
-        LEASE + RESUME_WINDOW + GC_GRACE + SLACK
+        LEASE + RESUME_WINDOW + GC_DELAY + SLACK
     }
 
     /// Why the pool is not at rest yet.

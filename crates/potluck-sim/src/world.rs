@@ -25,7 +25,7 @@ use turmoil::Sim;
 /// A write session without calls ends after this long.
 pub const LEASE: Duration = Duration::from_secs(10);
 /// Chunks without files are kept this long.
-pub const GC_GRACE: Duration = Duration::from_secs(10);
+pub const GC_DELAY: Duration = Duration::from_secs(10);
 /// How long interrupted writes can be taken up.
 pub const RESUME_WINDOW: Duration = Duration::from_secs(15);
 /// Everything is looked at this often.
@@ -114,7 +114,7 @@ impl World {
                 pool_name: "simulated".into(),
                 advertise: vec![Who::Manager.address()],
                 lease: LEASE,
-                gc_grace: GC_GRACE,
+                gc_delay: GC_DELAY,
                 resume_window: RESUME_WINDOW,
                 repair_grace,
                 scan_every: SCAN_EVERY,

@@ -185,7 +185,7 @@ pub static KEYS: &[Key] = &[
         "Where backups to files are kept; another disk is better",
     ),
     Key::new(
-        "manager.gc-grace",
+        "manager.gc-delay",
         Kind::Time { least: Duration::ZERO },
         Unset::Value("60s"),
         "How long chunks that no file uses are kept",

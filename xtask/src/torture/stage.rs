@@ -26,7 +26,7 @@ const ROOM: u64 = 64 << 20;
 /// Manager options that let a run see sessions and chunks go. Checkpoints on donors come and go: what
 /// is nobody's could not be told from them.
 const BRISK: [&str; 8] =
-    ["--lease", "2s", "--gc-grace", "1s", "--resume-window", "0s", "--metadata-copies", "0"];
+    ["--lease", "2s", "--gc-delay", "1s", "--resume-window", "0s", "--metadata-copies", "0"];
 
 /// A pool and all that is known of it.
 pub struct Stage {

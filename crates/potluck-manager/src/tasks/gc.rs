@@ -109,10 +109,10 @@ impl Garbage {
         self.catalog.forget_copies(removed, self.time.now_ms()).await
     }
 
-    /// Condemns chunks that no file has used for the grace period.
+    /// Condemns chunks that no file has used for the GC delay.
     async fn condemn(&self, round: &mut Round) -> Result<(), Error> {
-        let grace = self.settings.get().gc_grace.as_millis() as u64;
-        let Some(before) = self.time.now_ms().checked_sub(grace) else { return Ok(()) };
+        let gc_delay = self.settings.get().gc_delay.as_millis() as u64;
+        let Some(before) = self.time.now_ms().checked_sub(gc_delay) else { return Ok(()) };
         let after = round.unused;
         let page = self.catalog.unused_chunks(before, after, PER_STEP).await?;
         // Chunks that sessions have offered stay in the queue: go on behind them.

@@ -49,13 +49,13 @@ impl SessionEnds {
     /// Accounts for the chunks of sessions that have ended.
     pub async fn account_ended(&self) -> Result<(), Error> {
         let ending = self.pool.lock().ending();
-        let grace_ms = self.settings.get().gc_grace.as_millis() as u64;
+        let gc_delay_ms = self.settings.get().gc_delay.as_millis() as u64;
         for Ending { id, donors, parked } in ending {
             let donors: Arc<[_]> = donors.into_iter().collect();
             for _ in 0..STEPS {
                 let now_ms = self.time.now_ms();
                 // Whoever needs the room is waiting for it.
-                let unused_since = if parked { now_ms.saturating_sub(grace_ms) } else { now_ms };
+                let unused_since = if parked { now_ms.saturating_sub(gc_delay_ms) } else { now_ms };
                 if self.catalog.account_session(id, Arc::clone(&donors), unused_since).await? {
                     self.pool.lock().forget_session(&id);
                     break;

@@ -20,7 +20,7 @@ async fn remove(lab: &Lab, at: &str) {
     lab.admin().call(&remove).await.expect("removed");
 }
 
-/// Sends heartbeats for several times the grace and the interval of collection; gives what was ordered deleted.
+/// Sends heartbeats for several times the GC delay and the interval of collection; gives what was ordered deleted.
 async fn deletions(donor: &Donor) -> usize {
     let mut ordered = 0;
     for write_sequence in 100..110 {

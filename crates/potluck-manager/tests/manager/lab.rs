@@ -61,7 +61,7 @@ impl Lab {
             listen: "127.0.0.1:0".into(),
             state: dir.path().join("state"),
             pool_name: "test pool".into(),
-            gc_grace: Duration::from_millis(300),
+            gc_delay: Duration::from_millis(300),
             // A chunk that nobody commits is reclaimed at once.
             resume_window: Duration::ZERO,
             // Nobody heartbeats between the calls of a test, however long they take.

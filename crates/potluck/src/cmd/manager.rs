@@ -124,7 +124,7 @@ fn config(file: &SettingsFile, state: &Path) -> ManagerConfig {
         advertise: command_settings::list(file.text_of("manager.advertise")),
         metrics_listen: file.text_of("manager.metrics-listen"),
         lease: file.time("manager.lease").unwrap_or(default.lease),
-        gc_grace: file.time("manager.gc-grace").unwrap_or(default.gc_grace),
+        gc_delay: file.time("manager.gc-delay").unwrap_or(default.gc_delay),
         resume_window: file.time("manager.resume-window").unwrap_or(default.resume_window),
         backup_every: file.time("manager.backup-every").unwrap_or(default.backup_every),
         backup_dir: file.text_of("manager.backup-dir").map(PathBuf::from),

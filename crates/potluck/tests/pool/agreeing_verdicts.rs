@@ -75,7 +75,7 @@ fn wait_scanned(lab: &Lab) {
 }
 
 fn lab(donors: usize) -> Lab {
-    let lab = Lab::with_options(donors, &["--gc-grace", "1s", "--repair-grace", "2s"]);
+    let lab = Lab::with_options(donors, &["--gc-delay", "1s", "--repair-grace", "2s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--width", "8"]);
     wait_scanned(&lab);
     lab
@@ -194,7 +194,7 @@ fn a_dead_donor_with_copies_that_nobody_could_make_again_is_not_removed() {
 
 #[test]
 fn no_plan_promises_an_end_that_there_cannot_be() {
-    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
     for donor in ["donor-1", "donor-2"] {
         lab.lend(donor, Lending { max: "16MiB".into(), ..Lending::default() });
     }
@@ -255,7 +255,7 @@ fn what_may_go_is_not_known_before_the_first_look_at_everything() {
 
 #[test]
 fn a_donor_of_a_pool_in_one_room_may_go_though_files_are_less_apart_than_promised() {
-    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
     for donor in ["donor-1", "donor-2", "donor-3"] {
         let options = vec!["--label".into(), "room-12".into()];
         lab.lend(donor, Lending { options, ..Lending::default() });
@@ -362,7 +362,7 @@ fn codes(lab: &Lab) -> [(&'static str, i32); 4] {
 /// A machine that lost its power ends no connection: nothing is heard of it, and that is all.
 #[test]
 fn every_command_tells_of_a_machine_that_fell_silent_from_the_moment_it_did() {
-    let mut lab = Lab::with_options(3, &["--gc-grace", "1s"]);
+    let mut lab = Lab::with_options(3, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "2"]);
     let (input, _) = file(lab.dir(), "input", 15, 2 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
@@ -403,7 +403,7 @@ fn wait_all_end(lab: &Lab, stage: &str, code: i32) {
 
 #[test]
 fn how_safe_everything_is_ends_every_command_with_the_same_code() {
-    let mut lab = Lab::with_options(3, &["--gc-grace", "1s"]);
+    let mut lab = Lab::with_options(3, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "2"]);
     let (input, _) = file(lab.dir(), "input", 8, 2 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
@@ -440,7 +440,7 @@ fn how_safe_everything_is_ends_every_command_with_the_same_code() {
 
 #[test]
 fn bad_copies_that_are_met_while_others_are_read_are_no_success() {
-    let lab = Lab::with_options(2, &["--gc-grace", "1s"]);
+    let lab = Lab::with_options(2, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "2"]);
     let (input, content) = file(lab.dir(), "input", 9, 4 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);

@@ -216,7 +216,7 @@ fn a_local_disk_that_is_full_is_no_success() {
 
 #[test]
 fn input_that_cannot_be_read_fails_alone() {
-    let lab = Lab::with_options(1, &["--gc-grace", "1s"]);
+    let lab = Lab::with_options(1, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab"]);
     let from = lab.dir().join("from");
     std::fs::create_dir(&from).expect("a directory");

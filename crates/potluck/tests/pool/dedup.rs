@@ -58,7 +58,7 @@ fn storing_the_same_file_twice_moves_no_chunk() {
 
 #[test]
 fn only_what_changed_is_sent() {
-    let lab = Lab::with_options(2, &["--gc-grace", "1s"]);
+    let lab = Lab::with_options(2, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, mut content) = file(lab.dir(), "input", 9, 4 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
@@ -94,7 +94,7 @@ fn a_file_that_repeats_itself_is_sent_once() {
 
 #[test]
 fn chunks_that_are_deleted_are_not_counted_on() {
-    let lab = Lab::with_options(2, &["--gc-grace", "1s"]);
+    let lab = Lab::with_options(2, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 12, 2 << 20);
     // Again and again at whatever stage of its deletion the content is.
@@ -109,7 +109,7 @@ fn chunks_that_are_deleted_are_not_counted_on() {
 
 #[test]
 fn a_chunk_stored_again_right_after_its_deletion_can_be_read_at_once() {
-    let lab = Lab::with_options(1, &["--gc-grace", "1s"]);
+    let lab = Lab::with_options(1, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 14, 1 << 20);
     for _ in 0..2 {

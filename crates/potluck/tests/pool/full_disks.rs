@@ -14,7 +14,7 @@ fn inodes_for(chunks: usize) -> String {
 #[test]
 fn a_donor_that_is_really_full_is_a_clear_error_and_harms_no_other_file() {
     const NAME: &str = "a_donor_that_is_really_full";
-    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
     // Room in bytes, none in inodes: the donor cannot know before the system says ENOSPC.
     let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), &inodes_for(40)) else {
         return;
@@ -43,7 +43,7 @@ fn a_donor_that_is_really_full_is_a_clear_error_and_harms_no_other_file() {
 #[test]
 fn a_full_donor_is_passed_over_where_another_has_room() {
     const NAME: &str = "a_full_donor_is_passed_over";
-    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
     let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), &inodes_for(10)) else {
         return;
     };
@@ -62,7 +62,7 @@ fn a_full_donor_is_passed_over_where_another_has_room() {
 #[test]
 fn a_disk_that_its_owner_fills_is_a_clear_error_and_deletes_work_at_0_bytes() {
     const NAME: &str = "a_disk_that_its_owner_fills";
-    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
     let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), "size=16m") else { return };
     lab.lend("donor", Lending { dir: Some(disk.path().join("lent")), ..Lending::default() });
     lab.wait_live();

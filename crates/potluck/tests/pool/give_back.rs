@@ -41,7 +41,7 @@ fn two_copies(lab: &Lab, seed: u64, len: usize) -> Vec<u8> {
 
 #[test]
 fn a_machine_that_gives_all_back_may_go_once_it_is_said() {
-    let mut lab = Lab::with_options(3, &["--gc-grace", "1s"]);
+    let mut lab = Lab::with_options(3, &["--gc-delay", "1s"]);
     let content = two_copies(&lab, 1, 4 << 20);
     let owner = Owner::of(&lab, "donor-1");
     let planned = owner.run(&["--all", "-n"]).ok().text();
@@ -108,7 +108,7 @@ fn what_no_other_donor_takes_stays_and_is_never_called_safe() {
 
 #[test]
 fn now_lists_what_would_be_lost_and_asks_first() {
-    let lab = Lab::with_options(2, &["--gc-grace", "1s"]);
+    let lab = Lab::with_options(2, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (once, once_content) = file(lab.dir(), "once", 6, 1 << 20);
     let (twice, content) = file(lab.dir(), "twice", 7, 1 << 20);
@@ -145,7 +145,7 @@ fn now_lists_what_would_be_lost_and_asks_first() {
 
 #[test]
 fn an_admin_drains_and_removes_and_is_stopped_where_something_would_be_lost() {
-    let lab = Lab::with_options(3, &["--gc-grace", "1s"]);
+    let lab = Lab::with_options(3, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 8, 2 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
@@ -165,7 +165,7 @@ fn an_admin_drains_and_removes_and_is_stopped_where_something_would_be_lost() {
 #[test]
 fn an_owner_who_fills_the_disk_gets_the_space_and_no_file_is_lost() {
     const NAME: &str = "an_owner_who_fills_the_disk";
-    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
     let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), "size=32m") else { return };
     let lending = Lending {
         dir: Some(disk.path().join("lent")),
@@ -200,7 +200,7 @@ fn an_owner_who_fills_the_disk_gets_the_space_and_no_file_is_lost() {
 fn the_cap_holds_to_the_byte_while_files_race_the_donor() {
     const NAME: &str = "the_cap_holds_to_the_byte";
     const CAP: u64 = 8 << 20;
-    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
     let Some(disk) = SmallDisk::mount(NAME, lab.dir().join("disk"), "size=48m") else { return };
     let lending =
         Lending { dir: Some(disk.path().join("lent")), max: "8MiB".into(), ..Lending::default() };

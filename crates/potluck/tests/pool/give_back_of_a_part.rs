@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 
 /// Donors that lend so much each.
 fn lending(donors: usize, max: &str) -> Lab {
-    let mut lab = Lab::manager_only(&["--gc-grace", "1s"]);
+    let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
     for number in 1..=donors {
         lab.lend(&format!("donor-{number}"), Lending { max: max.into(), ..Lending::default() });
     }

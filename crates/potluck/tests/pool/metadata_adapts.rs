@@ -7,7 +7,7 @@ use super::waiting::{DEADLINE, wait_until};
 use serde_json::Value;
 
 const OPTIONS: [&str; 6] =
-    ["--metadata-copies", "3", "--backup-every", "500ms", "--gc-grace", "1s"];
+    ["--metadata-copies", "3", "--backup-every", "500ms", "--gc-delay", "1s"];
 
 fn with_donors(count: usize) -> Lab {
     let lab = Lab::with_options(count, &OPTIONS);

@@ -141,7 +141,7 @@ fn a_lost_manager_comes_back_from_its_donors_and_its_kit_alone() {
 
 #[test]
 fn a_new_generation_of_the_log_takes_the_place_of_the_old_one() {
-    let mut lab = Lab::with_options(2, &[&OPTIONS[..], &["--gc-grace", "1s"]].concat());
+    let mut lab = Lab::with_options(2, &[&OPTIONS[..], &["--gc-delay", "1s"]].concat());
     lab.cli.ok(&["space", "create", "lab"]);
     wait_logged(&lab);
     let first = *blocks(&lab).first().expect("a block");

@@ -112,7 +112,7 @@ fn mv_moves_files_and_directories() {
 
 #[test]
 fn rm_removes_and_gives_the_space_back() {
-    let lab = Lab::with_options(2, &["--gc-grace", "1s"]);
+    let lab = Lab::with_options(2, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 10, 1 << 20);
     for path in ["pot://lab/a/one", "pot://lab/a/same", "pot://lab/two"] {

@@ -18,7 +18,7 @@ fn live_copies(lab: &Lab, path: &str) -> u64 {
 
 #[test]
 fn a_dead_donors_chunks_are_made_again_and_the_pool_says_how_safe_it_is() {
-    let mut lab = Lab::with_options(6, &["--repair-grace", "2s", "--gc-grace", "1s"]);
+    let mut lab = Lab::with_options(6, &["--repair-grace", "2s", "--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "copies", "--copies", "2", "--chunk-size", "64KiB"]);
     lab.cli.ok(&["space", "create", "coded", "--ec", "3+2", "--chunk-size", "64KiB"]);
     let (input, content) = file(lab.dir(), "input", 4, 3 << 20);

@@ -15,7 +15,7 @@ const CHUNK: usize = 64 << 10;
 /// Bytes that a put costs beside its own, and those that no donor had told of when the writer ended.
 const BESIDE: u64 = 2 << 20;
 /// Interrupted uploads are kept for longer than any test takes; leases are short.
-const KEPT: &[&str] = &["--resume-window", "10m", "--lease", "2s", "--gc-grace", "1s"];
+const KEPT: &[&str] = &["--resume-window", "10m", "--lease", "2s", "--gc-delay", "1s"];
 
 /// A pool whose clients' traffic with the donors is counted.
 struct Counted {
@@ -136,7 +136,7 @@ fn an_erasure_coded_upload_goes_on() {
 /// D2: what nobody goes on with is gone when its time is over.
 #[test]
 fn an_interrupted_upload_that_nobody_takes_up_is_reclaimed_d2() {
-    let options = ["--resume-window", "3s", "--lease", "2s", "--gc-grace", "1s"];
+    let options = ["--resume-window", "3s", "--lease", "2s", "--gc-delay", "1s"];
     let pool = Counted::with_donors(2, "1GiB", &options);
     pool.lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     pool.interrupted(4, (8 << 20, 6 << 20), 2, End::Killed);

@@ -68,7 +68,7 @@ fn copy_tree(from: &Path, to: &Path) {
 
 #[test]
 fn an_old_copy_of_a_donors_disk_is_harmless() {
-    let mut lab = Lab::with_options(3, &["--gc-grace", "1s", "--repair-grace", "2s"]);
+    let mut lab = Lab::with_options(3, &["--gc-delay", "1s", "--repair-grace", "2s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (first, first_content) = file(lab.dir(), "first", 7, 2 << 20);
     let (second, second_content) = file(lab.dir(), "second", 8, 2 << 20);

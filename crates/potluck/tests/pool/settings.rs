@@ -87,7 +87,7 @@ fn a_running_donor_takes_new_settings_without_a_restart() {
 
 #[test]
 fn a_running_manager_takes_new_settings_without_a_restart() {
-    let mut lab = Lab::with_options(2, &["--gc-grace", "1d", "--lease", "2s"]);
+    let mut lab = Lab::with_options(2, &["--gc-delay", "1d", "--lease", "2s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
     let (input, _) = file(lab.dir(), "input", 3, 1 << 20);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
@@ -95,7 +95,7 @@ fn a_running_manager_takes_new_settings_without_a_restart() {
     wait_until("condemned chunks", DEADLINE, || lab.cli.status()["condemned_chunks"] != 0);
     assert!(lab.chunk_files() > 0);
     let state = lab.manager_dir();
-    lab.cli.ok(&["set", "manager.gc-grace", "2s", "--state", arg(&state)]);
+    lab.cli.ok(&["set", "manager.gc-delay", "2s", "--state", arg(&state)]);
     lab.wait_clean(0);
     assert!(lab.manager().ended().is_none());
 }

@@ -159,7 +159,7 @@ fn donors(lab: &Lab) -> Vec<String> {
 
 #[test]
 fn a_directory_that_is_lent_no_more_is_given_back_and_leaves_the_pool() {
-    let mut lab = Lab::with_options(1, &["--gc-grace", "1s"]);
+    let mut lab = Lab::with_options(1, &["--gc-delay", "1s"]);
     let (disk, own, content) = two_and_another(&mut lab);
     let (state, first) = (lab.donor_state("donor-1"), lab.lent("donor-1").0);
     let remove = ["lend", "--remove", arg(&disk), "--state", arg(&state)];
@@ -178,7 +178,7 @@ fn a_directory_that_is_lent_no_more_is_given_back_and_leaves_the_pool() {
 
 #[test]
 fn a_machine_leaves_with_all_the_directories_that_it_lends() {
-    let mut lab = Lab::with_options(1, &["--gc-grace", "1s"]);
+    let mut lab = Lab::with_options(1, &["--gc-delay", "1s"]);
     let (disk, own, content) = two_and_another(&mut lab);
     let (state, first) = (lab.donor_state("donor-1"), lab.lent("donor-1").0);
     let leave = ["leave", "--state", arg(&state)];

@@ -141,7 +141,7 @@ fn a_returning_donor_counts_again() {
 
 #[test]
 fn chunks_that_the_catalog_does_not_know_are_kept() {
-    let mut lab = Lab::with_options(1, &["--gc-grace", "1s"]);
+    let mut lab = Lab::with_options(1, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--plain", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 16, 1 << 20);
     let (manager, saved) = (lab.manager_dir(), lab.dir().join("saved"));

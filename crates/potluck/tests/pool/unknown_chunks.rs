@@ -14,7 +14,7 @@ fn unknown(lab: &Lab) -> u64 {
 /// A pool whose catalog was put back to before its second file was written; gives the content of the
 /// first one.
 fn restored() -> (Lab, Vec<u8>) {
-    let mut lab = Lab::with_options(3, &["--gc-grace", "1s"]);
+    let mut lab = Lab::with_options(3, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let (known, content) = file(lab.dir(), "known", 1, 700_000);
     lab.cli.ok(&["cp", arg(&known), "pot://lab/known"]);

@@ -85,7 +85,7 @@ fn a_reservation_grows_ahead_of_a_stream() {
 
 #[test]
 fn a_dead_clients_reservation_and_orphans_are_reclaimed() {
-    let lab = small_chunks(&["--lease", "2s", "--gc-grace", "1s"]);
+    let lab = small_chunks(&["--lease", "2s", "--gc-delay", "1s"]);
     let (kept, content) = file(lab.dir(), "kept", 7, 1 << 20);
     lab.cli.ok(&["cp", arg(&kept), "pot://lab/kept"]);
     let mut writer = Writer::start(&lab.cli, "pot://lab/lost", &[]);
@@ -102,7 +102,7 @@ fn a_dead_clients_reservation_and_orphans_are_reclaimed() {
 
 #[test]
 fn a_slow_writer_keeps_its_lease() {
-    let lab = small_chunks(&["--lease", "3s", "--gc-grace", "1s"]);
+    let lab = small_chunks(&["--lease", "3s", "--gc-delay", "1s"]);
     let content = bytes(9, 1 << 20);
     let mut writer = Writer::start(&lab.cli, "pot://lab/slow", &[]);
     writer.feed(&content);
@@ -116,7 +116,7 @@ fn a_slow_writer_keeps_its_lease() {
 
 #[test]
 fn an_interrupted_writer_gives_its_reservation_back_at_once() {
-    let lab = small_chunks(&["--lease", "10m", "--gc-grace", "1s"]);
+    let lab = small_chunks(&["--lease", "10m", "--gc-delay", "1s"]);
     let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
     writer.feed(&bytes(10, 2 << 20));
     wait_for_chunks(&lab, 10);
@@ -127,7 +127,7 @@ fn an_interrupted_writer_gives_its_reservation_back_at_once() {
 
 #[test]
 fn later_commit_wins_whole() {
-    let lab = small_chunks(&["--gc-grace", "1s"]);
+    let lab = small_chunks(&["--gc-delay", "1s"]);
     let contents = [bytes(11, 3 << 20), bytes(12, 2 << 20)];
     for (first, second) in [(0, 1), (1, 0)] {
         let mut writers = [0, 1].map(|number: usize| {
@@ -150,7 +150,7 @@ fn later_commit_wins_whole() {
 
 #[test]
 fn if_absent_and_if_version_conflict_with_exit_10() {
-    let lab = small_chunks(&["--gc-grace", "1s"]);
+    let lab = small_chunks(&["--gc-delay", "1s"]);
     let (input, content) = file(lab.dir(), "input", 13, 200_000);
     let report = lab.cli.json(&["cp", arg(&input), "pot://lab/f", "--if-absent"]);
     let version = report["versions"][0]["version"].as_u64().expect("a version");
@@ -174,7 +174,7 @@ fn if_absent_and_if_version_conflict_with_exit_10() {
 
 #[test]
 fn of_racing_if_absent_writers_the_first_to_commit_wins() {
-    let lab = small_chunks(&["--gc-grace", "1s"]);
+    let lab = small_chunks(&["--gc-delay", "1s"]);
     let contents = [bytes(15, 1 << 20), bytes(16, 1 << 20)];
     let [first, second] = [0, 1].map(|number: usize| {
         let mut writer = Writer::start(&lab.cli, "pot://lab/f", &["--if-absent"]);
@@ -192,7 +192,7 @@ fn of_racing_if_absent_writers_the_first_to_commit_wins() {
 
 #[test]
 fn a_space_that_is_removed_under_a_writer_takes_nothing() {
-    let lab = small_chunks(&["--gc-grace", "1s"]);
+    let lab = small_chunks(&["--gc-delay", "1s"]);
     let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
     writer.feed(&bytes(17, 1 << 20));
     wait_for_chunks(&lab, 10);

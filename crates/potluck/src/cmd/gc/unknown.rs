@@ -133,7 +133,7 @@ fn listed(unknown: &Unknown) -> String {
 
 fn reclaimed(done: &Reclaimed) -> String {
     let mut text = format!(
-        "given up: {}; donors delete them when the grace is over, a minute unless `manager.gc-grace` says otherwise\n",
+        "given up: {}; donors delete them after the GC delay, a minute unless `manager.gc-delay` says otherwise\n",
         count(done.chunks.saturating_sub(done.left), "chunk")
     );
     if !done.absent.is_empty() {
