@@ -21,6 +21,7 @@
 //! waits until it is back.
 
 mod changes;
+mod found;
 mod incoming;
 mod inventory;
 mod layout;
@@ -35,6 +36,7 @@ mod verify;
 mod write_sequence;
 
 pub(crate) use changes::{Change, Changes};
+pub(crate) use found::Found;
 pub(crate) use incoming::{Incoming, NotPlaced};
 pub(crate) use inventory::Cursor;
 pub(crate) use layout::{Layout, chunk_of};
@@ -50,13 +52,12 @@ use open_chunks::OpenChunks;
 use potluck_core::budget::{DiskState, Limits};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::Incarnation;
-use potluck_core::merkle::{SegmentHashes, TreeParts};
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
 use quarantine::Quarantine;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use trailer::Trailer;
 use usage::Fault;
 use write_sequence::WriteSequence;
@@ -95,30 +96,6 @@ pub(crate) enum Refusal {
     Disk,
     /// Files that were found at the start are missing at the end.
     Lost,
-}
-
-/// A stored chunk, ready to be sent.
-pub(crate) struct Found {
-    /// The file; the chunk is its first `len` bytes.
-    pub file: Box<dyn OldFile>,
-    /// Stored bytes.
-    pub len: u32,
-    /// The hashes of its segments that are stored with it, once they were asked for; nothing if they are
-    /// not those of its name.
-    tree: OnceLock<Option<TreeParts>>,
-}
-
-impl Found {
-    /// What proves parts of the chunk `name`, which this is.
-    pub fn tree(&self, name: &ChunkName) -> Option<&TreeParts> {
-        let read = || {
-            let mut table = vec![0; tail_len(self.len) - TRAILER];
-            read_exact_at(&*self.file, &mut table, self.len.into()).ok()?;
-            let tree = SegmentHashes::from_bytes(&table).parts();
-            (tree.root() == Some(&name.0)).then_some(tree)
-        };
-        self.tree.get_or_init(read).as_ref()
-    }
 }
 
 impl Store {
@@ -265,9 +242,7 @@ impl Store {
     /// The chunk called `name`, if it is held.
     pub fn find(&self, name: &ChunkName) -> Result<Option<Found>, Refusal> {
         match self.disk.open(&self.layout.chunk(name)) {
-            Ok(file) => {
-                Ok(stored_len(file.len()).map(|len| Found { file, len, tree: OnceLock::new() }))
-            }
+            Ok(file) => Ok(stored_len(file.len()).map(|len| Found::new(file, len))),
             Err(why) if why.kind() == io::ErrorKind::NotFound && !self.is_missing() => Ok(None),
             Err(why) => {
                 tracing::warn!("cannot open chunk {name}: {why}");

@@ -2,7 +2,9 @@
 //! into operations on the pool and the catalog.
 
 mod advice;
+mod answer;
 mod commit;
+mod concerned;
 mod copying;
 mod donor;
 mod find;
@@ -19,63 +21,30 @@ mod repair;
 mod session;
 mod space;
 mod status;
+mod verb;
+
+pub(crate) use answer::Answer;
+pub(crate) use concerned::{concerned, no_donor};
+pub use verb::Verb;
 
 use crate::access;
 use crate::callers::Caller;
 use crate::handles::Handles;
-use crate::shared_pool::SharedPool;
 use crate::tasks::reach::Reach;
 use axum::body::{Body, Bytes};
-use potluck_core::ids::DonorId;
 use potluck_wire::bodies::{Received, SHORT};
 use potluck_wire::control::{self, Call};
 use potluck_wire::env::Offload;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::serve::{Answers, Peer, no_such_call};
-use potluck_wire::token::Role;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Answers calls of one kind, by the handles of the group that they belong to.
-///
-/// The future runs to its end even when the caller goes away, and may be dropped only with the
-/// whole runtime.
-trait Answer<C: Call>: for<'a> From<&'a Handles> + Send + 'static {
-    /// Answers `caller`, who may make this call.
-    fn answer(
-        self,
-        call: C,
-        caller: Caller,
-    ) -> impl Future<Output = Result<C::Reply, Failure>> + Send;
-}
 
 /// A reply leaves this long before its caller stops waiting for it.
 const MARGIN: Duration = Duration::from_millis(500);
 
 macro_rules! calls {
     ($($group:ty: $($verb:ident)*;)*) => {
-        /// Every call there is.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Verb { $($(
-            #[doc = concat!("[`control::", stringify!($verb), "`]")]
-            $verb,
-        )*)* }
-
-        impl Verb {
-            /// The call that a path names.
-            pub fn named(name: &str) -> Option<Self> {
-                $($(if name == <control::$verb as Call>::NAME {
-                    return Some(Self::$verb);
-                })*)*
-                None
-            }
-
-            /// Its name in paths.
-            pub fn name(self) -> &'static str {
-                match self { $($(Self::$verb => <control::$verb as Call>::NAME,)*)* }
-            }
-        }
-
         /// Answers a call: JSON in, JSON out.
         async fn answer(
             handles: &Handles,
@@ -180,34 +149,6 @@ async fn read<C: Call>(offload: Offload, body: Bytes) -> Result<C, Failure> {
         })
     };
     if long { offload.run(parse).await } else { parse() }
-}
-
-/// The donor that a call is about: a donor's own call is about itself.
-fn concerned(
-    pool: &SharedPool,
-    caller: &Caller,
-    named: Option<DonorId>,
-) -> Result<DonorId, Failure> {
-    let who = caller.member()?;
-    let own = (who.role == Role::Donor).then_some(DonorId(who.member.0));
-    match (own, named) {
-        (Some(own), Some(named)) if own != named => {
-            let what = format!("donor {own} may not decide about donor {named}");
-            Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
-                .hint("use the identity of an admin"))
-        }
-        (own, named) => match own.or(named) {
-            Some(donor) if pool.lock().knows_donor(donor) => Ok(donor),
-            Some(donor) => Err(no_donor(donor)),
-            None => Err(Failure::bad_request("the request names no donor")),
-        },
-    }
-}
-
-fn no_donor(donor: DonorId) -> Failure {
-    let what = format!("the pool has no donor {donor}");
-    Failure::new(ErrorKind::NotFound, code::NO_ENTRY, what)
-        .hint("`potluck status` lists the donors")
 }
 
 fn bug(call: &str, why: &str) -> Failure {

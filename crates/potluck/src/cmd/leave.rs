@@ -4,6 +4,7 @@
 //! what they hold. Which memberships end is written down before the first does, and that they have
 //! ended before anything here is removed: the same command, run again, goes on from there.
 
+mod of_directory;
 mod record;
 mod removal;
 
@@ -14,6 +15,7 @@ use crate::command_settings::{self, Settings};
 use crate::confirm::confirm;
 use crate::output::{Output, count};
 use crate::systemd::Role as Service;
+pub use of_directory::of_directory;
 use potluck_client::Pool;
 use potluck_core::ids::DonorId;
 use potluck_core::size::format_size;
@@ -22,7 +24,6 @@ use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{About, Identity};
 use potluck_wire::token::Role;
-pub use record::read as begun;
 use record::{LEAVING, Membership};
 use serde::Serialize;
 use std::fs;

@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::running::Running;
 use crate::settings_file::SettingsFile;
 use crate::{ready, signals};
-pub use further::{OwnDonor, daemon_of, donors_of, lend_no_more, removal, states};
+pub use further::{OwnDonor, daemon_of, donors_of, lend_no_more, state_of, states};
 use lent::Started;
 pub use lent::{Lent, STATES};
 use potluck_core::budget::{KeepFree, Limits};

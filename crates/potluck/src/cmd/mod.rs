@@ -8,6 +8,7 @@ mod cp;
 mod demo;
 mod donors;
 mod du;
+mod ending;
 mod find_manager;
 mod fsck;
 mod gc;
@@ -39,6 +40,8 @@ mod tree;
 mod up;
 mod verify;
 
+pub use ending::Ending;
+
 use crate::INTERRUPTED;
 use crate::args::Command;
 use crate::command_settings::Settings;
@@ -47,22 +50,9 @@ use crate::progress_bar;
 use crate::signals;
 use potluck_client::Pool;
 use potluck_wire::control::Find;
-use potluck_wire::error::{ErrorKind, Failure};
+use potluck_wire::error::Failure;
 use std::path::Path;
 use std::time::Duration;
-
-/// How a command that did not fail ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// All was done.
-    Done,
-    /// Some of it was; what was not has been said.
-    Partial,
-    /// All was done, and what was asked is not well: the exit code of this kind of failure says so.
-    Said(ErrorKind),
-    /// Its user stopped it.
-    Interrupted,
-}
 
 /// Runs one command.
 pub async fn run(
@@ -73,7 +63,7 @@ pub async fn run(
     let shown = settings.progress && output.wants_progress();
     let watched = |client: Pool| client.watched(progress_bar::waits(shown, output));
     let command = match command {
-        Command::Lend(args) if args.remove => Command::Leave(lend::removal(&args, settings)?),
+        Command::Lend(args) if args.remove => Command::Leave(leave::of_directory(&args, settings)?),
         command => command,
     };
     match command {

@@ -1,7 +1,7 @@
 //! From local files, trees or standard input into the pool.
 
 use super::directories::Policies;
-use super::place::{bad_path, not_utf8, own_name, target};
+use super::place::{bad_path, cannot_read, not_utf8, own_name, target};
 use super::{
     At, CpReport, FailedFile, Landing, Place, StoredVersion, condition, one_version,
     policy_override, usage,
@@ -277,14 +277,4 @@ fn pool_path(target: &PoolPath, local: &Path, base: &Path) -> Result<PoolPath, F
         path = path.join(name).map_err(bad_path)?;
     }
     Ok(path)
-}
-
-/// A local file or directory that cannot be read.
-pub(super) fn cannot_read(local: &Path, error: &io::Error) -> Failure {
-    let what = format!("cannot read {}: {error}", local.display());
-    let kind = match error.kind() {
-        io::ErrorKind::NotFound => ErrorKind::NotFound,
-        _ => ErrorKind::Other,
-    };
-    Failure::new(kind, code::LOCAL_IO, what).hint("check that it exists and that you may read it")
 }

@@ -4,6 +4,7 @@
 use potluck_core::path::{BadPath, PoolPath, SCHEME};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// One argument, as written.
@@ -100,9 +101,19 @@ pub fn target(to: &PoolPath, name: Option<&str>) -> Result<PoolPath, Failure> {
 
 /// The own name of something local: as its caller wrote it, unless that is “.” or “..”.
 pub fn own_name(local: &Path) -> Result<String, Failure> {
-    let whole = local.canonicalize().map_err(|error| super::inward::cannot_read(local, &error))?;
+    let whole = local.canonicalize().map_err(|error| cannot_read(local, &error))?;
     let name = local.file_name().or(whole.file_name()).unwrap_or_default();
     name.to_str().map(str::to_string).ok_or_else(|| not_utf8(local))
+}
+
+/// A local file or directory that cannot be read.
+pub fn cannot_read(local: &Path, error: &io::Error) -> Failure {
+    let what = format!("cannot read {}: {error}", local.display());
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => ErrorKind::NotFound,
+        _ => ErrorKind::Other,
+    };
+    Failure::new(kind, code::LOCAL_IO, what).hint("check that it exists and that you may read it")
 }
 
 /// A name that the pool cannot hold.

@@ -1,11 +1,11 @@
-//! `potluck lend --add` and `--remove`: one lent directory more or less. The settings say which are
-//! lent; the daemon, if one runs, follows them at once.
+//! `potluck lend --add`, and what `leave` needs for `--remove`: one lent directory more or less. The settings
+//! say which are lent; the daemon, if one runs, follows them at once.
 
 use super::absolute;
 use super::lent::{STATES, own_dir};
-use crate::args::{Caution, Leave, Lend};
+use crate::args::Lend;
+use crate::cmd::Ending;
 use crate::cmd::set::one_of;
-use crate::cmd::{Ending, leave};
 use crate::command_settings::Settings;
 use crate::keys::Daemon;
 use crate::output::Output;
@@ -52,40 +52,6 @@ pub async fn add(args: &Lend, settings: &Settings, output: &Output) -> Result<En
         }
     }
     Ok(Ending::Done)
-}
-
-/// `potluck lend --remove`: the donor of one directory leaves, the others stay.
-pub fn removal(args: &Lend, settings: &Settings) -> Result<Leave, Failure> {
-    let state = state_of(args, settings)?;
-    let [dir] = args.dirs.as_slice() else {
-        let what = "one directory is lent no more at a time";
-        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
-            .hint("all of them: `potluck leave`"));
-    };
-    let dir = absolute(dir)?;
-    let file = SettingsFile::read(Daemon::Donor, &state)?;
-    let began = |own: &PathBuf| {
-        leave::begun(own).is_ok_and(|begun| begun.iter().any(|it| it.lent.contains(&dir)))
-    };
-    // One that was interrupted is in the settings no more.
-    let own = match file.lent_state(&dir) {
-        Some(own) => Some(own),
-        None => states(&state)?.into_iter().find(began),
-    };
-    let Some(own) = own else {
-        let lent = file.lent().contains(&dir);
-        let what = match lent {
-            true => format!("{} is the directory this donor began with", dir.display()),
-            false => format!("{} is not lent", dir.display()),
-        };
-        let hint = match lent {
-            true => "it ends with the donor: `potluck leave`",
-            false => "`potluck set lend.max` shows the lent directories",
-        };
-        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(hint));
-    };
-    let caution = Caution { dry_run: args.dry_run, yes: args.yes };
-    Ok(Leave { now: false, pool_is_gone: false, caution, state: Some(own) })
 }
 
 /// A lent directory, and where the donor that lends it has its identity and state.
@@ -140,6 +106,7 @@ pub async fn lend_no_more(state: &Path, dirs: &[PathBuf]) -> Result<(), Failure>
     Ok(())
 }
 
-fn state_of(args: &Lend, settings: &Settings) -> Result<PathBuf, Failure> {
+/// The state directory of the daemon that a command is about.
+pub fn state_of(args: &Lend, settings: &Settings) -> Result<PathBuf, Failure> {
     absolute(&args.state.clone().unwrap_or_else(|| settings.donor_dir()))
 }

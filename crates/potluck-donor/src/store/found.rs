@@ -1,0 +1,36 @@
+//! A chunk that is open to be sent.
+
+use super::trailer::{TRAILER, tail_len};
+use crate::disk::{OldFile, read_exact_at};
+use potluck_core::chunk::ChunkName;
+use potluck_core::merkle::{SegmentHashes, TreeParts};
+use std::sync::OnceLock;
+
+/// A stored chunk, ready to be sent.
+pub(crate) struct Found {
+    /// The file; the chunk is its first `len` bytes.
+    pub file: Box<dyn OldFile>,
+    /// Stored bytes.
+    pub len: u32,
+    /// The hashes of its segments that are stored with it, once they were asked for; nothing if they are
+    /// not those of its name.
+    tree: OnceLock<Option<TreeParts>>,
+}
+
+impl Found {
+    /// A chunk of `len` stored bytes, whose hashes nobody has asked for yet.
+    pub fn new(file: Box<dyn OldFile>, len: u32) -> Self {
+        Self { file, len, tree: OnceLock::new() }
+    }
+
+    /// What proves parts of the chunk `name`, which this is.
+    pub fn tree(&self, name: &ChunkName) -> Option<&TreeParts> {
+        let read = || {
+            let mut table = vec![0; tail_len(self.len) - TRAILER];
+            read_exact_at(&*self.file, &mut table, self.len.into()).ok()?;
+            let tree = SegmentHashes::from_bytes(&table).parts();
+            (tree.root() == Some(&name.0)).then_some(tree)
+        };
+        self.tree.get_or_init(read).as_ref()
+    }
+}

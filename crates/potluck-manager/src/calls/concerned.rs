@@ -1,0 +1,36 @@
+//! Which donor a call is about.
+
+use crate::callers::Caller;
+use crate::shared_pool::SharedPool;
+use potluck_core::ids::DonorId;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::token::Role;
+
+/// The donor that a call is about: a donor's own call is about itself.
+pub fn concerned(
+    pool: &SharedPool,
+    caller: &Caller,
+    named: Option<DonorId>,
+) -> Result<DonorId, Failure> {
+    let who = caller.member()?;
+    let own = (who.role == Role::Donor).then_some(DonorId(who.member.0));
+    match (own, named) {
+        (Some(own), Some(named)) if own != named => {
+            let what = format!("donor {own} may not decide about donor {named}");
+            Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
+                .hint("use the identity of an admin"))
+        }
+        (own, named) => match own.or(named) {
+            Some(donor) if pool.lock().knows_donor(donor) => Ok(donor),
+            Some(donor) => Err(no_donor(donor)),
+            None => Err(Failure::bad_request("the request names no donor")),
+        },
+    }
+}
+
+/// There is no such donor.
+pub fn no_donor(donor: DonorId) -> Failure {
+    let what = format!("the pool has no donor {donor}");
+    Failure::new(ErrorKind::NotFound, code::NO_ENTRY, what)
+        .hint("`potluck status` lists the donors")
+}

@@ -1,0 +1,36 @@
+//! Every call by its name, for who may make it and for who answers it.
+
+use potluck_wire::control::{self, Call};
+
+macro_rules! verbs {
+    ($($verb:ident)*) => {
+        /// Every call there is.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Verb { $(
+            #[doc = concat!("[`control::", stringify!($verb), "`]")]
+            $verb,
+        )* }
+
+        impl Verb {
+            /// The call that a path names.
+            pub fn named(name: &str) -> Option<Self> {
+                $(if name == <control::$verb as Call>::NAME {
+                    return Some(Self::$verb);
+                })*
+                None
+            }
+
+            /// Its name in paths.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$verb => <control::$verb as Call>::NAME,)* }
+            }
+        }
+    };
+}
+verbs! {
+    Join Invite InvitationList InvitationRemove MemberList Revoke Leave SpaceCreate SpaceRemove
+    SpaceList Reserve Offer Grow Renew Abort Commit Open Report Unreached List Stat MakeDir Move
+    Remove Usage CopyFiles Status Check PolicySet Register Inventory Heartbeat Locate Find
+    GcResume ReclaimUnknown RepairStatus RepairControl Away Trust ScrubNow GiveBack
+    GiveBackStatus Departing Fsck
+}

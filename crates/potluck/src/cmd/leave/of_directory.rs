@@ -1,0 +1,44 @@
+//! `potluck lend --remove`: which donor leaves.
+
+use super::record;
+use crate::args::{Caution, Leave, Lend};
+use crate::cmd::lend;
+use crate::command_settings::Settings;
+use crate::keys::Daemon;
+use crate::settings_file::SettingsFile;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::path::PathBuf;
+
+/// What is asked of `leave` by `potluck lend --remove`: the donor of one directory leaves, the others stay.
+pub fn of_directory(args: &Lend, settings: &Settings) -> Result<Leave, Failure> {
+    let state = lend::state_of(args, settings)?;
+    let [dir] = args.dirs.as_slice() else {
+        let what = "one directory is lent no more at a time";
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+            .hint("all of them: `potluck leave`"));
+    };
+    let dir = lend::absolute(dir)?;
+    let file = SettingsFile::read(Daemon::Donor, &state)?;
+    let began = |own: &PathBuf| {
+        record::read(own).is_ok_and(|begun| begun.iter().any(|it| it.lent.contains(&dir)))
+    };
+    // One that was interrupted is in the settings no more.
+    let own = match file.lent_state(&dir) {
+        Some(own) => Some(own),
+        None => lend::states(&state)?.into_iter().find(began),
+    };
+    let Some(own) = own else {
+        let lent = file.lent().contains(&dir);
+        let what = match lent {
+            true => format!("{} is the directory this donor began with", dir.display()),
+            false => format!("{} is not lent", dir.display()),
+        };
+        let hint = match lent {
+            true => "it ends with the donor: `potluck leave`",
+            false => "`potluck set lend.max` shows the lent directories",
+        };
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(hint));
+    };
+    let caution = Caution { dry_run: args.dry_run, yes: args.yes };
+    Ok(Leave { now: false, pool_is_gone: false, caution, state: Some(own) })
+}
