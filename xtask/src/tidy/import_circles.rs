@@ -1,12 +1,12 @@
 //! Files of a crate that import each other in a circle can be read and changed only together.
 //!
-//! An arrow goes from a file to each that one of its `use` statements names within the crate. Names that
+//! An arrow goes from a file to each that a `use` statement or another path in it names within the crate. Names that
 //! another file passes on (`pub use`) lead to where they are, and passing on names of modules below is no
 //! arrow. Tests are left out.
 
 use super::rust_text::{code, is_word};
 use super::tree::{Offence, Tree};
-use super::use_paths::imports;
+use super::use_paths::{imports, inline_paths};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const REASON: &str = "who reads one file of a circle has to read them all";
@@ -67,6 +67,10 @@ impl Sources {
                     sources.imports.entry(module.clone()).or_default().push(path);
                 }
             }
+            let inline = inline_paths(code).into_iter();
+            let inline: Vec<_> =
+                inline.filter_map(|path| sources.absolute(&module, path)).collect();
+            sources.imports.entry(module).or_default().extend(inline);
         }
         sources
     }
@@ -216,6 +220,8 @@ mod tests {
         let mut open = CIRCLE;
         open[5].1 = "use std::fmt;\n#[cfg(test)]\nuse super::a::A;";
         assert_eq!(found(&open), [""; 0], "tests draw no arrows");
+        open[5].1 = "fn f() -> super::a::A { std::fmt::f() }";
+        assert_eq!(found(&open), found(&CIRCLE), "a path in the code is as good as an import");
         open[5].1 = "use crate::c::C;";
         assert_eq!(found(&open), [""; 0], "c, d and e are few enough");
     }
