@@ -1,6 +1,7 @@
-//! Fetching one chunk: from the copy expected first, from another when that one fails or hangs; and
-//! the chunks of a group, which can stand in for each other.
+//! Fetching the chunks of a file: a chunk that has copies from the one expected first, or from another when that
+//! one fails or hangs; and chunks of a group, which can stand in for each other. Both are gathered by the same code.
 
+mod gather;
 mod group;
 mod memory;
 mod outage;
@@ -12,12 +13,12 @@ use crate::donors::Donors;
 use crate::link::{ChunkRequest, LinkError, Proof};
 use crate::pool::Pool;
 use crate::recipe::Recipe;
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use gather::{Code, Shard};
 use memory::{Need, read_ahead};
 use outage::{Failed, Outage, holders};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::{Clock, Tick};
-use potluck_core::hedging::{Requests, late_after};
+use potluck_core::hedging::late_after;
 use potluck_core::ids::DonorId;
 use potluck_core::merkle::SEGMENT;
 use potluck_core::read_plan::Piece;
@@ -175,7 +176,7 @@ impl Fetcher {
         for piece in pieces {
             let (entry, part) = (&recipe.entries[piece.index], recipe.part(piece));
             let request = self.chunk_request(entry, part.as_ref());
-            let bytes = self.any_copy(request, &recipe.holders(piece.index)).await?;
+            let bytes = self.copy(request, &recipe.holders(piece.index)).await?;
             let start = part.map_or(0, |part| part.start * SEGMENT);
             fetched.push(Fetched::new(bytes, start, ahead));
         }
@@ -198,48 +199,13 @@ impl Fetcher {
         Need { bytes, worth: bytes * read_ahead(self.donors.count()) }
     }
 
-    async fn any_copy(
-        &self,
-        request: ChunkRequest,
-        holders: &[DonorId],
-    ) -> Result<Buffer, Failure> {
-        let (name, len) = (request.name, request.bytes());
-        let mut requests = Requests::new(self.donors.sources(holders));
-        let mut faults = Vec::new();
-        let mut asked = FuturesUnordered::new();
-        loop {
-            let room = self.donors.room.notified();
-            let now = self.client.env.clock.now();
-            let (donor, timeout) = self.donors.rates(|rates| {
-                let donor = requests.next(rates, len);
-                donor.inspect(|donor| requests.sent(*donor, rates, len, now));
-                (donor, requests.late_after(rates, len))
-            });
-            if let Some(donor) = donor {
-                asked.push(self.ask(donor, request.clone()));
-            } else if asked.is_empty() && requests.all_sent() {
-                return Err(self.unreadable(&name, &faults));
-            } else if asked.is_empty() {
-                room.await;
-                continue;
-            }
-            tokio::select! {
-                Some((donor, answer)) = asked.next() => {
-                    requests.answered();
-                    match answer {
-                        Ok(bytes) => {
-                            self.failovers.fetch_add(requests.repeated(), Ordering::Relaxed);
-                            return Ok(bytes);
-                        }
-                        Err(error) => {
-                            self.report(donor, name, &error);
-                            faults.push((donor, error));
-                        }
-                    }
-                }
-                () = tokio::time::sleep(timeout), if !requests.all_sent() => {}
-            }
-        }
+    /// Fetches a chunk from one of the donors that have a copy.
+    async fn copy(&self, request: ChunkRequest, holders: &[DonorId]) -> Result<Buffer, Failure> {
+        let name = request.name;
+        let mut shards = [Shard::new(Some(request), self.donors.sources(holders))];
+        self.gather(Code::COPIES, &[0], &mut shards).await;
+        let [Shard { had, faults, .. }] = shards;
+        had.ok_or_else(|| self.unreadable(&name, &faults))
     }
 
     async fn ask(

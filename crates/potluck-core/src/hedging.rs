@@ -151,23 +151,24 @@ impl Requests {
         (self.under_way > 0 && !self.late).then_some(self.due)
     }
 
-    /// Once the last of them is late: another live donor to ask for the same. Without one, what is under way
-    /// counts as late from now on.
-    pub fn another(&mut self, rates: &Rates, bytes: u32, now: Tick) -> Option<DonorId> {
+    /// Once the last of them is late: another donor to ask for the same, a live one unless `suspects_too`. Without
+    /// one, what is under way counts as late from now on.
+    pub fn another(
+        &mut self,
+        rates: &Rates,
+        bytes: u32,
+        suspects_too: bool,
+        now: Tick,
+    ) -> Option<DonorId> {
         if self.due().is_none_or(|due| now < due) {
             return None;
         }
         let live = |donor: &DonorId| {
             self.sources.iter().any(|source| source.donor == *donor && source.live)
         };
-        let another = self.next(rates, bytes).filter(live);
+        let another = self.next(rates, bytes).filter(|donor| suspects_too || live(donor));
         self.late = another.is_none();
         another
-    }
-
-    /// Whether nobody is left to ask.
-    pub fn all_sent(&self) -> bool {
-        self.tried.len() == self.sources.len()
     }
 
     /// Whether nobody is known who has the chunk.
@@ -233,9 +234,9 @@ mod tests {
             assert_eq!(requests.next(&rates, CHUNK), Some(ONE), "the faster one");
             requests.sent(ONE, &rates, CHUNK, now);
             let due = requests.due().expect("one is under way");
-            assert_eq!(requests.another(&rates, CHUNK, now), None, "not late yet");
+            assert_eq!(requests.another(&rates, CHUNK, false, now), None, "not late yet");
             assert_eq!(requests.state(&rates, now), ShardState::Asked { late: false });
-            assert_eq!(requests.another(&rates, CHUNK, due), live.then_some(TWO));
+            assert_eq!(requests.another(&rates, CHUNK, false, due), live.then_some(TWO));
             assert_eq!(requests.state(&rates, due), ShardState::Asked { late: !live });
             requests.answered();
             let left = if live { ShardState::Open } else { ShardState::Suspect };
@@ -243,8 +244,19 @@ mod tests {
             requests.sent(TWO, &rates, CHUNK, due);
             requests.answered();
             assert_eq!(requests.state(&rates, due), ShardState::Lost);
-            assert_eq!((requests.all_sent(), requests.repeated()), (true, 1));
+            assert_eq!(requests.repeated(), 1);
         }
+    }
+
+    #[test]
+    fn a_late_request_goes_to_a_suspect_where_nothing_else_can_stand_in() {
+        let rates = Rates::from([(ONE, met(10))]);
+        let now = Tick::from_secs(1);
+        let mut requests = Requests::new(vec![source(ONE, true), source(TWO, false)]);
+        requests.sent(ONE, &rates, CHUNK, now);
+        let due = requests.due().expect("one is under way");
+        assert_eq!(requests.another(&rates, CHUNK, true, now), None, "not late yet");
+        assert_eq!(requests.another(&rates, CHUNK, true, due), Some(TWO));
     }
 
     /// A file may stay open for days; what failed twice is not left out as long.

@@ -4,19 +4,16 @@
 //! are proved by their seal. Plain ones are right because all that they are made of is proved by its name, and
 //! because they give back what they were made of (docs/format/erasure.md).
 
+use super::gather::{Code, Gathered, Shard};
 use super::{Fetched, Fetcher};
 use crate::buffer::Buffer;
 use crate::link::{ChunkRequest, LinkError, Proof};
 use crate::recipe::Group;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use potluck_core::chunk::{ChunkName, Verifier};
-use potluck_core::clock::Tick;
 use potluck_core::erasure::{Codec, TooFew};
-use potluck_core::hedging::{Rates, Requests};
-use potluck_core::ids::DonorId;
 use potluck_core::merkle::SEGMENT;
 use potluck_core::policy::Race;
-use potluck_core::read_plan::{GroupStep, ShardState, next_of_group};
+use potluck_core::read_plan::ShardState;
 use potluck_core::recipe::Entry;
 use potluck_core::seal::{Meaning, SpaceKey, sealed_segments};
 use potluck_core::size::count;
@@ -25,26 +22,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
-
-/// A chunk of the group, as this read knows it.
-struct Shard {
-    /// `None` for zeros.
-    request: Option<ChunkRequest>,
-    requests: Requests,
-    had: Option<Buffer>,
-    faults: Vec<(DonorId, LinkError)>,
-}
-
-impl Shard {
-    fn state(&self, rates: &Rates, now: Tick) -> ShardState {
-        match self.had.is_some() || self.request.is_none() {
-            true => ShardState::Had,
-            false => self.requests.state(rates, now),
-        }
-    }
-}
 
 /// The needed ones of shards that were gathered or rebuilt.
 fn taken(
@@ -126,8 +104,16 @@ impl Fetcher {
     ) -> Result<Vec<Shard>, Failure> {
         let shard = |position| self.shard(group, position, needed, window);
         let mut shards: Vec<Shard> = (0..group.ec.width()).map(shard).collect();
-        if self.gather(group, needed, &mut shards).await? {
-            self.rebuild(group, needed, &mut shards, window.clone()).await?;
+        let extra = match group.race() {
+            // A read of a part touches only what it needs.
+            Race::Extra(extra) if needed.len() == group.data.len() => extra.into(),
+            _ => 0,
+        };
+        let code = Code { data: group.ec.data(), extra, hedged: group.race() != Race::Off };
+        match self.gather(code, needed, &mut shards).await {
+            Gathered::All => {}
+            Gathered::Enough => self.rebuild(group, needed, &mut shards, window.clone()).await?,
+            Gathered::TooFew => return Err(self.too_few(group, &shards)),
         }
         Ok(shards)
     }
@@ -153,127 +139,7 @@ impl Fetcher {
             };
             (!here.is_empty()).then_some(request)
         });
-        Shard {
-            request,
-            requests: Requests::new(self.donors.sources(group.holders(position))),
-            had: None,
-            faults: Vec::new(),
-        }
-    }
-
-    /// Fetches until what is needed is there, or can be rebuilt: then true.
-    async fn gather(
-        &self,
-        group: &Group<'_>,
-        needed: &[usize],
-        shards: &mut [Shard],
-    ) -> Result<bool, Failure> {
-        let extra = match group.race() {
-            // A read of a part touches only what it needs.
-            Race::Extra(extra) if needed.len() == group.data.len() => extra.into(),
-            _ => 0,
-        };
-        let mut asked = FuturesUnordered::new();
-        loop {
-            let room = self.donors.room.notified();
-            let states = self.states(shards);
-            let waits_for_room = match next_of_group(&states, needed, group.ec.data(), extra) {
-                GroupStep::Done => return Ok(false),
-                GroupStep::Rebuild => return Ok(true),
-                GroupStep::TooFew => return Err(self.too_few(group, shards)),
-                GroupStep::Wait => false,
-                GroupStep::Ask(positions) => match self.pick_of_group(shards, &positions) {
-                    Some((position, donor)) => {
-                        asked.push(self.ask_for(&mut shards[position], position, donor));
-                        continue;
-                    }
-                    None => true,
-                },
-            };
-            tokio::select! {
-                Some((position, (donor, answer))) = asked.next() => {
-                    let shard = &mut shards[position];
-                    shard.requests.answered();
-                    match answer {
-                        Ok(bytes) => self.take(shard, bytes),
-                        Err(error) => {
-                            let name = shard.request.as_ref().map(|request| request.name);
-                            name.iter().for_each(|name| self.report(donor, *name, &error));
-                            shard.faults.push((donor, error));
-                        }
-                    }
-                }
-                () = room, if waits_for_room => {}
-                () = self.until_late(shards), if group.race() != Race::Off => {
-                    for (position, donor) in self.mark_late(shards) {
-                        asked.push(self.ask_for(&mut shards[position], position, donor));
-                    }
-                }
-            }
-        }
-    }
-
-    fn states(&self, shards: &[Shard]) -> Vec<ShardState> {
-        let now = self.client.env.clock.now();
-        self.donors.rates(|rates| shards.iter().map(|shard| shard.state(rates, now)).collect())
-    }
-
-    /// The chunk, of these positions, that is expected first, and its donor.
-    fn pick_of_group(&self, shards: &[Shard], positions: &[usize]) -> Option<(usize, DonorId)> {
-        self.donors.rates(|rates| {
-            let expected = |position: &usize| {
-                let shard = &shards[*position];
-                let len = shard.request.as_ref()?.bytes();
-                let donor = shard.requests.next(rates, len)?;
-                Some((rates.get(&donor)?.expected_finish(len), *position, donor))
-            };
-            let (_, position, donor) = positions.iter().filter_map(expected).min()?;
-            Some((position, donor))
-        })
-    }
-
-    fn ask_for(
-        &self,
-        shard: &mut Shard,
-        position: usize,
-        donor: DonorId,
-    ) -> impl Future<Output = (usize, (DonorId, Result<Buffer, LinkError>))> + use<'_> {
-        let request = shard.request.clone().expect("nobody is asked for zeros");
-        let now = self.client.env.clock.now();
-        self.donors.rates(|rates| shard.requests.sent(donor, rates, request.bytes(), now));
-        async move { (position, self.ask(donor, request).await) }
-    }
-
-    fn take(&self, shard: &mut Shard, bytes: Buffer) {
-        if shard.had.is_none() {
-            self.failovers.fetch_add(shard.requests.repeated(), Ordering::Relaxed);
-            shard.had = Some(bytes);
-        }
-    }
-
-    /// Waits until a request is late; for ever when none can be.
-    async fn until_late(&self, shards: &[Shard]) {
-        let waiting = shards.iter().filter(|shard| shard.had.is_none());
-        match waiting.filter_map(|shard| shard.requests.due()).min() {
-            Some(due) => {
-                let now = self.client.env.clock.now();
-                tokio::time::sleep(due.saturating_sub(now).max(Duration::from_millis(1))).await;
-            }
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Marks what is late; gives those late chunks that another live donor has, and who.
-    fn mark_late(&self, shards: &mut [Shard]) -> Vec<(usize, DonorId)> {
-        let now = self.client.env.clock.now();
-        self.donors.rates(|rates| {
-            let waiting = shards.iter_mut().enumerate().filter(|(_, shard)| shard.had.is_none());
-            let another = |(position, shard): (usize, &mut Shard)| {
-                let bytes = shard.request.as_ref()?.bytes();
-                Some((position, shard.requests.another(rates, bytes, now)?))
-            };
-            waiting.filter_map(another).collect()
-        })
+        Shard::new(request, self.donors.sources(group.holders(position)))
     }
 
     /// Rebuilds the stored bytes `window` of the needed chunks that are not there, and verifies them.
