@@ -25,6 +25,7 @@
 //! }
 //! ```
 
+mod body;
 mod buffer;
 mod copy;
 mod donors;

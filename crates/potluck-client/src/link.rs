@@ -3,20 +3,24 @@
 
 mod incoming;
 
+use crate::body::{Body as ChunkBody, FileRange};
 use crate::buffer::{Buffer, Buffers};
 use incoming::Incoming;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest, verify_segments};
 use potluck_core::merkle::{proof_len, segment_count, whole_segments};
 use potluck_core::policy::AckLevel;
 use potluck_core::seal::{Meaning, SpaceKey, sealed_segments};
-use potluck_wire::bulk::{BulkIo, Forward, KNOWN_ROUTES, Lane, Part, Request, Status, StreamIo};
+use potluck_wire::bulk::{
+    BulkIo, Forward, KNOWN_ROUTES, Lane, PIECE, Part, Request, Status, StreamIo,
+};
 use potluck_wire::control::Source;
-use potluck_wire::net::BoxStream;
+use potluck_wire::net::{BoxStream, FileSender};
 use potluck_wire::ticket::Receipt;
 use potluck_wire::upgrade::{OpenError, Opened};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,6 +66,9 @@ pub enum LinkError {
     /// Sent bytes that are not the chunk.
     #[error("sent bytes that are not the chunk")]
     WrongBytes,
+    /// Was sent other bytes than were read before, for the local file they come from has changed.
+    #[error("was sent bytes of a file that has changed meanwhile")]
+    FileChanged,
 }
 
 fn describe(status: Status) -> &'static str {
@@ -85,13 +92,16 @@ impl From<OpenError> for LinkError {
     }
 }
 
+/// Bytes of a file that are written by way of this process where the socket takes no more.
+const WAITING_PIECE: usize = 64 << 10;
+
 enum Job {
     /// Writes what the socket did not take of a request that its caller wrote himself.
     Flush,
     Put {
         name: ChunkName,
         ack: AckLevel,
-        body: Arc<Buffer>,
+        body: Arc<ChunkBody>,
         forward: Option<Forwarding>,
         done: oneshot::Sender<PutResult>,
     },
@@ -207,7 +217,8 @@ impl Link {
         let writing = Counted { stream: writing, written: written.clone() };
         let (jobs, queue) = mpsc::unbounded_channel();
         let (owe, owed) = mpsc::unbounded_channel();
-        let sending = Arc::new(Mutex::new(Some(Sending::new(writing, lane, owe))));
+        let files = kernel.file_sender();
+        let sending = Arc::new(Mutex::new(Some(Sending::new(writing, lane, owe, files))));
         let link = Self { jobs, sending: Arc::clone(&sending) };
         tokio::spawn(async move {
             let io = StreamIo(tokio::io::join(reading, tokio::io::sink()));
@@ -238,7 +249,7 @@ impl Link {
         &self,
         name: ChunkName,
         ack: AckLevel,
-        body: Arc<Buffer>,
+        body: Arc<ChunkBody>,
         forward: Option<Forwarding>,
     ) -> PutResult {
         let (done, result) = oneshot::channel();
@@ -290,13 +301,22 @@ struct Sending {
     rest: Vec<u8>,
     /// Tells the receiving half what is owed.
     owe: mpsc::UnboundedSender<(Owed, u64)>,
+    /// Sends parts of files, where the stream is a socket of the machine.
+    files: Option<FileSender>,
+    written: Arc<AtomicU64>,
 }
 
 impl Sending {
-    fn new(stream: Counted, lane: Lane, owe: mpsc::UnboundedSender<(Owed, u64)>) -> Self {
+    fn new(
+        stream: Counted,
+        lane: Lane,
+        owe: mpsc::UnboundedSender<(Owed, u64)>,
+        files: Option<FileSender>,
+    ) -> Self {
+        let written = Arc::clone(&stream.written);
         let io = StreamIo(tokio::io::join(tokio::io::empty(), stream));
         let (routes, rest) = Default::default();
-        Self { io, lane, routes, tag: 0, end: 0, rest, owe }
+        Self { io, lane, routes, tag: 0, end: 0, rest, owe, files, written }
     }
 
     /// Encodes the head of a request with a body of `len` bytes, whose answer is owed from now on.
@@ -335,6 +355,63 @@ impl Sending {
         }
     }
 
+    /// Writes a request and a body that is still in its file; false when nothing more can be sent.
+    async fn request_from_file(&mut self, request: Request, body: &FileRange, owed: Owed) -> bool {
+        match self.head(&request, body.len as usize, owed) {
+            Ok(head) => self.send_range(&head, body).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    async fn send_range(&mut self, head: &[u8], range: &FileRange) -> io::Result<()> {
+        let sent = self.unless_full(|files| files.send_head(head))?.unwrap_or(0);
+        self.io.write(&head[sent..], &[]).await?;
+        let mut at = range.offset;
+        let end = at + u64::from(range.len);
+        let mut piece = Vec::new();
+        while at < end {
+            match self.unless_full(|files| files.send(&range.file, &mut at, end))? {
+                Some(0) => break,
+                Some(_) => continue,
+                None => {}
+            }
+            // To write waits until the socket takes more, of which the rest goes past this process again.
+            piece.resize(WAITING_PIECE, 0);
+            let piece = &mut piece[..WAITING_PIECE.min((end - at) as usize)];
+            match range.file.read_at(piece, at) {
+                Ok(read @ 1..) => {
+                    self.io.write(&piece[..read], &[]).await?;
+                    at += read as u64;
+                }
+                _ => break,
+            }
+        }
+        // Of a file that got shorter, or cannot be read any more. So many bytes were announced, and the donor
+        // finds that they are not the chunk.
+        let zeros = vec![0; if at < end { PIECE } else { 0 }];
+        while at < end {
+            let zeros = &zeros[..PIECE.min((end - at) as usize)];
+            self.io.write(zeros, &[]).await?;
+            at += zeros.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// What was sent past the stream, and counted; `None` where its socket takes no more, or there is none.
+    fn unless_full<N: Copy + TryInto<u64>>(
+        &self,
+        send: impl FnOnce(&FileSender) -> io::Result<N>,
+    ) -> io::Result<Option<N>> {
+        match self.files.as_ref().map(send) {
+            Some(Ok(sent)) => {
+                self.written.fetch_add(sent.try_into().unwrap_or(0), Ordering::Relaxed);
+                Ok(Some(sent))
+            }
+            Some(Err(why)) if why.kind() != io::ErrorKind::WouldBlock => Err(why),
+            _ => Ok(None),
+        }
+    }
+
     /// Does a job; false when nothing more can be sent.
     async fn work(&mut self, job: Job) -> bool {
         let rest = std::mem::take(&mut self.rest);
@@ -357,8 +434,11 @@ impl Sending {
                 }
                 let len = body.len() as u32;
                 let put = Request::Put { name, ack, len, kind: ChunkKind::Data, forward };
-                let forwarded = forward.wait;
-                self.request(put, &body, Owed::Put { done, forwarded }).await
+                let owed = Owed::Put { done, forwarded: forward.wait };
+                match &*body {
+                    ChunkBody::Memory(bytes) => self.request(put, bytes, owed).await,
+                    ChunkBody::File(range) => self.request_from_file(put, range, owed).await,
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 
 mod group;
 
+use crate::body::{Body, FileRange};
 use crate::buffer::{Buffer, Claim};
 use group::Grouping;
 use potluck_core::chunk::{ChunkHasher, ChunkName, Digest, FileDigest, INLINE_MAX};
@@ -21,6 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::UNIX_EPOCH;
 
+/// Chunks of at least so many bytes are left in their local file, if they are stored as they are there. Each keeps
+/// its file open, and what is cut ahead has no more of them than a process may have files.
+const LEFT_IN_FILE: usize = 1 << 20;
 /// Small files cut in one go, so that handing work between threads costs less than the work.
 const FILES_PER_UNIT: usize = 64;
 
@@ -61,9 +65,9 @@ pub enum Cut {
         /// The number of the file in its session.
         file: u32,
         /// Its data chunks in order: what goes into the recipe, and the bytes to store.
-        data: Vec<(Entry, Buffer)>,
+        data: Vec<(Entry, Body)>,
         /// Its parity chunks in order; none without an erasure code.
-        parity: Vec<(ChunkName, Buffer)>,
+        parity: Vec<(ChunkName, Body)>,
     },
     /// File number `file` is complete.
     End {
@@ -123,12 +127,16 @@ pub struct Cutter {
     inline: bool,
     next_file: Arc<AtomicU32>,
     current: Option<Current>,
+    /// Holds pieces of chunks that are left in their file; empty until the first.
+    piece: Vec<u8>,
 }
 
 struct Current {
     file: u32,
     path: PoolPath,
     reader: Box<dyn Read + Send>,
+    /// The local file that `reader` is, if it is one and nothing was put back before what it reads next.
+    local: Option<Arc<File>>,
     /// Bytes its length promises beyond those read; `None` for a stream.
     left: Option<u64>,
     /// A short chunk was cut: it is the last, whatever a file that still grows would add.
@@ -156,6 +164,7 @@ impl Cutter {
             inline: true,
             next_file,
             current: None,
+            piece: Vec::new(),
         }
     }
 
@@ -237,10 +246,42 @@ impl Cutter {
         }
     }
 
-    fn cut_chunk(&self, current: &mut Current, claim: &mut Claim) -> io::Result<Option<Piece>> {
+    /// The next chunk of a local file, if it can stay there: hashed piece by piece, and not kept.
+    fn cut_in_file(
+        &mut self,
+        current: &mut Current,
+        claim: &mut Claim,
+    ) -> io::Result<Option<Piece>> {
+        let Some(file) = current.local.clone() else { return Ok(None) };
+        let (offset, mut len) = (current.size, 0);
+        let mut hasher = ChunkHasher::default();
+        self.piece.resize(PIECE, 0);
+        while len < self.chunk_size {
+            let piece = &mut self.piece[..PIECE.min(self.chunk_size - len)];
+            let read = current.fill(piece, &mut hasher)?;
+            len += read;
+            if read < piece.len() {
+                break;
+            }
+        }
+        current.ended = len < self.chunk_size;
+        let hashes = hasher.finish();
+        current.digest.push(&hashes);
+        let digest = Digest(hashes.root());
+        let (name, len) = (ChunkName(digest.0), len as u32);
+        let entry = Entry { name, digest, len, sealed: false };
+        let claim = claim.split(len as usize);
+        let body = Body::File(FileRange::new(file, offset, len, claim));
+        Ok((len > 0).then(|| Piece::Group { data: vec![(entry, body)], parity: Vec::new() }))
+    }
+
+    fn cut_chunk(&mut self, current: &mut Current, claim: &mut Claim) -> io::Result<Option<Piece>> {
         // Of a stream nobody knows what is left: less than a whole chunk means its end.
         let left = current.left.map_or(usize::MAX, |left| left as usize);
         let want = left.clamp(1, self.chunk_size);
+        if self.key.is_none() && current.local.is_some() && want >= LEFT_IN_FILE {
+            return self.cut_in_file(current, claim);
+        }
         let mut body = claim.split(want).buffer(want);
         let mut hasher = ChunkHasher::default();
         let mut len = current.fill(&mut body, &mut hasher)?;
@@ -260,7 +301,7 @@ impl Cutter {
         let hashes = hasher.finish();
         current.digest.push(&hashes);
         let entry = self.seal_chunk(Digest(hashes.root()), &mut body);
-        Ok(Some(Piece::Group { data: vec![(entry, body)], parity: Vec::new() }))
+        Ok(Some(Piece::Group { data: vec![(entry, Body::Memory(body))], parity: Vec::new() }))
     }
 
     fn cut_group(
@@ -284,6 +325,8 @@ impl Cutter {
         let data: Vec<_> = raw.into_iter().map(seal).collect();
         let Some(grouping) = &mut self.grouping else { return Ok(None) };
         let parity = grouping.parity(&data, claim)?;
+        let data = data.into_iter().map(|(entry, body)| (entry, Body::Memory(body))).collect();
+        let parity = parity.into_iter().map(|(name, body)| (name, Body::Memory(body))).collect();
         Ok(Some(Piece::Group { data, parity }))
     }
 
@@ -340,19 +383,20 @@ pub fn cut_again(
 }
 
 enum Piece {
-    Group { data: Vec<(Entry, Buffer)>, parity: Vec<(ChunkName, Buffer)> },
+    Group { data: Vec<(Entry, Body)>, parity: Vec<(ChunkName, Body)> },
     Inline(Vec<u8>),
 }
 
 impl Current {
     fn open(file: u32, path: PoolPath, input: Input) -> io::Result<Self> {
+        let mut local = None;
         let (reader, left, mtime_ms, executable): (Box<dyn Read + Send>, _, _, _) = match input {
             Input::Stream(reader) => (reader, None, None, false),
             Input::Reader { reader, bytes, mtime_ms, executable } => {
                 (reader, Some(bytes), Some(mtime_ms), executable)
             }
-            Input::File(local) => {
-                let opened = File::open(local)?;
+            Input::File(path) => {
+                let opened = Arc::new(File::open(path)?);
                 let about = opened.metadata()?;
                 if about.is_dir() {
                     return Err(io::ErrorKind::IsADirectory.into());
@@ -364,6 +408,7 @@ impl Current {
                     Err(before) => -(before.duration().as_millis() as i64),
                 });
                 let executable = about.permissions().mode() & 0o100 != 0;
+                local = about.is_file().then(|| Arc::clone(&opened));
                 (Box::new(opened), left, mtime, executable)
             }
         };
@@ -371,6 +416,7 @@ impl Current {
             file,
             path,
             reader,
+            local,
             left,
             ended: false,
             size: 0,
@@ -405,11 +451,17 @@ impl Current {
             return Ok(Some(content));
         }
         // It has grown since; go on with what was read as its beginning.
-        let rest = std::mem::replace(&mut self.reader, Box::new(io::empty()));
+        let rest = self.take_reader();
         self.reader = Box::new(io::Cursor::new(content).chain(rest));
         self.size = 0;
         self.left = None;
         Ok(None)
+    }
+
+    /// Takes the reader, to put something before what it reads next.
+    fn take_reader(&mut self) -> Box<dyn Read + Send> {
+        self.local = None;
+        std::mem::replace(&mut self.reader, Box::new(io::empty()))
     }
 
     /// Whether all that a stream brought so far is small; ask after a short read, which is its end.
@@ -421,7 +473,7 @@ impl Current {
     fn unread(&mut self, content: Vec<u8>) {
         self.size -= content.len() as u64;
         self.left = None;
-        let rest = std::mem::replace(&mut self.reader, Box::new(io::empty()));
+        let rest = self.take_reader();
         self.reader = Box::new(io::Cursor::new(content).chain(rest));
     }
 
@@ -431,7 +483,7 @@ impl Current {
         if self.reader.read(&mut probe)? == 0 {
             return Ok(true);
         }
-        let rest = std::mem::replace(&mut self.reader, Box::new(io::empty()));
+        let rest = self.take_reader();
         self.reader = Box::new(io::Cursor::new(probe).chain(rest));
         self.left = None;
         Ok(false)

@@ -8,6 +8,7 @@ use crate::peer_addresses::PeerAddresses;
 use crate::peer_connections::PeerConnections;
 use crate::registration::Registration;
 use crate::scrub::Scrub;
+use crate::session::LongPieces;
 use crate::store::Store;
 use crate::tickets::Tickets;
 use potluck_wire::call::Caller;
@@ -24,6 +25,7 @@ pub(crate) struct Service {
     /// Signs receipts, and derives what tickets are worth.
     pub key: Secret,
     pub tickets: Tickets,
+    pub long_pieces: LongPieces,
     pub registration: Registration,
     /// Connections to other donors.
     pub peer_connections: PeerConnections,
@@ -53,6 +55,7 @@ impl Service {
             store,
             key,
             tickets: Tickets::default(),
+            long_pieces: LongPieces::default(),
             registration,
             peer_connections: PeerConnections::default(),
             deferred: Deferred::default(),

@@ -1,6 +1,7 @@
 //! One bulk connection after its first frame: requests in, answers out, in order.
 
 mod get;
+mod piece;
 mod put;
 mod route;
 
@@ -8,6 +9,8 @@ use crate::mirror::Routes;
 use crate::service::Service;
 use crate::socket::PeerIo;
 use crate::stall_timeout::Phase;
+pub(crate) use piece::LongPieces;
+use piece::Piece;
 use potluck_wire::bulk::{FrameError, Inbox, Lane, Reply, Request, Status};
 use potluck_wire::ticket::{Grant, Ops};
 use std::io;
@@ -23,8 +26,8 @@ pub(crate) struct Session {
     grant: Grant,
     inbox: Inbox,
     lane: Lane,
-    /// Receives bodies piece by piece; empty until the first put.
-    piece: Vec<u8>,
+    /// Receives bodies piece by piece.
+    piece: Piece,
     /// Whom puts can be forwarded to.
     routes: Routes,
 }
@@ -41,7 +44,7 @@ pub(crate) enum Paused {
 impl Session {
     /// Serves what `grant` allows; answers are signed on `lane`.
     pub fn new(service: Arc<Service>, grant: Grant, inbox: Inbox, lane: Lane) -> Self {
-        Self { service, grant, inbox, lane, piece: Vec::new(), routes: Routes::default() }
+        Self { service, grant, inbox, lane, piece: Piece::default(), routes: Routes::default() }
     }
 
     /// Answers `first` and every later request, until the peer closes or breaks the protocol, or the
@@ -65,7 +68,7 @@ impl Session {
                 Ok(None) => return Ok(None),
                 Err(FrameError::Io(why)) if why.kind() == io::ErrorKind::WouldBlock => {
                     // Whoever reads, or waits for long, needs none.
-                    self.piece = Vec::new();
+                    self.piece.release();
                     return Ok(Some(Paused::Quiet));
                 }
                 Err(why) => return Err(why),

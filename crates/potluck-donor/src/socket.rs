@@ -3,13 +3,14 @@
 
 use crate::stall_timeout::{Phase, SEND_TICK, StallTimeout, TICK};
 use potluck_wire::bulk::{BulkIo, PIECE, ReadAt, SendFileError, StreamIo, read_some_at};
-use potluck_wire::net::BoxStream;
+use potluck_wire::net::{BoxStream, LowWater};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::future::Future;
 use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -44,6 +45,7 @@ pub(crate) struct SocketIo {
     runtime: Handle,
     /// Holds answers that are sent from memory; empty until the first.
     answer: Vec<u8>,
+    low_water: LowWater,
 }
 
 impl SocketIo {
@@ -52,11 +54,12 @@ impl SocketIo {
     pub fn new(socket: TcpStream, timeout: StallTimeout, runtime: Handle) -> io::Result<Self> {
         socket.set_read_timeout(Some(QUIET))?;
         socket.set_write_timeout(Some(SEND_TICK))?;
-        Ok(Self { socket, timeout, runtime, answer: Vec::new() })
+        Ok(Self { socket, timeout, runtime, answer: Vec::new(), low_water: LowWater::default() })
     }
 
     /// Returns the socket, in blocking mode.
-    pub fn into_socket(self) -> TcpStream {
+    pub fn into_socket(mut self) -> TcpStream {
+        self.low_water.set(self.socket.as_fd(), 1); // whoever waits for it next waits for a head
         self.socket
     }
 
@@ -130,10 +133,11 @@ impl BulkIo for SocketIo {
     async fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         // All of a body is wanted, so one call may wait for as much as fits; of anything else we
         // don't know how much comes.
-        let flags = match self.timeout.phase() {
-            Phase::Body => RecvFlags::WAITALL,
-            Phase::Idle | Phase::Head => RecvFlags::empty(),
+        let (flags, wake_at) = match self.timeout.phase() {
+            Phase::Body => (RecvFlags::WAITALL, out.len()),
+            Phase::Idle | Phase::Head => (RecvFlags::empty(), 1),
         };
+        self.low_water.set(self.socket.as_fd(), wake_at);
         self.unless_stalled(|socket| recv(socket, &mut *out, flags).map(|(n, _)| n))
     }
 

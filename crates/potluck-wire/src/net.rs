@@ -3,6 +3,9 @@
 use crate::mdns::{self, Nearby};
 use crate::open_files;
 use potluck_core::chunk::Digest;
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -43,20 +46,92 @@ pub enum Detached {
 /// The kernel's side of a stream's socket. Keeps the connection open: drop it with the stream.
 #[derive(Debug, Default)]
 pub struct KernelSide {
-    socket: Option<OwnedFd>,
-    low_water: usize,
+    socket: Option<Arc<OwnedFd>>,
+    low_water: LowWater,
 }
 
 impl KernelSide {
     /// Of a machine's socket.
     pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
-        Ok(Self { socket: Some(socket.try_clone_to_owned()?), low_water: 1 })
+        Ok(Self {
+            socket: Some(Arc::new(socket.try_clone_to_owned()?)),
+            low_water: LowWater::default(),
+        })
     }
 
     /// Lets the reader sleep until `bytes` are there, or the stream has ended, instead of waking it
     /// for every segment. The kernel caps it by what its receive buffer can hold.
     pub fn wake_at(&mut self, bytes: usize) {
-        let Some(socket) = self.socket.as_ref().filter(|_| bytes != self.low_water) else { return };
+        if let Some(socket) = &self.socket {
+            self.low_water.set(socket.as_fd(), bytes);
+        }
+    }
+
+    /// What sends parts of files over this socket; `None` where there is none.
+    pub fn file_sender(&self) -> Option<FileSender> {
+        let socket = Arc::clone(self.socket.as_ref()?);
+        Some(FileSender { socket })
+    }
+
+    /// Bytes that were written and that the peer has not taken; 0 where that is not known.
+    pub fn untaken(&self) -> u64 {
+        let Some(socket) = &self.socket else { return 0 };
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the call writes one int, which outlives it.
+        let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        if done == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+    }
+}
+
+/// Sends parts of files over a stream's socket, without passing them through this process. It waits for nothing: where
+/// the socket takes no more, `WouldBlock` is returned, and a write to the stream waits. To be used by whoever writes to
+/// the stream, between two writes.
+#[derive(Debug)]
+pub struct FileSender {
+    socket: Arc<OwnedFd>,
+}
+
+impl FileSender {
+    /// Sends some bytes of what goes before a part, to leave together with its first bytes; gives their number.
+    pub fn send_head(&self, head: &[u8]) -> io::Result<usize> {
+        let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+        Ok(rustix::io::retry_on_intr(|| rustix::net::send(&self.socket, head, flags))?)
+    }
+
+    /// Sends some bytes of `file` from `at` on, which counts up, and none from `end` on; gives their number. 0 means
+    /// that the file ends here or cannot be read.
+    pub fn send(&self, file: &File, at: &mut u64, end: u64) -> io::Result<u64> {
+        let count = (end - *at) as usize;
+        let sent = rustix::io::retry_on_intr(|| {
+            rustix::fs::sendfile(&self.socket, file, Some(&mut *at), count)
+        });
+        match sent {
+            // Which end failed is not said. Of a broken socket the next write tells.
+            Err(Errno::IO | Errno::INVAL | Errno::OVERFLOW) => Ok(0),
+            sent => Ok(sent? as u64),
+        }
+    }
+}
+
+/// How many bytes have to be there before the kernel wakes whoever waits for a socket, as far as this program has
+/// said.
+#[derive(Debug)]
+pub struct LowWater(usize);
+
+impl Default for LowWater {
+    /// Any byte wakes, as with every new socket.
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl LowWater {
+    /// Lets a reader of `socket`, which must always be the same, sleep until `bytes` are there, or the stream has
+    /// ended. Costs a system call where this changes anything.
+    pub fn set(&mut self, socket: BorrowedFd<'_>, bytes: usize) {
+        if bytes == self.0 {
+            return;
+        }
         let mark = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         // SAFETY: the option takes one int, which outlives the call.
         let done = unsafe {
@@ -70,17 +145,8 @@ impl KernelSide {
         };
         // Where it fails the reader is woken more often than need be.
         if done == 0 {
-            self.low_water = bytes;
+            self.0 = bytes;
         }
-    }
-
-    /// Bytes that were written and that the peer has not taken; 0 where that is not known.
-    pub fn untaken(&self) -> u64 {
-        let Some(socket) = &self.socket else { return 0 };
-        let mut bytes: libc::c_int = 0;
-        // SAFETY: the call writes one int, which outlives it.
-        let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-        if done == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
     }
 }
 

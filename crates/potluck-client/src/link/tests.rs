@@ -58,8 +58,8 @@ async fn a_donor_that_reads_nothing_hangs_nobody_a2() {
     };
     let buffers = Buffers::new(1 << 20);
     let link = Link::start(opened, buffers.clone());
-    let body = Arc::new(buffers.claim(4096).await.buffer(4096));
-    let put = || link.put(ChunkName::of(&body), AckLevel::Memory, body.clone(), None);
+    let body = body(&buffers, 4096).await;
+    let put = || link.put(name_of(&body), AckLevel::Memory, body.clone(), None);
     let both = async { tokio::join!(put(), put()) };
     let (first, second) = tokio::time::timeout(2 * STALL_TIMEOUT, both).await.expect("an end");
     assert!(first.is_err() && second.is_err());
@@ -148,16 +148,87 @@ async fn a_forwarded_put_brings_the_receipts_of_all_its_donors() {
     });
     let buffers = Buffers::new(1 << 20);
     let link = Link::start(opened, buffers.clone());
-    let body = Arc::new(buffers.claim(4096).await.buffer(4096));
+    let body = body(&buffers, 4096).await;
     for _ in 0..2 {
         let forward = Forwarding { to: vec![source(4, 4), source(5, 5)], wait: true };
-        let put = link.put(ChunkName::of(&body), AckLevel::Memory, body.clone(), Some(forward));
+        let put = link.put(name_of(&body), AckLevel::Memory, body.clone(), Some(forward));
         let stored = put.await.expect("stored");
         assert_eq!(stored.receipt, Receipt([1; 16]));
         assert_eq!(stored.forwarded, [None, Some(Receipt([9; 16]))]);
     }
     drop(link);
     assert_eq!(donor.await.expect("no panic"), [DonorId(4), DonorId(5)]);
+}
+
+/// A chunk in memory.
+async fn body(buffers: &Buffers, len: usize) -> Arc<ChunkBody> {
+    Arc::new(ChunkBody::Memory(buffers.claim(len).await.buffer(len)))
+}
+
+fn name_of(body: &ChunkBody) -> ChunkName {
+    ChunkName::of(&body.to_vec())
+}
+
+/// Over a socket of the machine, by which alone parts of files go past this process.
+#[tokio::test]
+async fn a_chunk_goes_as_its_file_has_it_and_one_of_a_shortened_file_is_refused_and_no_more() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("listening");
+    let address = listener.local_addr().expect("an address");
+    let ours = tokio::net::TcpStream::connect(address).await.expect("connected");
+    let (theirs, _) = listener.accept().await.expect("accepted");
+    let keys = SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16]);
+    let opened = Opened {
+        io: StreamIo(Box::new(ours)),
+        inbox: Inbox::new(keys.donor.clone(), &[]).expect("an inbox"),
+        lane: keys.client.clone(),
+    };
+    let donor = tokio::spawn(async move {
+        let (mut io, mut lane) = (StreamIo(theirs), keys.donor);
+        let mut inbox = Inbox::new(keys.client, &[]).expect("an inbox");
+        while let Some((tag, request)) = inbox.request(&mut io).await.expect("a request") {
+            let Request::Put { len, name, .. } = request else { panic!("not a put") };
+            let (mut body, mut filled) = (vec![0; len as usize], 0);
+            while filled < body.len() {
+                filled += inbox.body(&mut io, &mut body[filled..]).await.expect("a body");
+            }
+            let reply = match ChunkName::of(&body) == name {
+                true => Reply::stored(AckLevel::Memory, Receipt([1; 16])),
+                false => Reply::bare(Status::Mismatch),
+            };
+            io.write(&reply.encode(tag, &mut lane), &[]).await.expect("an answer");
+        }
+    });
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("file");
+    // More than a socket takes at once.
+    let content: Vec<u8> = (0..24_u32 << 20).map(|at| (at ^ (at >> 9)) as u8).collect();
+    std::fs::write(&path, &content).expect("written");
+    let file = Arc::new(std::fs::File::open(&path).expect("opened"));
+    let buffers = Buffers::new(64 << 20);
+    let link = Link::start(opened, buffers.clone());
+    let whole = 100..20 << 20;
+    let mut parts = Vec::new();
+    for part in [whole.clone(), 0..1000, content.len() - 2000..content.len()] {
+        let name = ChunkName::of(&content[part.clone()]);
+        let (offset, len) = (part.start as u64, part.len() as u32);
+        let range = FileRange::new(Arc::clone(&file), offset, len, buffers.claim(part.len()).await);
+        parts.push((name, Arc::new(ChunkBody::File(range))));
+    }
+    for (name, body) in &parts {
+        let put = link.put(*name, AckLevel::Memory, Arc::clone(body), None);
+        assert_eq!(put.await.expect("stored").receipt, Receipt([1; 16]));
+        assert!(!body.has_changed(name));
+    }
+    let shorter = std::fs::OpenOptions::new().write(true).open(&path).expect("opened");
+    shorter.set_len(whole.end as u64 - 1000).expect("shortened");
+    for (at, stays) in [(0, false), (1, true), (2, false)] {
+        let (name, body) = &parts[at];
+        let put = link.put(*name, AckLevel::Memory, Arc::clone(body), None).await;
+        assert_eq!(put.is_ok(), stays, "{put:?}");
+        assert_eq!(body.has_changed(name), !stays);
+    }
+    drop(link);
+    donor.await.expect("no panic");
 }
 
 /// A link, and its donor's side.
@@ -193,9 +264,9 @@ async fn a_chunk_may_take_longer_than_any_timeout_while_it_is_taken_a2() {
         }
         inbox
     });
-    let body = Arc::new(Buffers::new(1 << 20).claim(150_000).await.buffer(150_000));
+    let body = body(&Buffers::new(1 << 20), 150_000).await;
     let started = Instant::now();
-    let put = || link.put(ChunkName::of(&body), AckLevel::Memory, body.clone(), None);
+    let put = || link.put(name_of(&body), AckLevel::Memory, body.clone(), None);
     let (first, second, third) = tokio::join!(put(), put(), put());
     assert!(first.is_ok() && second.is_ok() && third.is_ok(), "{first:?}, {second:?}, {third:?}");
     assert!(started.elapsed() > 9 * STALL_TIMEOUT);
@@ -212,8 +283,8 @@ async fn a_donor_that_takes_hardly_anything_of_a_put_is_given_up_a2() {
             tokio::time::sleep(STALL_TIMEOUT / 24).await;
         }
     });
-    let body = Arc::new(Buffers::new(1 << 20).claim(1 << 20).await.buffer(1 << 20));
-    let put = link.put(ChunkName::of(&body), AckLevel::Memory, body.clone(), None);
+    let body = body(&Buffers::new(1 << 20), 1 << 20).await;
+    let put = link.put(name_of(&body), AckLevel::Memory, body.clone(), None);
     let answer = tokio::time::timeout(3 * STALL_TIMEOUT, put).await.expect("an end");
     let Err(LinkError::Away(why)) = answer else { panic!("{answer:?}") };
     assert!(why.starts_with("took "), "{why}");

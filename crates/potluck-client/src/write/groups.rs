@@ -9,7 +9,7 @@
 //! (CEFT-PVFS §3): the donor of the first may be asked to forward it to the others.
 
 use super::targets::{Ack, At, Targets};
-use crate::buffer::Buffer;
+use crate::body::Body;
 use crate::link::Forwarding;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
@@ -41,7 +41,7 @@ pub struct Member {
     /// Its name.
     pub name: ChunkName,
     /// Its bytes.
-    pub body: Arc<Buffer>,
+    pub body: Arc<Body>,
 }
 
 /// A group that has what its file waits for.
@@ -132,7 +132,7 @@ struct Slot {
 struct Shard {
     len: u32,
     /// While a slot needs it.
-    body: Option<Arc<Buffer>>,
+    body: Option<Arc<Body>>,
     /// Donors that held it before this session, or take it from another donor some time later.
     held: Vec<DonorId>,
     acks: Vec<Ack>,
@@ -288,7 +288,7 @@ impl Groups {
     }
 
     /// A chunk's bytes, while a slot waits for it.
-    pub fn body(&self, name: &ChunkName) -> Option<Arc<Buffer>> {
+    pub fn body(&self, name: &ChunkName) -> Option<Arc<Body>> {
         self.shards.get(name)?.body.clone()
     }
 
@@ -519,6 +519,15 @@ impl Groups {
                 self.queue.push_front(*number);
             }
         }
+    }
+
+    /// Gives up a chunk that cannot be sent any more, and the groups that wait for it; gives the files whose
+    /// groups these are, one for each group that its file was not told of.
+    pub fn give_up(&mut self, name: &ChunkName) -> Vec<u32> {
+        let Some(shard) = self.shards.remove(name) else { return Vec::new() };
+        let numbers: BTreeSet<u64> = shard.slots.iter().map(|(number, _)| *number).collect();
+        let groups = numbers.iter().filter_map(|number| self.groups.remove(number));
+        groups.filter(|group| !group.told).map(|group| group.file).collect()
     }
 
     /// Another donor for a chunk that `slow` has had since `sent_at`, if waiting is not worth it.

@@ -127,6 +127,8 @@ struct FileState {
     facts: Option<Facts>,
     /// Whether it was complete before, and donors of it have gone since.
     is_again: bool,
+    /// Whether its local file changed between being read and being sent.
+    has_changed: bool,
     /// Its writer waits until none is open.
     flushed: Option<oneshot::Sender<()>>,
     /// Its writer waits until it is visible.

@@ -59,15 +59,17 @@ impl Session {
             }
         };
         let tail = tail_len(put.len);
-        self.piece.resize(self.piece.len().max(PIECE + tail), 0);
+        let most = self.piece.make_room(put.len, tail, &service.long_pieces);
+        // Mirrors work beside us, and pieces wait in memory for them.
+        let most = if forwarding.is_some() { most.min(PIECE) } else { most };
         let mut left = put.len as usize;
         loop {
-            let len = left.min(PIECE);
+            let len = left.min(most);
             self.fill(io, len).await?;
             left -= len;
             // The mirrors first: they work while we do.
             if let Some(mut under_way) = forwarding.take() {
-                let piece = &self.piece[..len];
+                let piece = &*self.piece.first(len);
                 let passed = self.routes.pass_on(&service.env, &mut under_way, piece);
                 match io.meanwhile(service.unless_closed(passed)).await {
                     Some(()) => forwarding = Some(under_way),
@@ -75,11 +77,11 @@ impl Session {
                 }
             }
             if left == 0 {
-                let piece = &mut self.piece[..len + tail];
+                let piece = self.piece.first(len + tail);
                 let stored = landing.finish(&service.store, &put, piece);
                 return Ok(self.answer_to(io, &put, stored, forwarding, forward).await);
             }
-            landing.append(&self.piece[..len]);
+            landing.append(self.piece.first(len));
             if matches!(landing, Landing::Refused(_)) {
                 forwarding.take().into_iter().for_each(|put| self.routes.cut(put));
             }
@@ -123,7 +125,7 @@ impl Session {
     async fn fill(&mut self, io: &mut impl PeerIo, want: usize) -> Result<(), FrameError> {
         let mut filled = 0;
         while filled < want {
-            filled += self.inbox.body(io, &mut self.piece[filled..want]).await?;
+            filled += self.inbox.body(io, &mut self.piece.first(want)[filled..]).await?;
         }
         Ok(())
     }

@@ -62,7 +62,8 @@ async fn group(groups: &mut Groups, slot: u64, contents: &[u8]) -> Vec<ChunkName
             0..4 => Place::Data(at as u32),
             _ => Place::Parity(at as u32 - 4),
         };
-        members.push(Member { place, name: ChunkName::of(&body), body: Arc::new(body) });
+        let name = ChunkName::of(&body);
+        members.push(Member { place, name, body: Arc::new(Body::Memory(body)) });
     }
     let names = groups.add(0, slot, members);
     let unoffered = groups.take_unoffered();
@@ -411,4 +412,19 @@ async fn waiting_chunks_are_dealt_out_to_the_donors_in_turn() {
     let sends = place(&mut groups, &targets).expect("enough donors");
     let to: BTreeSet<DonorId> = sends.iter().map(|(_, donor)| *donor).collect();
     assert_eq!((sends.len(), to), (2, BTreeSet::from([DonorId(2), DonorId(3)])), "{sends:?}");
+}
+
+#[tokio::test]
+async fn a_chunk_that_is_given_up_takes_its_groups_along_and_no_other() {
+    let (targets, _donors) = targets(2);
+    let mut groups = Groups::new(&copied(1, Mirror::ClientSync));
+    group(&mut groups, 0, &[1]).await;
+    group(&mut groups, 1, &[2]).await;
+    let sends = groups.place(&targets, false, Tick::ZERO).expect("donors");
+    assert_eq!(sends.len(), 2);
+    assert_eq!(groups.give_up(&name(1)), [0], "the file of its group");
+    assert_eq!(groups.give_up(&name(1)), [0; 0], "once");
+    assert!(groups.body(&name(1)).is_none() && groups.body(&name(2)).is_some());
+    groups.acked(&name(1), (DonorId(1), AckLevel::Memory, Receipt([1; 16])), &[]);
+    assert!(groups.take_stored().is_empty(), "what a donor says of it later is about nothing");
 }

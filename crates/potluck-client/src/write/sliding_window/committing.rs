@@ -33,6 +33,13 @@ fn nothing_came(version: VersionId) -> Failure {
         .hint("look why its producer wrote nothing; --allow-empty replaces it all the same")
 }
 
+/// The bytes that were read first and those that were sent later belong to no one state of the file.
+fn changed() -> Failure {
+    let what = "the local file was changed while it was being stored, so nothing of it is stored";
+    Failure::new(ErrorKind::Retry, code::LOCAL_IO, what)
+        .hint("run the same command again when nobody writes to it")
+}
+
 /// Whether files that are ready should wait for no others; those of a session that is atomic wait for all.
 fn is_due(stage: &Committing, now: Tick) -> bool {
     let waited = stage.ready_since.map(|since| now.saturating_sub(since));
@@ -54,6 +61,10 @@ impl Window {
         }
         let Some(mut state) = self.files.remove(&file) else { return };
         let Some(facts) = state.facts.take() else { return };
+        if state.has_changed {
+            self.fail(facts.path, changed(), state.finished);
+            return;
+        }
         let came_empty = self.committing.spare_content && facts.stream && facts.size == 0;
         let condition = match self.committing.condition {
             Condition::Always if came_empty => Condition::IfEmpty,

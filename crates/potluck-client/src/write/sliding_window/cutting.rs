@@ -1,7 +1,7 @@
 //! Cutting: files that are read here become chunks, and writers push theirs.
 
 use super::{Event, FileState, Window, uncut};
-use crate::buffer::Buffer;
+use crate::body::Body;
 use crate::source::{Cut, Cutter};
 use crate::write::groups::{Member, Place};
 use crate::write::pushes::Push;
@@ -108,12 +108,7 @@ impl Window {
         }
     }
 
-    fn take_group(
-        &mut self,
-        file: u32,
-        data: Vec<(Entry, Buffer)>,
-        parity: Vec<(ChunkName, Buffer)>,
-    ) {
+    fn take_group(&mut self, file: u32, data: Vec<(Entry, Body)>, parity: Vec<(ChunkName, Body)>) {
         let state = self.files.entry(file).or_default();
         state.open += 1;
         let mut members = Vec::with_capacity(data.len() + parity.len());

@@ -8,14 +8,18 @@ use potluck_wire::control::Offered;
 
 /// Bytes that wait for an offer; with so many it is made.
 const OFFER_BYTES: usize = 32 << 20;
-/// Chunks that wait for an offer; with so many it is made, and sooner only when nothing else is under way.
+/// Chunks that wait for an offer; with so many it is made.
 const OFFER_CHUNKS: usize = 256;
+/// Bytes that are offered sooner when donors would have nothing to do meanwhile; with fewer, and as few chunks, only
+/// when nothing at all is under way.
+const NEXT_BYTES: usize = 4 << 20;
 
 impl Window {
     pub(super) fn offer(&mut self) {
         let stage = &mut self.offering;
         let enough = stage.names.len() >= OFFER_CHUNKS || stage.bytes >= OFFER_BYTES;
-        let idle = self.sending.is_idle() && self.groups.queued() == 0;
+        let dry = self.groups.queued() == 0;
+        let idle = dry && (stage.bytes >= NEXT_BYTES || self.sending.is_idle());
         let nothing = stage.names.is_empty() && !self.groups.has_unoffered();
         let now = enough || idle || stage.is_awaited || self.cutting.is_over();
         if stage.under_way || nothing || !now {

@@ -9,6 +9,7 @@ use potluck_core::ids::DonorId;
 use potluck_wire::bulk::Status;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::ticket::Acknowledged;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often late chunks are looked for once all else is sent.
@@ -31,12 +32,19 @@ impl Window {
     fn put(&mut self, Send { name, donor, forward }: Send, sent_at: Tick) {
         let Some(body) = self.groups.body(&name) else { return };
         let (donors, clock) = (self.donors.clone(), self.client.env.clock.clone());
-        let bytes = body.len() as u32;
+        let (bytes, offload) = (body.len() as u32, self.client.env.offload);
         let ack = self.session.reserved.policy.ack;
         self.sending.under_way.insert((name, donor), sent_at);
         self.events.push(Box::pin(async move {
             let result = match donors.link(donor).await {
-                Ok(link) => link.put(name, ack, body, forward).await,
+                Ok(link) => match link.put(name, ack, Arc::clone(&body), forward).await {
+                    Err(LinkError::Refused(Status::Mismatch))
+                        if offload.run(move || body.has_changed(&name)).await =>
+                    {
+                        Err(LinkError::FileChanged)
+                    }
+                    put => put,
+                },
                 Err(error) => Err(error),
             };
             donors.rates(|rates| {
@@ -63,6 +71,7 @@ impl Window {
                 let ack = (donor, stored.ack, stored.receipt);
                 self.groups.acked(&name, ack, &stored.forwarded);
             }
+            Err(LinkError::FileChanged) => self.give_up(&name),
             Err(error) => {
                 self.groups.failed(&name, donor);
                 self.put_failed(donor, error)?;
@@ -70,6 +79,17 @@ impl Window {
         }
         self.take_stored();
         Ok(())
+    }
+
+    /// No file that has this chunk is stored, for its local file changed before the chunk was sent.
+    fn give_up(&mut self, name: &ChunkName) {
+        for file in self.groups.give_up(name) {
+            if let Some(state) = self.files.get_mut(&file) {
+                state.open -= 1;
+                state.has_changed = true;
+                self.complete(file);
+            }
+        }
     }
 
     /// Draws the consequences of a put that failed.

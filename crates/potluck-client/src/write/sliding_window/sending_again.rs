@@ -3,7 +3,7 @@
 //! to others: a chunk from its other copies, the chunks of a group from the others of the group.
 
 use super::{Event, FileState, Window, uncut};
-use crate::buffer::Buffer;
+use crate::body::Body;
 use crate::fetch::Fetcher;
 use crate::recipe::Recipe;
 use crate::source::{CutError, Facts, RowBytes, cut_again};
@@ -271,7 +271,7 @@ impl Window {
         };
         let Some(ec) = row.file.recipe.file.ec else {
             for (entry, body) in data {
-                self.send_copies_again(&row, entry.name, &Arc::new(body));
+                self.send_copies_again(&row, entry.name, &Arc::new(Body::Memory(body)));
             }
             return;
         };
@@ -279,7 +279,8 @@ impl Window {
         let places = row.data.clone().map(|at| Place::Data(at as u32));
         let places = places.chain((first..).map(|at| Place::Parity(at as u32)));
         let bodies = data.into_iter().map(|(entry, body)| (entry.name, body)).chain(parity);
-        let member = |(place, (name, body))| Member { place, name, body: Arc::new(body) };
+        let member =
+            |(place, (name, body))| Member { place, name, body: Arc::new(Body::Memory(body)) };
         let members: Vec<Member> = places.zip(bodies).map(member).collect();
         let named = |member: &Member| match member.place {
             Place::Data(at) => state.entries.get(at as usize).map(|entry| entry.name),
@@ -295,7 +296,7 @@ impl Window {
     }
 
     /// Sends a chunk once more for each of its places in the file.
-    fn send_copies_again(&mut self, row: &Row, name: ChunkName, body: &Arc<Buffer>) {
+    fn send_copies_again(&mut self, row: &Row, name: ChunkName, body: &Arc<Body>) {
         for at in &row.at {
             let slot = self.targets.next_slot();
             let member = Member { place: Place::Data(*at), name, body: Arc::clone(body) };

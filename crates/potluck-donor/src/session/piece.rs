@@ -1,0 +1,74 @@
+//! Memory into which bodies are received, piece by piece. A long piece costs a quarter less than a short one, for the
+//! page cache takes a long write in few large parts; but only some connections at once have one, so that a donor
+//! with many clients stays small.
+
+use potluck_wire::bulk::PIECE;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bytes of a long piece. Of 256 KiB to 2 MiB, this costs least.
+const LONG: usize = 1 << 20;
+/// Connections that have a long piece at once.
+const LONG_AT_ONCE: usize = 8;
+
+/// The long pieces that may still be taken.
+#[derive(Debug, Clone)]
+pub(crate) struct LongPieces(Arc<Semaphore>);
+
+impl Default for LongPieces {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(LONG_AT_ONCE)))
+    }
+}
+
+/// The memory of one connection; empty until its first put.
+#[derive(Debug, Default)]
+pub(super) struct Piece {
+    bytes: Vec<u8>,
+    long: Option<OwnedSemaphorePermit>,
+}
+
+impl Piece {
+    /// Makes room for a piece of a chunk of `len` bytes and for `tail` bytes behind it; gives the bytes of the piece.
+    pub fn make_room(&mut self, len: u32, tail: usize, long_pieces: &LongPieces) -> usize {
+        if self.long.is_none() && len as usize > PIECE {
+            self.long = Arc::clone(&long_pieces.0).try_acquire_owned().ok();
+        }
+        let most = if self.long.is_some() { LONG } else { PIECE };
+        let size = most.min(len as usize);
+        self.bytes.resize(self.bytes.len().max(size + tail), 0);
+        size
+    }
+
+    /// The first `len` bytes of it.
+    pub fn first(&mut self, len: usize) -> &mut [u8] {
+        &mut self.bytes[..len]
+    }
+
+    /// Gives the memory back.
+    pub fn release(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_connections_have_long_pieces_and_all_others_short_ones() {
+        let long_pieces = LongPieces::default();
+        let mut pieces: Vec<Piece> = Vec::new();
+        for _ in 0..LONG_AT_ONCE {
+            let mut piece = Piece::default();
+            assert_eq!(piece.make_room(4 << 20, 100, &long_pieces), LONG);
+            assert_eq!(piece.first(LONG + 100).len(), LONG + 100);
+            pieces.push(piece);
+        }
+        let mut late = Piece::default();
+        assert_eq!(late.make_room(4 << 20, 100, &long_pieces), PIECE);
+        assert_eq!(late.make_room(1000, 100, &long_pieces), 1000, "a small chunk needs no more");
+        pieces[0].release();
+        assert_eq!(late.make_room(4 << 20, 100, &long_pieces), LONG, "one was given back");
+    }
+}
