@@ -3,11 +3,13 @@
 use crate::buffer::Buffers;
 use crate::link::{Link, LinkError};
 use crate::pool::Pool;
+use potluck_core::clock::Tick;
 use potluck_core::hedging::{Rates, Source};
 use potluck_core::ids::DonorId;
 use potluck_wire::bulk::Status;
 use potluck_wire::control::DonorAccess;
 use potluck_wire::env::Env;
+use potluck_wire::ticket::TICKET_LIFE;
 use potluck_wire::upgrade::{self, OpenError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -29,6 +31,10 @@ pub struct Donors {
 struct Known {
     /// Shared, for each chunk that is asked for looks at it.
     access: Arc<DonorAccess>,
+    /// When the ticket came.
+    since: Tick,
+    /// Whether the next ticket replaces this one, and the link that was opened with it.
+    is_discarded: bool,
     /// Serialises opening, so that many chunks waiting for one donor open one link.
     link: Arc<tokio::sync::Mutex<Option<Link>>>,
 }
@@ -45,22 +51,53 @@ impl Donors {
         Self { client: Some(client), ..self }
     }
 
-    /// Learns how to reach donors; what is known of their rates stays. A new ticket closes the
-    /// old link, which was opened under the old one.
+    /// Learns how to reach donors; what is known of their rates stays. For the first half of its life a ticket
+    /// is used whatever others come, and with it the link that was opened with it: what is sent by then is
+    /// taken while the ticket is still good.
     pub fn learn(&self, access: Vec<DonorAccess>) {
+        let now = self.env.clock.now();
         let mut known = self.known.lock().expect("no holder panics");
-        for access in access {
+        for mut access in access {
             let donor = access.donor;
-            let same = |old: &Known| {
-                old.access.ticket == access.ticket && old.access.addresses == access.addresses
+            let kept = known.remove(&donor).filter(|old| {
+                let young = now.saturating_sub(old.since) < TICKET_LIFE / 2;
+                let usable = old.access.ticket.is_some() && !old.is_discarded;
+                young && usable && old.access.addresses == access.addresses
+            });
+            let (since, link) = match kept {
+                Some(old) => {
+                    access.ticket.clone_from(&old.access.ticket);
+                    (old.since, old.link)
+                }
+                None => (now, Arc::default()),
             };
-            let link = match known.get(&donor) {
-                Some(old) if same(old) => old.link.clone(),
-                _ => Arc::default(),
-            };
-            known.insert(donor, Known { access: Arc::new(access), link });
+            known.insert(
+                donor,
+                Known { access: Arc::new(access), since, is_discarded: false, link },
+            );
             self.rates(|rates| rates.entry(donor).or_default().clone());
         }
+    }
+
+    /// A donor did not let this client in, or does not answer: the next ticket replaces the one there is, and
+    /// the link that was opened with it.
+    pub fn discard(&self, donor: DonorId) {
+        if let Some(known) = self.known.lock().expect("no holder panics").get_mut(&donor) {
+            known.is_discarded = true;
+        }
+    }
+
+    /// When the ticket for a donor came that is used now.
+    pub fn ticket_since(&self, donor: DonorId) -> Option<Tick> {
+        self.known.lock().expect("no holder panics").get(&donor).map(|known| known.since)
+    }
+
+    /// The donors whose tickets are in the second half of their lives: new ones should be asked for.
+    pub fn to_renew(&self) -> Vec<DonorId> {
+        let now = self.env.clock.now();
+        let known = self.known.lock().expect("no holder panics");
+        let old = known.iter().filter(|(_, it)| now.saturating_sub(it.since) >= TICKET_LIFE / 2);
+        old.map(|(donor, _)| *donor).collect()
     }
 
     /// Runs `look` on what is known of the donors' rates.
@@ -128,6 +165,9 @@ impl Donors {
             (&opened, access.live, &self.client)
         {
             client.miss(donor);
+        }
+        if opened.is_err() {
+            self.discard(donor); // the ticket may be why
         }
         let opened = opened?;
         let link = Link::start(opened, self.buffers.clone());

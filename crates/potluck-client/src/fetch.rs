@@ -140,6 +140,7 @@ impl Fetcher {
     ) -> Result<Vec<Fetched>, Failure> {
         let mut pauses = None;
         let mut reopened = false;
+        self.renew_tickets(recipe, pieces).await;
         loop {
             let began = self.client.env.clock.now();
             match self.unit_now(recipe, pieces, &mut place).await {

@@ -19,6 +19,7 @@ use potluck_wire::control::{Heartbeat, Inventory, Register};
 use potluck_wire::error::{ErrorKind, Failure};
 use potluck_wire::own_addresses::Told;
 use potluck_wire::packed::Packed;
+use potluck_wire::ticket::TicketTime;
 use potluck_wire::version;
 use potluck_wire::whereabouts::Guide;
 use std::io;
@@ -257,6 +258,8 @@ impl Heartbeats {
         let results = self.tasks.results();
         let answered = results.len();
         let asked = store.to_discard(self.leaving);
+        let manager_ms = self.service.registration.now().map_or(0, |(_, time)| time.now);
+        let quiet = self.service.tickets.quiet(manager_ms);
         let batch = store.changes().batch();
         let count = batch.count;
         let heartbeat = Heartbeat {
@@ -278,6 +281,7 @@ impl Heartbeats {
             disk_fault: store.fault(),
             settings_fault: self.service.settings_fault.lock().expect("no panic holds it").clone(),
             follows: self.caller.guide().map(Guide::issue),
+            quiet: Packed(quiet),
         };
         let reply = self.caller.call(&heartbeat).await?;
         self.service.lending_terms.heard(terms);
@@ -291,7 +295,8 @@ impl Heartbeats {
             self.listed = None;
         }
         let term = (reply.epoch, reply.start);
-        let same_manager = self.service.registration.renewed(term, reply.now_ms);
+        let time = TicketTime { now: reply.now_ms, void_before: reply.void_before };
+        let same_manager = self.service.registration.renewed(term, time);
         if reply.register || !same_manager {
             self.registered = false;
         }
@@ -301,6 +306,7 @@ impl Heartbeats {
             return Ok(());
         }
         if self.heard(term, reply.changes).await {
+            self.service.tickets.end(&reply.over.0, time.now);
             self.leaving = reply.leaving;
             if !asked.is_empty() {
                 let store = Arc::clone(&self.service.store);

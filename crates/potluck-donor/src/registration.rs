@@ -2,6 +2,7 @@
 
 use potluck_core::clock::{SharedClock, Tick};
 use potluck_core::ids::{DonorId, Epoch};
+use potluck_wire::ticket::TicketTime;
 use std::sync::Mutex;
 
 /// The manager's last word about itself and this donor. There is none before the first registration
@@ -17,6 +18,8 @@ struct Heard {
     manager: ManagerTerm,
     now_ms: u64,
     at: Tick,
+    /// It never falls while this process runs: a manager that was started since may not know of it.
+    void_before: u64,
 }
 
 /// One term of a manager: its epoch, and what it drew at its start. No two terms share both.
@@ -32,29 +35,32 @@ impl Registration {
     pub fn registered(&self, donor: DonorId, manager: ManagerTerm, now_ms: u64) -> bool {
         let at = self.clock.now();
         let mut heard = self.heard.lock().expect("no holder panics");
-        let before = heard.replace(Heard { donor, manager, now_ms, at });
+        let void_before = heard.map_or(0, |before| before.void_before);
+        let before = heard.replace(Heard { donor, manager, now_ms, at, void_before });
         before.is_none_or(|before| before.manager != manager)
     }
 
     /// The manager answered a heartbeat; `false` when it is another term than the one that registered
     /// this donor.
-    pub fn renewed(&self, manager: ManagerTerm, now_ms: u64) -> bool {
+    pub fn renewed(&self, manager: ManagerTerm, time: TicketTime) -> bool {
         let at = self.clock.now();
         let mut heard = self.heard.lock().expect("no holder panics");
         match heard.as_mut().filter(|heard| heard.manager == manager) {
             Some(heard) => {
-                (heard.now_ms, heard.at) = (now_ms, at);
+                (heard.now_ms, heard.at) = (time.now, at);
+                heard.void_before = heard.void_before.max(time.void_before);
                 true
             }
             None => false,
         }
     }
 
-    /// The donor's number and the manager's milliseconds. They go on with the donor's own monotonic
-    /// clock while the manager is away.
-    pub fn now(&self) -> Option<(DonorId, u64)> {
+    /// The donor's number, and the time by which tickets are judged. The manager's milliseconds go on with
+    /// the donor's own monotonic clock while the manager is away.
+    pub fn now(&self) -> Option<(DonorId, TicketTime)> {
         let heard = (*self.heard.lock().expect("no holder panics"))?;
         let since = self.clock.now().saturating_sub(heard.at).as_millis() as u64;
-        Some((heard.donor, heard.now_ms.saturating_add(since)))
+        let now = heard.now_ms.saturating_add(since);
+        Some((heard.donor, TicketTime { now, void_before: heard.void_before }))
     }
 }

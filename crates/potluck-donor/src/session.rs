@@ -109,7 +109,9 @@ impl Session {
             return Err(Status::Away);
         }
         match self.service.registration.now() {
-            Some((_, now)) if now < self.grant.expires && self.grant.ops.allows(ops) => Ok(now),
+            Some((_, time)) if self.grant.is_good(time) && self.grant.ops.allows(ops) => {
+                Ok(time.now)
+            }
             _ => Err(Status::Denied),
         }
     }

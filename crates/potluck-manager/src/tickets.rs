@@ -7,7 +7,7 @@ use potluck_core::ids::{DonorId, SessionId};
 use potluck_pool::{Contact, Pool, Ticketed};
 use potluck_wire::control::{DonorAccess, Source};
 use potluck_wire::env::Env;
-use potluck_wire::ticket::{Caveat, Ops, Ticket};
+use potluck_wire::ticket::{Caveat, Ops, TICKET_LIFE, Ticket};
 use std::time::Duration;
 
 handles! {
@@ -18,10 +18,6 @@ handles! {
     }
 }
 
-/// A write ticket outlives any session that renews its lease; the session's end matters more.
-const WRITE_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Long enough to read a tree; whoever reads longer opens again.
-const READ_FOR: Duration = Duration::from_secs(3600);
 /// Orders are carried out within a minute or given anew.
 const FETCH_FOR: Duration = Duration::from_secs(300);
 
@@ -31,6 +27,12 @@ pub fn contacts(pool: &Pool, donors: impl IntoIterator<Item = DonorId>, now: Tic
 }
 
 impl Tickets {
+    /// From now on, for so long.
+    fn lasting(&self, time: Duration) -> [Caveat; 2] {
+        let now = self.time.now_ms();
+        [Caveat::Issued(now), Caveat::Expires(now + time.as_millis() as u64)]
+    }
+
     /// Lets a session write at `donors`, and read there what it wrote.
     pub fn for_writing(
         &self,
@@ -38,13 +40,14 @@ impl Tickets {
         ticketed: &Ticketed,
         donors: Vec<Contact>,
     ) -> Vec<DonorAccess> {
-        let expires = self.time.now_ms() + WRITE_FOR.as_millis() as u64;
+        let [issued, expires] = self.lasting(TICKET_LIFE);
         let caveats = |donor| {
             [
                 Caveat::Donor(donor),
                 Caveat::Ops(Ops::PUT.and(Ops::GET)),
                 Caveat::Bytes(ticketed.allowance()),
-                Caveat::Expires(expires),
+                issued,
+                expires,
                 Caveat::Session(session),
             ]
         };
@@ -54,18 +57,16 @@ impl Tickets {
     /// A donor as others are told to fetch from it; `None` while it cannot be reached.
     pub fn source(&self, contact: Contact) -> Option<Source> {
         let key = contact.key.filter(|_| contact.live)?;
-        let expires = self.time.now_ms() + FETCH_FOR.as_millis() as u64;
-        let caveats =
-            [Caveat::Donor(contact.donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
+        let [issued, expires] = self.lasting(FETCH_FOR);
+        let caveats = [Caveat::Donor(contact.donor), Caveat::Ops(Ops::GET), issued, expires];
         let ticket = Ticket::issue(&key, &*self.env.entropy, &caveats);
         Some(Source { donor: contact.donor, addresses: contact.addresses, ticket })
     }
 
     /// Lets somebody read at `donors`.
     pub fn for_reading(&self, donors: Vec<Contact>) -> Vec<DonorAccess> {
-        let expires = self.time.now_ms() + READ_FOR.as_millis() as u64;
-        let caveats =
-            |donor| [Caveat::Donor(donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
+        let [issued, expires] = self.lasting(TICKET_LIFE);
+        let caveats = |donor| [Caveat::Donor(donor), Caveat::Ops(Ops::GET), issued, expires];
         donors.into_iter().map(|contact| self.access(contact, caveats)).collect()
     }
 

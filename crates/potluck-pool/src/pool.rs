@@ -52,6 +52,8 @@ pub struct Pool {
     pub(crate) probation: Probations,
     pub(crate) given_up: GivenUp,
     pub(crate) losses: Losses,
+    /// When somebody's rights ended last, by the time by which tickets are issued.
+    pub(crate) rights_ended_ms: Option<u64>,
     /// The repairs that wait or are under way.
     pub repairs: Repairs,
 }
@@ -74,6 +76,7 @@ impl Pool {
             probation: Probations::default(),
             given_up: GivenUp::default(),
             losses: Losses::default(),
+            rights_ended_ms: None,
             repairs: Repairs::new(limits.repair_rate, limits.repair_donor_rate, Tick::ZERO),
         }
     }

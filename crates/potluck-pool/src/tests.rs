@@ -96,6 +96,7 @@ fn heartbeat(incarnation: u64, write_sequence: u64) -> Heartbeat {
         disk_fault: None,
         settings_fault: None,
         follows: None,
+        quiet: Packed::default(),
     }
 }
 

@@ -41,7 +41,7 @@ pub use status::{
 };
 pub use writing::{
     Abort, Commit, Committed, Condition, DonorAccess, FileCommit, Grow, Grown, Held, Offer,
-    Offered, Outcome, Renew, Reserve, Reserved,
+    Offered, Outcome, Renew, Renewed, Reserve, Reserved,
 };
 
 use serde::de::DeserializeOwned;

@@ -15,6 +15,12 @@ use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::policy::AckLevel;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::time::Duration;
+
+/// How long a ticket is good for at most. Whoever needs one for longer has it renewed, which only a member
+/// can; what donors remember of a session ends so long after it. It is longer than commands wait for a
+/// manager that is away, which goes on by the tickets there are.
+pub const TICKET_LIFE: Duration = Duration::from_secs(600);
 
 /// The longest ticket a donor reads.
 pub const MAX_TICKET: usize = 512;
@@ -88,13 +94,16 @@ pub enum Caveat {
     Donor(DonorId),
     /// Only these operations.
     Ops(Ops),
-    /// At most this many stored bytes in all puts together.
+    /// At most this many stored bytes in all puts of its session at the donor together, whatever tickets
+    /// they show.
     Bytes(u64),
     /// Only until the manager's clock shows this many milliseconds; donors follow the manager's
     /// clock through their heartbeats, never their own wall clock.
     Expires(u64),
     /// For this write session.
     Session(SessionId),
+    /// Issued when the manager's clock showed this many milliseconds.
+    Issued(u64),
 }
 
 impl Caveat {
@@ -111,6 +120,7 @@ impl Caveat {
             Self::Bytes(bytes) => put(3, &bytes.to_le_bytes()),
             Self::Expires(at) => put(4, &at.to_le_bytes()),
             Self::Session(session) => put(5, &session.0),
+            Self::Issued(at) => put(6, &at.to_le_bytes()),
         }
         out
     }
@@ -123,20 +133,30 @@ impl Caveat {
             3 => Self::Bytes(u64_of(value)?),
             4 => Self::Expires(u64_of(value)?),
             5 => Self::Session(SessionId(value.try_into().ok()?)),
+            6 => Self::Issued(u64_of(value)?),
             _ => return None, // a restriction we cannot check is one we cannot keep
         })
     }
 }
 
+/// The manager's word by which donors judge how old a ticket is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TicketTime {
+    /// The manager's milliseconds.
+    pub now: u64,
+    /// Tickets that were issued earlier are void: somebody's rights have ended since. 0: none are.
+    pub void_before: u64,
+}
+
 /// The rights left to the bearer after all caveats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// The ticket's id; byte budgets are counted under it.
-    pub id: [u8; 16],
     /// Allowed operations.
     pub ops: Ops,
-    /// Bytes all puts together may store.
+    /// Bytes that all puts of its session may store here.
     pub bytes: u64,
+    /// The manager's milliseconds at which it was issued.
+    pub issued: u64,
     /// The manager's milliseconds at which it ends.
     pub expires: u64,
     /// The write session it serves, if any.
@@ -174,6 +194,13 @@ pub enum BadTicket {
     Expired,
 }
 
+impl Grant {
+    /// Whether it is still worth something.
+    pub fn is_good(&self, time: TicketTime) -> bool {
+        time.now < self.expires && self.issued >= time.void_before
+    }
+}
+
 impl Ticket {
     /// Issues a ticket under the key shared with one donor.
     pub fn issue(key: &Secret, entropy: &dyn Entropy, caveats: &[Caveat]) -> Self {
@@ -195,16 +222,17 @@ impl Ticket {
 }
 
 impl PublicTicket {
-    /// Returns what the ticket grants at donor `me` when the manager's clock shows `now` milliseconds.
+    /// Returns what the ticket grants at donor `me` when the manager's clock shows this `time`.
     ///
     /// A forged ticket is not noticed here: its bearer cannot know the secret this derives, and
     /// fails at the first frame.
-    pub fn grant(&self, key: &Secret, me: DonorId, now: u64) -> Result<Grant, BadTicket> {
+    pub fn grant(&self, key: &Secret, me: DonorId, time: TicketTime) -> Result<Grant, BadTicket> {
         let (id, mut rest) = self.bytes.split_at_checked(16).ok_or(BadTicket::Malformed)?;
+        let mut issued: Option<u64> = None;
         let mut grant = Grant {
-            id: id.try_into().expect("16 bytes"),
             ops: Ops(u8::MAX),
             bytes: u64::MAX,
+            issued: 0,
             expires: u64::MAX,
             session: None,
             secret: key.purpose("potluck 1 ticket").fold(id),
@@ -221,6 +249,7 @@ impl PublicTicket {
                 Caveat::Ops(ops) => grant.ops.0 &= ops.0,
                 Caveat::Bytes(bytes) => grant.bytes = grant.bytes.min(bytes),
                 Caveat::Expires(at) => grant.expires = grant.expires.min(at),
+                Caveat::Issued(at) => issued = Some(issued.map_or(at, |other| other.min(at))),
                 Caveat::Session(session) => match grant.session {
                     Some(other) if other != session => return Err(BadTicket::Malformed),
                     _ => grant.session = Some(session),
@@ -231,7 +260,9 @@ impl PublicTicket {
         if !rest.is_empty() || !named_me {
             return Err(BadTicket::Malformed);
         }
-        if now >= grant.expires {
+        // Of a ticket that does not say when it was issued it may have been at any time.
+        grant.issued = issued.unwrap_or(0);
+        if !grant.is_good(time) {
             return Err(BadTicket::Expired);
         }
         Ok(grant)
@@ -360,6 +391,7 @@ mod tests {
             Caveat::Ops(Ops::PUT),
             Caveat::Bytes(1000),
             Caveat::Expires(50),
+            Caveat::Issued(40),
         ];
         let ticket = Ticket::issue(&key, entropy, &caveats);
         (key, ticket)
@@ -369,12 +401,27 @@ mod tests {
     fn a_ticket_grants_what_its_caveats_leave() {
         let (key, mut ticket) = fixture();
         ticket.narrow(&Caveat::Bytes(10));
-        let grant = ticket.public.grant(&key, DonorId(4), 49).expect("valid");
+        let at = |now| TicketTime { now, void_before: 0 };
+        let grant = ticket.public.grant(&key, DonorId(4), at(49)).expect("valid");
         assert_eq!((grant.bytes, grant.ops), (10, Ops::PUT));
         assert_eq!(grant.secret, ticket.secret);
-        assert_eq!(ticket.public.grant(&key, DonorId(5), 0), Err(BadTicket::OtherDonor));
-        assert_eq!(ticket.public.grant(&key, DonorId(4), 50), Err(BadTicket::Expired));
+        assert_eq!(ticket.public.grant(&key, DonorId(5), at(0)), Err(BadTicket::OtherDonor));
+        assert_eq!(ticket.public.grant(&key, DonorId(4), at(50)), Err(BadTicket::Expired));
         assert_eq!(ticket.public.to_string().parse(), Ok(ticket.public));
+    }
+
+    #[test]
+    fn a_ticket_is_void_once_rights_that_it_may_stand_for_have_ended() {
+        let (key, mut ticket) = fixture();
+        let at = |void_before| TicketTime { now: 45, void_before };
+        assert!(ticket.public.grant(&key, DonorId(4), at(40)).is_ok(), "issued at that moment");
+        assert_eq!(ticket.public.grant(&key, DonorId(4), at(41)), Err(BadTicket::Expired));
+        ticket.narrow(&Caveat::Issued(43));
+        assert_eq!(
+            ticket.public.grant(&key, DonorId(4), at(41)),
+            Err(BadTicket::Expired),
+            "its bearer makes it no younger"
+        );
     }
 
     #[test]
@@ -386,14 +433,14 @@ mod tests {
                 let mut forged = bytes.clone();
                 forged[at] ^= 1 << bit;
                 let forged = PublicTicket { bytes: forged };
-                if let Ok(grant) = forged.grant(&key, DonorId(4), 0) {
+                if let Ok(grant) = forged.grant(&key, DonorId(4), TicketTime::default()) {
                     assert_ne!(grant.secret, ticket.secret, "byte {at} bit {bit}");
                 }
             }
         }
         for cut in 0..bytes.len() {
             let cut = PublicTicket { bytes: bytes[..cut].to_vec() };
-            if let Ok(grant) = cut.grant(&key, DonorId(4), 0) {
+            if let Ok(grant) = cut.grant(&key, DonorId(4), TicketTime::default()) {
                 assert_ne!(grant.secret, ticket.secret);
             }
         }

@@ -12,11 +12,14 @@ use potluck_core::path::PoolPath;
 use potluck_core::read_plan::Piece;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::bulk::Status;
-use potluck_wire::control::{DonorAccess, Open};
+use potluck_wire::control::Open;
 use potluck_wire::error::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
+
+/// Tickets that could not be renewed are asked for again after this long.
+const RENEW_AGAIN: Duration = Duration::from_secs(30);
 
 /// How the donors of a read answer.
 #[derive(Default)]
@@ -140,17 +143,24 @@ impl Fetcher {
         *last = Some(self.client.env.clock.now());
         let Ok(mut opened) = opened else { return true };
         opened.files.iter_mut().for_each(|file| recipe.moved(file));
-        // Those that answer keep the links that they have.
-        let again = {
+        // Those that answer keep the links that they have, as long as their tickets are good.
+        {
             let state = self.outage.state.lock().expect("no holder panics");
-            let of = |access: &DonorAccess| match state.away.get(&access.donor) {
-                Some(away) => away.since.is_some(),
-                None => self.donors.access(access.donor).is_none(),
-            };
-            opened.donors.into_iter().filter(of).collect()
-        };
-        self.donors.learn(again);
+            let away = state.away.iter().filter(|(_, away)| away.since.is_some());
+            away.for_each(|(donor, _)| self.donors.discard(*donor));
+        }
+        self.donors.learn(opened.donors);
         true
+    }
+
+    /// Renews the tickets by which these pieces are read before they end, by opening the file again. A file
+    /// that is not there any more, or a manager that does not answer, is not asked for all the time.
+    pub(super) async fn renew_tickets(&self, recipe: &Recipe, pieces: &[Piece]) {
+        let old = self.donors.to_renew();
+        if !old.is_empty() && old.iter().any(|donor| holders(recipe, pieces).contains(donor)) {
+            let now = self.client.env.clock.now();
+            self.reopen(recipe, now.saturating_sub(RENEW_AGAIN), Asks::Once).await;
+        }
     }
 
     /// Opens the file again for a unit that could not be fetched; true if what is known since then is worth

@@ -6,7 +6,8 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::{
-    Abort, Commit, Committed, FileCommit, Grow, Grown, Offer, Offered, Renew, Reserve, Reserved,
+    Abort, Commit, Committed, FileCommit, Grow, Grown, Offer, Offered, Renew, Renewed, Reserve,
+    Reserved,
 };
 use potluck_wire::error::Failure;
 use potluck_wire::packed::Packed;
@@ -103,9 +104,9 @@ impl SessionCalls {
         self.client.call_retrying(&grow).await
     }
 
-    /// Keeps the session.
-    pub async fn renew(self) -> Result<(), Failure> {
-        self.client.call_retrying(&Renew { session: self.session }).await.map(|_| ())
+    /// Keeps the session, and renews its tickets.
+    pub async fn renew(self) -> Result<Renewed, Failure> {
+        self.client.call_retrying(&Renew { session: self.session }).await
     }
 
     /// Makes files visible; gives them back with what became of them.

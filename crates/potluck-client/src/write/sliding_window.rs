@@ -8,6 +8,7 @@
 
 mod committing;
 mod cutting;
+mod denials;
 mod offering;
 mod outage;
 mod room;
@@ -28,13 +29,14 @@ use crate::source::{Cut, CutError, Cutter, Facts, RowBytes};
 use crate::write::options::PutOptions;
 use crate::write::pushes::{Finished, Push, Pushes};
 use crate::write::report::PutReport;
+use denials::Denials;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use outage::Outage;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::Entry;
-use potluck_wire::control::{Committed, FileCommit, Grown, Offered};
+use potluck_wire::control::{Committed, FileCommit, Grown, Offered, Renewed};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::BoxFuture;
 use potluck_wire::ticket::Acknowledged;
@@ -86,7 +88,9 @@ enum Event {
     /// It was asked which donors are there, for a file that was refused because some have gone.
     Heard(u32, Box<FileCommit>, Result<Heard, Failure>),
     ReadAgain(Box<Row>, Result<RowBytes, Failure>),
-    Renewed(Result<(), Failure>),
+    Renewed(Result<Renewed, Failure>),
+    /// New tickets were asked for, because donors did not let this client in.
+    Readmitted(Result<Renewed, Failure>),
     LookForLate,
     /// It was asked how donors can be reached that did not answer; `None` when that was for too long.
     Reached(Pauses, Option<Result<Grown, Failure>>),
@@ -110,6 +114,7 @@ struct Window {
     offering: Offering,
     sending: Sending,
     room: Room,
+    denials: Denials,
     outage: Outage,
     rereads: Rereads,
     committing: Committing,
@@ -159,6 +164,7 @@ impl Window {
             offering: Offering::default(),
             sending: Sending::default(),
             room: Room::default(),
+            denials: Denials::default(),
             outage: Outage::default(),
             rereads: Rereads::default(),
             committing: Committing::new(options),
@@ -202,7 +208,11 @@ impl Window {
             Event::ReadAgain(row, read) => self.take_read_again(*row, read),
             // Once the last commit is on its way, it may have ended the session.
             Event::Renewed(Err(failure)) if !self.committing.is_finished() => return Err(failure),
-            Event::Renewed(_) => self.renew_later(),
+            Event::Renewed(renewed) => {
+                renewed.into_iter().for_each(|renewed| self.donors.learn(renewed.donors));
+                self.renew_later();
+            }
+            Event::Readmitted(renewed) => self.take_readmitted(renewed)?,
             Event::LookForLate => self.hedge(),
             Event::CommitDue => {}
             Event::Reached(pauses, reached) => self.take_reached(pauses, reached)?,

@@ -64,8 +64,8 @@ impl Server {
         let ticket: PublicTicket =
             ticket.and_then(|text| text.parse().ok()).ok_or(StatusCode::FORBIDDEN)?;
         let nonce = nonce_of(headers).ok_or(StatusCode::BAD_REQUEST)?;
-        let (me, now) = self.service.registration.now().ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
-        let grant = ticket.grant(&self.service.key, me, now).map_err(|_| StatusCode::FORBIDDEN)?;
+        let (me, time) = self.service.registration.now().ok_or(StatusCode::SERVICE_UNAVAILABLE)?;
+        let grant = ticket.grant(&self.service.key, me, time).map_err(|_| StatusCode::FORBIDDEN)?;
 
         let ours: [u8; 16] = self.service.env.entropy.bytes();
         let keys = SessionKeys::derive(&grant.secret, &nonce, &ours);

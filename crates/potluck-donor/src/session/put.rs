@@ -143,7 +143,7 @@ impl Session {
         if service.store.count_put_if_held(&put.name, put.len) {
             return Landing::Held(Verifier::new(put.name), session);
         }
-        let Some(spending) = service.tickets.spend(&self.grant, put.len, now) else {
+        let Some(spending) = service.tickets.spend(&self.grant, session, put.len, now) else {
             return Landing::Refused(Status::Denied);
         };
         match service.store.accept(put.name, put.len) {

@@ -6,7 +6,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use potluck_core::ids::{DonorId, Epoch};
+use potluck_core::ids::{DonorId, Epoch, SessionId};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
@@ -14,6 +14,7 @@ use potluck_wire::control::{
     Register, Registered, Task, TaskOutcome, Work,
 };
 use potluck_wire::net::{BoxFuture, BoxStream, Net, SystemNet};
+use potluck_wire::packed::Packed;
 use potluck_wire::tls::Dial;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -32,6 +33,10 @@ pub struct State {
     pub start: u64,
     pub changes: u64,
     pub now_ms: u64,
+    /// Tickets that were issued before are void.
+    pub void_before: u64,
+    /// Write sessions that are over.
+    pub over: Vec<SessionId>,
     pub registers: Vec<Register>,
     pub heartbeats: Vec<Heartbeat>,
     /// Pages of the last inventory that was begun.
@@ -188,6 +193,7 @@ impl Manager {
             let answered = |number| heartbeat.results.iter().any(|result| result.task == number);
             state.tasks.retain(|task| !answered(task.number));
             let discard = heartbeat.quarantined.clone();
+            let quiet = heartbeat.quiet.0.clone();
             state.heartbeats.push(heartbeat);
             said(&HeartbeatReply {
                 start: state.start,
@@ -198,6 +204,8 @@ impl Manager {
                 tasks: state.tasks.clone(),
                 chunk_orders: state.chunk_orders.clone(),
                 leaving: state.leaving,
+                void_before: state.void_before,
+                over: Packed(quiet.into_iter().filter(|id| state.over.contains(id)).collect()),
                 discard, // no file needs any
                 ..HeartbeatReply::default()
             })

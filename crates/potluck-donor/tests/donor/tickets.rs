@@ -129,6 +129,43 @@ async fn a_ticket_ends_by_the_managers_clock_in_open_connections_too() {
     assert_eq!(refused(pool.open(&ticket).await), StatusCode::FORBIDDEN);
 }
 
+#[tokio::test]
+async fn tickets_of_before_somebodys_rights_ended_are_void_in_open_connections_too_x5() {
+    let pool = Pool::start().await;
+    let (old, new) = (pool.ticket(&[Caveat::Issued(999)]), pool.ticket(&[Caveat::Issued(1000)]));
+    let mut client = pool.open(&old).await.expect("open");
+    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::Ok);
+    pool.manager.state().void_before = 1000;
+    pool.manager.heartbeats(2).await;
+    assert_eq!(client.put(&content(2, 10), AckLevel::Memory).await, Status::Denied);
+    assert_eq!(refused(pool.open(&old).await), StatusCode::FORBIDDEN);
+    assert!(pool.open(&new).await.is_ok());
+    // A manager that was started since does not know of it.
+    pool.manager.state().void_before = 0;
+    pool.manager.heartbeats(2).await;
+    assert_eq!(refused(pool.open(&old).await), StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn a_session_that_is_over_stores_nothing_more_whatever_tickets_it_has() {
+    let pool = Pool::start().await;
+    let mut client = pool.client().await;
+    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::Ok);
+    pool.manager.state().over = vec![SESSION];
+    pool.manager.heartbeats(2).await;
+    assert_eq!(client.put(&content(2, 10), AckLevel::Memory).await, Status::Ok, "not asked about");
+    pool.manager.state().now_ms += 61_000;
+    let asked = |state: &crate::manager::State| {
+        state.heartbeats.iter().any(|heartbeat| heartbeat.quiet.0 == [SESSION])
+    };
+    pool.manager.until("a question", |state| asked(state).then_some(())).await;
+    pool.manager.heartbeats(1).await;
+    assert_eq!(client.put(&content(3, 10), AckLevel::Memory).await, Status::Denied);
+    let mut renewed = pool.client().await;
+    assert_eq!(renewed.put(&content(3, 10), AckLevel::Memory).await, Status::Denied);
+    assert!(renewed.get(&ChunkName::of(&content(1, 10))).await.is_some());
+}
+
 /// Upgrades by hand, so that the bytes are ours to repeat.
 async fn upgrade_raw(pool: &Pool, ticket: &Ticket, nonce: &str) -> (BoxStream, [u8; 16]) {
     let mut stream = SystemNet.connect(&pool.address.to_string()).await.expect("connect");

@@ -130,9 +130,14 @@ impl Answer<Heartbeat> for DonorCalls {
             changes: self.catalog.changes(),
             now_ms: self.time.now_ms(),
             register: !known,
-            leaving: self.pool.lock().giving(donor).is_some(),
             ..HeartbeatReply::default()
         };
+        {
+            let pool = self.pool.lock();
+            reply.leaving = pool.giving(donor).is_some();
+            reply.void_before = pool.tickets_void_before(reply.now_ms);
+            reply.over = Packed(pool.over(&call.quiet.0));
+        }
         if call.follows.is_some_and(|follows| follows < self.whereabouts.issue()) {
             reply.manager = self.whereabouts.signed();
         }

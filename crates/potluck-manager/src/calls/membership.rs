@@ -241,6 +241,8 @@ impl MembershipCalls {
         let sessions = {
             let mut pool = self.pool.lock();
             pool.remove_donor(DonorId(id.0));
+            // What it was given tickets for, nobody knows; who may have them still asks for new ones.
+            pool.void_tickets(self.time.now_ms());
             pool.sessions_of(id)
         };
         for session in sessions {

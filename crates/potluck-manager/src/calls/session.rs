@@ -21,7 +21,7 @@ use potluck_core::placement::{Plan, Refusal};
 use potluck_core::policy::AckLevel;
 use potluck_pool::{NewSession, Pool, Ticketed};
 use potluck_wire::control::{
-    Abort, Done, Grow, Grown, Held, Offer, Offered, Renew, Reserve, Reserved,
+    Abort, Done, DonorAccess, Grow, Grown, Held, Offer, Offered, Renew, Renewed, Reserve, Reserved,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -120,6 +120,13 @@ impl Answer<Reserve> for SessionCalls {
 }
 
 impl SessionCalls {
+    /// How a session reaches the donors of its plan.
+    fn access(&self, session: SessionId, ticketed: &Ticketed) -> Vec<DonorAccess> {
+        let now = self.time.tick();
+        let contacts = tickets::contacts(&self.pool.lock(), ticketed.plan.donors(), now);
+        self.tickets.for_writing(session, ticketed, contacts)
+    }
+
     /// Keeps a new session, so that it survives the manager; a session that cannot be kept is none.
     async fn keep(&self, new: &NewSession, ticketed: &Ticketed) -> Result<(), Failure> {
         let stored = StoredSession {
@@ -146,11 +153,7 @@ impl Answer<Grow> for SessionCalls {
         self.reports.donors_reported(Pool::expects_reports).await;
         let (session, redundancy) = (call.session, entered.policy.redundancy());
         if call.bytes == 0 {
-            let contacts = {
-                let now = self.time.tick();
-                tickets::contacts(&self.pool.lock(), entered.plan.donors(), now)
-            };
-            let donors = self.tickets.for_writing(session, &entered, contacts);
+            let donors = self.access(session, &entered);
             return Ok(Grown { plan: Plan { sections: Vec::new(), ..entered.plan }, donors });
         }
         let grown = self.with_room(|pool| {
@@ -172,9 +175,9 @@ impl Answer<Grow> for SessionCalls {
 }
 
 impl Answer<Renew> for SessionCalls {
-    async fn answer(self, call: Renew, caller: Caller) -> Result<Done, Failure> {
-        self.sessions.enter(call.session, &caller)?;
-        Ok(Done {})
+    async fn answer(self, call: Renew, caller: Caller) -> Result<Renewed, Failure> {
+        let (ticketed, _in_session) = self.sessions.enter(call.session, &caller)?;
+        Ok(Renewed { donors: self.access(call.session, &ticketed) })
     }
 }
 

@@ -164,12 +164,13 @@ impl MetadataWriter {
         let connection = match self.connections.entry(donor) {
             Slot::Occupied(open) => open.into_mut(),
             Slot::Vacant(empty) => {
-                let expires = handles.time.now_ms() + TICKET_FOR.as_millis() as u64;
+                let now_ms = handles.time.now_ms();
                 let caveats = [
                     Caveat::Donor(donor),
                     Caveat::Ops(Ops::PUT.and(Ops::RECORD)),
                     Caveat::Bytes(self.ticketed.allowance()),
-                    Caveat::Expires(expires),
+                    Caveat::Issued(now_ms),
+                    Caveat::Expires(now_ms + TICKET_FOR.as_millis() as u64),
                     Caveat::Session(self.session),
                 ];
                 let ticket = Ticket::issue(&key, &*handles.env.entropy, &caveats);

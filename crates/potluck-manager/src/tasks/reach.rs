@@ -68,9 +68,13 @@ impl Reach {
     /// prove to be it.
     async fn try_at_all(&self, contact: &Contact) -> Option<(Vec<Address>, String)> {
         let key = contact.key.as_ref()?;
-        let expires = self.time.now_ms() + TICKET.as_millis() as u64;
-        let caveats =
-            [Caveat::Donor(contact.donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
+        let now = self.time.now_ms();
+        let caveats = [
+            Caveat::Donor(contact.donor),
+            Caveat::Ops(Ops::GET),
+            Caveat::Issued(now),
+            Caveat::Expires(now + TICKET.as_millis() as u64),
+        ];
         let (net, entropy) = (&*self.env.net, &*self.env.entropy);
         let ticket = Ticket::issue(key, entropy, &caveats);
         let tries = contact.addresses.iter().map(|address| async {

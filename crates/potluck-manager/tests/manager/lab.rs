@@ -283,6 +283,7 @@ impl Donor {
             disk_fault: None,
             settings_fault: None,
             follows: None,
+            quiet: Packed::default(),
         }
     }
 

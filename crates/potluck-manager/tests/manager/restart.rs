@@ -4,6 +4,7 @@ use crate::lab::{Lab, chunk, commit, eventually, file, offer, refused, reserve, 
 use potluck_core::ids::Incarnation;
 use potluck_wire::control::{Open, Outcome, Renew, Status};
 use potluck_wire::error::{ErrorKind, code};
+use potluck_wire::ticket::TicketTime;
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,8 +39,9 @@ async fn a_write_session_goes_on_after_a_restart_d4() {
     // A ticket of the former term is good with the same key, and the pool's time has not gone back.
     let ticket = reserved.donors[0].ticket.as_ref().expect("a ticket");
     donor.incarnation = Incarnation(2);
-    let now_ms = donor.send_heartbeat(donor.heartbeat(2)).await.now_ms;
-    ticket.public.grant(&donor.key, donor.id, now_ms).expect("still good");
+    let said = donor.send_heartbeat(donor.heartbeat(2)).await;
+    let time = TicketTime { now: said.now_ms, void_before: said.void_before };
+    ticket.public.grant(&donor.key, donor.id, time).expect("still good");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,11 +3,12 @@ use potluck_core::chunk::Digest;
 use potluck_core::ids::{MemberId, SessionId};
 use potluck_core::policy::{Override, Width};
 use potluck_wire::control::{
-    Abort, Condition, FileCommit, Grow, Open, Outcome, Renew, Reserve, Stat, Status,
+    Abort, Condition, DonorAccess, FileCommit, Grow, HeartbeatReply, Open, Outcome, Renew, Reserve,
+    Stat, Status,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
-use potluck_wire::ticket::{Ops, Receipt};
+use potluck_wire::ticket::{Ops, Receipt, TICKET_LIFE, TicketTime};
 use std::time::Duration;
 
 fn refusal(outcome: &Outcome) -> &Failure {
@@ -49,7 +50,8 @@ async fn a_file_is_visible_after_its_commit_and_only_then() {
     let expected = format!("127.0.0.1:{}", donor_port());
     assert_eq!(access.addresses.to_string(), expected, "where it calls from");
     let ticket = access.ticket.as_ref().expect("a ticket");
-    let grant = ticket.public.grant(&donor.key, donor.id, 0).expect("for this donor");
+    let grant =
+        ticket.public.grant(&donor.key, donor.id, TicketTime::default()).expect("for this donor");
     assert!(grant.ops.allows(Ops::PUT.and(Ops::GET)) && grant.bytes > 5000);
     assert_eq!((grant.session, &grant.secret), (Some(reserved.session), &ticket.secret));
 
@@ -70,7 +72,8 @@ async fn a_file_is_visible_after_its_commit_and_only_then() {
     let opened = user.call(&open).await.expect("opened");
     assert_eq!(opened.files[0].holders, vec![vec![donor.id]]);
     let ticket = opened.donors[0].ticket.as_ref().expect("a ticket");
-    let grant = ticket.public.grant(&donor.key, donor.id, 0).expect("for this donor");
+    let grant =
+        ticket.public.grant(&donor.key, donor.id, TicketTime::default()).expect("for this donor");
     assert!(grant.ops.allows(Ops::GET) && !grant.ops.allows(Ops::PUT));
     let stat = Stat { path: open.path.clone(), chunks: false };
     let stated = user.call(&stat).await.expect("stat");
@@ -211,6 +214,63 @@ async fn a_session_belongs_to_its_member_and_ends_with_its_lease() {
     assert!(promised().await > 0);
     eventually("its end", async || (promised().await == 0).then_some(())).await;
     assert_eq!(refused(&ada, &Renew { session }).await.code, code::NO_SESSION);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tickets_last_for_minutes_and_are_renewed_with_their_session() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    let reserved = reserve(&user, 1 << 20).await.expect("reserved");
+    let granted = |access: &[DonorAccess]| {
+        let ticket = access[0].ticket.as_ref().expect("a ticket");
+        ticket.public.grant(&donor.key, donor.id, TicketTime::default()).expect("for this donor")
+    };
+    let first = granted(&reserved.donors);
+    assert_eq!(first.expires - first.issued, TICKET_LIFE.as_millis() as u64);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let renewed = user.call(&Renew { session: reserved.session }).await.expect("renewed");
+    let second = granted(&renewed.donors);
+    assert!(second.issued > first.issued && second.expires > first.expires);
+    assert_eq!(second.bytes, first.bytes, "for all that the session stores there, by any ticket");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn donors_are_told_which_quiet_sessions_are_over() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    let open = reserve(&user, 1 << 20).await.expect("reserved").session;
+    let ended = reserve(&user, 1 << 20).await.expect("reserved").session;
+    user.call(&Abort { session: ended, keep: false }).await.expect("aborted");
+    let never = SessionId([9; 16]);
+    let mut asks = donor.heartbeat(1);
+    asks.quiet = Packed(vec![open, ended, never]);
+    assert_eq!(donor.send_heartbeat(asks).await.over.0, [ended, never]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_tickets_a_revoked_member_has_is_void_at_donors_with_the_next_heartbeat_x5() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    write(&user, "pot://lab/a", 1, &donor).await;
+    let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
+    let open = Open { path: "pot://lab/a".parse().expect("path"), recursive: false, after: None };
+    let read = lab.caller(&ada).call(&open).await.expect("opened").donors;
+    let written = reserve(&lab.caller(&ada), 1 << 20).await.expect("reserved").donors;
+    let said = donor.send_heartbeat(donor.heartbeat(1)).await;
+    let good = |access: &[DonorAccess], said: &HeartbeatReply| {
+        let ticket = access[0].ticket.as_ref().expect("a ticket");
+        let time = TicketTime { now: said.now_ms, void_before: said.void_before };
+        ticket.public.grant(&donor.key, donor.id, time).is_ok()
+    };
+    assert!(good(&read, &said) && good(&written, &said));
+
+    let revoke = potluck_wire::control::Revoke::of(MemberId(ada.about.member.0));
+    lab.admin().call(&revoke).await.expect("revoked");
+    let said = donor.send_heartbeat(donor.heartbeat(1)).await;
+    assert!(!good(&read, &said) && !good(&written, &said));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let others = user.call(&open).await.expect("opened").donors;
+    assert!(good(&others, &said), "others get new tickets");
 }
 
 #[tokio::test(flavor = "multi_thread")]

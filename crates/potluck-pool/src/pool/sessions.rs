@@ -10,9 +10,13 @@ use potluck_core::ids::{DonorId, MemberId, SessionId};
 use potluck_core::placement::{self, Plan, Refusal, Request};
 use potluck_core::policy::Policy;
 use std::collections::btree_map::Entry;
+use std::time::Duration;
 
 /// Bytes promised at first to a session of unknown size, if they fit.
 const STARTING_BYTES: u64 = 64 << 20;
+
+/// A call that was let in is answered within this time, or nobody waits for its answer any more.
+const LONGEST_CALL: Duration = Duration::from_secs(30);
 
 /// Sessions of one member at once: of a few processes on each of a thousand machines that share an identity.
 const MOST_SESSIONS: usize = 4096;
@@ -226,6 +230,26 @@ impl Pool {
     pub fn sessions_of(&self, member: MemberId) -> Vec<SessionId> {
         let own = self.sessions.iter().filter(|(_, s)| s.member == member && !s.ending);
         own.map(|(id, _)| *id).collect()
+    }
+
+    /// Those of `sessions` that are over: no ticket is issued for them any more.
+    pub fn over(&self, sessions: &[SessionId]) -> Vec<SessionId> {
+        let is_open = |id: &SessionId| self.sessions.get(id).is_some_and(|session| !session.ending);
+        sessions.iter().filter(|id| !is_open(id)).copied().collect()
+    }
+
+    /// Somebody's rights end: all tickets of until now are void. Their bearers ask for new ones, which those
+    /// get who still may have them. `now_ms` is the time by which tickets are issued.
+    pub fn void_tickets(&mut self, now_ms: u64) {
+        self.rights_ended_ms = Some(now_ms);
+    }
+
+    /// Tickets issued before the manager's clock showed so many milliseconds are void. Those are for which a
+    /// call was being answered while rights ended, too, once such calls are over.
+    pub fn tickets_void_before(&self, now_ms: u64) -> u64 {
+        let Some(ended) = self.rights_ended_ms else { return 0 };
+        let calls_over = ended.saturating_add(LONGEST_CALL.as_millis() as u64);
+        if now_ms > calls_over { calls_over } else { ended + 1 }
     }
 
     /// Begins the end of a session: its promises are free, its calls are refused. Its chunks stay

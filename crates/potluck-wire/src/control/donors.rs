@@ -12,6 +12,7 @@ use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::ids::Epoch;
 use potluck_core::ids::Incarnation;
+use potluck_core::ids::SessionId;
 use potluck_core::load::Load;
 use potluck_core::policy::AckLevel;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -205,6 +206,9 @@ pub struct Heartbeat {
     /// The latest statement of where the manager is that it knows; `None` where it follows none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<Issue>,
+    /// Write sessions that have not stored anything for a while: it asks which of them are over.
+    #[serde(default, skip_serializing_if = "Packed::is_empty")]
+    pub quiet: Packed<SessionId>,
 }
 
 /// The result of a task.
@@ -345,6 +349,13 @@ pub struct HeartbeatReply {
     /// The donor is to list all that it holds anew. Repeated until page 0 of that came.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub list: bool,
+    /// Those of the sessions that were asked about that are over: no ticket is issued for them any more.
+    #[serde(default, skip_serializing_if = "Packed::is_empty")]
+    pub over: Packed<SessionId>,
+    /// Tickets that were issued before the manager's clock showed so many milliseconds are void
+    /// ([`TicketTime`](crate::ticket::TicketTime)).
+    #[serde(default)]
+    pub void_before: u64,
 }
 
 /// The orders for a donor about chunks that it holds. These orders have no numbers and no results: the

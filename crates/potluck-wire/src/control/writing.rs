@@ -160,13 +160,20 @@ pub struct Grown {
     pub donors: Vec<DonorAccess>,
 }
 
-/// Keeps a session alive.
+/// Keeps a session alive, and renews its tickets.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Renew {
     /// The write session.
     pub session: SessionId,
 }
-call!(Renew => Done, "renew");
+call!(Renew => Renewed, "renew");
+
+/// The session goes on.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Renewed {
+    /// How to reach the donors of its plan from now on.
+    pub donors: Vec<DonorAccess>,
+}
 
 /// Makes written files visible, in one transaction. Repeating a batch repeats its reply, so that
 /// a lost reply can be asked for again.

@@ -2,7 +2,7 @@
 
 use potluck_core::ids::DonorId;
 use potluck_wire::bulk::{HEAD_BUFFER, Inbox, SessionKeys, StreamIo};
-use potluck_wire::ticket::{PublicTicket, Secret};
+use potluck_wire::ticket::{PublicTicket, Secret, TicketTime};
 use potluck_wire::token::JoinToken;
 use proptest::prelude::{any, prop_assert, prop_assert_ne, proptest};
 use std::io::Cursor;
@@ -38,7 +38,7 @@ proptest! {
     fn no_text_is_a_ticket_that_its_bearer_can_use_x2(text in "[A-Za-z0-9_-]{0,600}", now in any::<u64>()) {
         let key = Secret::from_bytes([4; 32]);
         if let Ok(ticket) = text.parse::<PublicTicket>()
-            && let Ok(grant) = ticket.grant(&key, DonorId(1), now) {
+            && let Ok(grant) = ticket.grant(&key, DonorId(1), TicketTime { now, void_before: 0 }) {
             // Its bearer would need this secret, and cannot know it.
             prop_assert_ne!(grant.secret, key);
         }

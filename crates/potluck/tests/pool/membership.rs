@@ -1,12 +1,21 @@
 //! Who belongs to a pool: identities are never replaced, and members and invitations are listed
 //! and removed.
 
-use super::content::{arg, file};
+use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab};
+use super::member::Member;
 use super::program::{Complaint, code_of};
+use super::waiting::{DEADLINE, wait_until};
+use super::writer::Writer;
+use potluck_core::entropy::SystemEntropy;
+use potluck_core::ids::MemberId;
+use potluck_core::policy::Override;
+use potluck_wire::control::{Condition, DonorAccess, Open, Reserve, Revoke};
+use potluck_wire::upgrade;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// All files of an identity's directory, with what is in them.
 fn content_of(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
@@ -276,4 +285,71 @@ fn a_donor_that_files_need_is_removed_by_neither_command() {
     lab.cli.ok(&["members", "rm", "donor-1", "-y"]);
     assert!(lab.cli.status()["donors"].as_array().expect("donors").is_empty());
     lab.kill_donor("donor-1");
+}
+
+fn reserve(path: &str) -> Reserve {
+    Reserve {
+        path: path.parse().expect("a path"),
+        bytes: Some(100_000),
+        policy: Override::default(),
+        condition: Condition::Always,
+    }
+}
+
+/// Whether a donor lets a member in with a ticket that it has.
+fn is_let_in(member: &Member, access: &DonorAccess) -> bool {
+    let ticket = access.ticket.as_ref().expect("a ticket");
+    let opening = upgrade::open(&*member.env.net, &SystemEntropy, &access.addresses, ticket);
+    member.runtime.block_on(opening).is_ok()
+}
+
+#[test]
+fn a_revoked_members_tickets_are_refused_by_donors_within_60_s_x5() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let (input, _) = file(lab.dir(), "input", 3, 100_000);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/x"]);
+    let dir = lab.dir().join("ada");
+    let joined = lab.cli.json(&["join", &lab.token("user"), "--state", arg(&dir)]);
+    let number: MemberId = serde_json::from_value(joined["member"].clone()).expect("a member");
+    let ada = Member::load(&dir);
+    let open = Open { path: "pot://lab/x".parse().expect("a path"), recursive: false, after: None };
+    let reserve = reserve("pot://lab/x");
+    let read = ada.call(&open).expect("she may read").donors;
+    let written = ada.call(&reserve).expect("she may write").donors;
+    let is_let_in = |access| is_let_in(&ada, access);
+    assert!(is_let_in(&read[0]) && is_let_in(&written[0]));
+    Member::load(&lab.manager_dir().join("admin")).call(&Revoke::of(number)).expect("revoked");
+    wait_until("donors to refuse her", Duration::from_secs(60), || {
+        !is_let_in(&read[0]) && !is_let_in(&written[0])
+    });
+}
+
+#[test]
+fn transfers_go_on_when_all_tickets_are_void_because_somebody_else_was_revoked() {
+    let lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let dir = lab.dir().join("ada");
+    let joined = lab.cli.json(&["join", &lab.token("user"), "--state", arg(&dir)]);
+    let number: MemberId = serde_json::from_value(joined["member"].clone()).expect("a member");
+    let promised = || {
+        let status = lab.cli.status();
+        let donors = status["donors"].as_array().expect("donors").clone();
+        donors.iter().filter_map(|donor| donor["promised"].as_u64()).sum::<u64>()
+    };
+    let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
+    writer.feed(&bytes(1, 4 << 20));
+    wait_until("chunks to reach the donors", DEADLINE, || lab.chunk_files() >= 60);
+    let before = promised();
+    let ada = Member::load(&dir);
+    let access = ada.call(&reserve("pot://lab/hers")).expect("she may write").donors;
+    Member::load(&lab.manager_dir().join("admin")).call(&Revoke::of(number)).expect("revoked");
+    wait_until("tickets to be void", DEADLINE, || access.iter().all(|at| !is_let_in(&ada, at)));
+    (2..8).for_each(|part| writer.feed(&bytes(part, 1 << 20)));
+    wait_until("chunks to reach the donors", DEADLINE, || lab.chunk_files() >= 150);
+    assert!(promised() <= before, "nothing was reserved for what had been promised already");
+    assert_eq!(writer.finish(), 0);
+    let parts = [bytes(1, 4 << 20)].into_iter().chain((2..8).map(|part| bytes(part, 1 << 20)));
+    let all: Vec<u8> = parts.flatten().collect();
+    assert_same(&lab.cli.cat("pot://lab/f"), &all, "all of it");
 }

@@ -109,6 +109,7 @@ impl Window {
                 let live = grown.donors.iter().filter(|donor| donor.live);
                 let live: Vec<DonorId> = live.map(|donor| donor.donor).collect();
                 self.outage.pauses = Some(pauses);
+                self.targets.failed().into_iter().for_each(|donor| self.donors.discard(donor));
                 self.donors.learn(grown.donors);
                 self.targets.answer_again(&live);
                 self.room.ask_again();

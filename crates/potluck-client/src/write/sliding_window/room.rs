@@ -49,6 +49,9 @@ impl Window {
 
     /// Too few donors are left for what has been read: asks for others.
     pub(super) fn replace_donors(&mut self) -> Result<(), Failure> {
+        if self.denials.are_waited_for() {
+            return Ok(()); // what was promised is still there, and nothing more is needed
+        }
         if let Some(refusal) = &self.room.refused {
             let full = self.room.donor_full || self.client.retry_limits.donors.is_zero();
             if !full && self.outage.is_waited_for(refusal) {

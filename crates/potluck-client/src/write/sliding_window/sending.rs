@@ -20,7 +20,8 @@ const MAX_MISMATCHES: u32 = 3;
 impl Window {
     pub(super) fn send(&mut self) -> Result<(), Failure> {
         let now = self.client.env.clock.now();
-        match self.groups.place(&self.targets, self.room.is_refused(), now) {
+        let no_more_donors = self.room.is_refused() && !self.denials.are_waited_for();
+        match self.groups.place(&self.targets, no_more_donors, now) {
             Ok(sends) => sends.into_iter().for_each(|send| self.put(send, now)),
             Err(Stranded) => self.replace_donors()?,
         }
@@ -64,17 +65,18 @@ impl Window {
         donor: DonorId,
         result: PutResult,
     ) -> Result<(), Failure> {
-        self.sending.under_way.remove(&(name, donor));
+        let sent_at = self.sending.under_way.remove(&(name, donor)).unwrap_or_default();
         match result {
             Ok(stored) => {
                 self.outage.answered(donor);
+                self.denials.answered(donor);
                 let ack = (donor, stored.ack, stored.receipt);
                 self.groups.acked(&name, ack, &stored.forwarded);
             }
             Err(LinkError::FileChanged) => self.give_up(&name),
             Err(error) => {
                 self.groups.failed(&name, donor);
-                self.put_failed(donor, error)?;
+                self.put_failed(donor, error, sent_at)?;
             }
         }
         self.take_stored();
@@ -93,7 +95,12 @@ impl Window {
     }
 
     /// Draws the consequences of a put that failed.
-    fn put_failed(&mut self, donor: DonorId, error: LinkError) -> Result<(), Failure> {
+    fn put_failed(
+        &mut self,
+        donor: DonorId,
+        error: LinkError,
+        sent_at: Tick,
+    ) -> Result<(), Failure> {
         tracing::debug!(%donor, %error, "a chunk was not taken");
         self.outage.failed(donor, &error);
         match error {
@@ -108,7 +115,7 @@ impl Window {
                         .hint("check the memory of this machine and the network between the two"));
                 }
             }
-            LinkError::Refused(Status::Denied) => self.targets.give_up(donor, false),
+            LinkError::Refused(Status::Denied) => self.denied(donor, sent_at),
             error => {
                 self.room.donor_full |= error == LinkError::Refused(Status::Full);
                 self.targets.give_up(donor, true);
