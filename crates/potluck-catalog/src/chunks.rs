@@ -268,12 +268,6 @@ impl<'db> ReferenceCounts<'db> {
                     if row.state != ChunkState::Here && row.refs + line.change > 0 {
                         again.condemned.push(*name);
                     }
-                    if row.refs == 0 && line.change > 0 {
-                        let told = |donor| line.holders.iter().any(|holder| holder.0 == donor);
-                        let assumed = placements::assumed(self.db, row.id)?.into_iter();
-                        let asked = assumed.filter(|donor| !told(*donor));
-                        again.assumed.extend(asked.map(|donor| (donor, *name)));
-                    }
                     if line.change != 0 {
                         self.update(&row, line)?;
                     }

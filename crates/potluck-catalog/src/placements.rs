@@ -40,21 +40,11 @@ pub enum CopyState {
     Spoiled = 2,
     /// There, and to be deleted: a source that counts for nothing else.
     Leaving = 3,
-    /// Perhaps there: a session that ended may have stored it. To be asked about when the chunk is
-    /// used or reclaimed; it counts for nothing.
-    Assumed = 4,
 }
 
 /// The donors that have a chunk.
 pub(crate) fn holders(db: &Tx, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
     let mut rows = db.prepare("SELECT donor FROM placements WHERE chunk = ?1 AND state = 0")?;
-    let donors = rows.query_map(params![chunk], |row| row.get(0).map(DonorId))?;
-    donors.collect()
-}
-
-/// The donors that perhaps have a chunk.
-pub(crate) fn assumed(db: &Tx, chunk: ChunkId) -> Result<Vec<DonorId>, Error> {
-    let mut rows = db.prepare("SELECT donor FROM placements WHERE chunk = ?1 AND state = 4")?;
     let donors = rows.query_map(params![chunk], |row| row.get(0).map(DonorId))?;
     donors.collect()
 }
@@ -100,19 +90,7 @@ pub(crate) fn confirm(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Err
 /// Counts a copy as there that its donor told of before the chunk was known, unless more is known.
 pub(crate) fn told_before(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
     db.prepare(
-        "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0)
-         ON CONFLICT (chunk, donor) DO UPDATE SET state = 0, ack = 0
-         WHERE placements.state = 4",
-    )?
-    .execute(params![chunk, donor.0])?;
-    Ok(())
-}
-
-/// Writes down that a copy may be there, unless more is known of it. It must not count: a session
-/// that died may have sent nothing, and a later file that uses the chunk would seem safer than it is.
-pub(crate) fn assume(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(), Error> {
-    db.prepare(
-        "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 4) ON CONFLICT DO NOTHING",
+        "INSERT INTO placements (chunk, donor, state) VALUES (?1, ?2, 0) ON CONFLICT DO NOTHING",
     )?
     .execute(params![chunk, donor.0])?;
     Ok(())
@@ -225,11 +203,6 @@ pub(crate) fn tell(db: &Tx, donor: DonorId, told: &Told, now_ms: u64) -> Result<
 }
 
 fn mark(db: &Tx, chunk: ChunkId, donor: DonorId, state: CopyState) -> Result<(), Error> {
-    if state == CopyState::Missing {
-        // A copy that was only assumed is not missed.
-        db.prepare("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2 AND state = 4")?
-            .execute(params![chunk, donor.0])?;
-    }
     db.prepare("UPDATE placements SET state = ?3 WHERE chunk = ?1 AND donor = ?2")?
         .execute(params![chunk, donor.0, state as i64])?;
     Ok(())
@@ -341,7 +314,6 @@ pub(crate) fn state_of(
         Some(1) => Some(CopyState::Missing),
         Some(2) => Some(CopyState::Spoiled),
         Some(3) => Some(CopyState::Leaving),
-        Some(4) => Some(CopyState::Assumed),
         _ => None,
     })
 }

@@ -2,10 +2,9 @@
 
 use super::chunks;
 use super::error::Error;
-use super::placements;
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
+use potluck_core::ids::{MemberId, SessionId, SpaceId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::{Override, Policy};
 use serde::{Deserialize, Serialize};
@@ -137,14 +136,10 @@ pub(crate) fn offered(db: &Tx, id: &SessionId) -> Result<Vec<ChunkName>, Error> 
 /// Accounts for some of what an ended session offered; `true` when all is accounted for and the
 /// session is forgotten.
 ///
-/// A name that no file uses becomes a chunk without references, assumed on each of the session's
-/// donors, whoever really received it: garbage collection asks them all (promises D2, D5).
-pub(crate) fn account(
-    db: &Tx,
-    id: &SessionId,
-    donors: &[DonorId],
-    now_ms: u64,
-) -> Result<bool, Error> {
+/// A name that no file uses becomes a chunk without references. Where it is, its donors say, or have said
+/// before: a row for each donor that may have been sent it would be as many as names times donors, of which
+/// hardly any is true.
+pub(crate) fn account(db: &Tx, id: &SessionId, now_ms: u64) -> Result<bool, Error> {
     let next: Option<(i64, Vec<u8>)> = db
         .prepare("SELECT id, names FROM offers WHERE session = ?1 ORDER BY id LIMIT 1")?
         .query_one(params![id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -153,19 +148,15 @@ pub(crate) fn account(
         return Ok(true);
     };
     for name in chunks::unpacked(&names) {
-        let chunk = match chunks::get(db, &name)? {
-            Some(found) if found.refs > 0 => continue,
-            Some(found) => {
-                if found.state == chunks::ChunkState::Gone {
-                    db.prepare("UPDATE chunks SET state = 1 WHERE id = ?1")?
-                        .execute(params![found.id])?;
-                }
-                found.id
+        match chunks::get(db, &name)? {
+            Some(found) if found.refs == 0 && found.state == chunks::ChunkState::Gone => {
+                db.prepare("UPDATE chunks SET state = 1 WHERE id = ?1")?
+                    .execute(params![found.id])?;
             }
-            None => chunks::insert_unused(db, &name, 0, now_ms)?,
-        };
-        for donor in donors {
-            placements::assume(db, chunk, *donor)?;
+            Some(_) => {}
+            None => {
+                chunks::insert_unused(db, &name, 0, now_ms)?;
+            }
         }
     }
     db.prepare("DELETE FROM offers WHERE id = ?1")?.execute(params![row])?;

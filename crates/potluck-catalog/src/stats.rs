@@ -59,9 +59,8 @@ pub(crate) fn count(db: &Tx) -> Result<Stats, Error> {
         condemned: condemned as u64,
         donors: BTreeMap::new(),
     };
-    let mut rows = db.prepare(
-        "SELECT donor, state IN (0, 3), count(*) FROM placements WHERE state <> 4 GROUP BY 1, 2",
-    )?;
+    let mut rows =
+        db.prepare("SELECT donor, state IN (0, 3), count(*) FROM placements GROUP BY 1, 2")?;
     let mut rows = rows.query(params![])?;
     while let Some(row) = rows.next()? {
         let copies = stats.donors.entry(DonorId(row.get(0)?)).or_default();

@@ -123,10 +123,26 @@ macro_rules! hex_id {
 pub(crate) use hex_id;
 
 hex_id!(
-    /// A write session, from reserve to commit or abort. Random, so that it cannot be guessed.
+    /// A write session, from reserve to commit or abort. One half says in which term of a manager it was opened,
+    /// the other is random.
     SessionId,
     16
 );
+
+impl SessionId {
+    /// A session that is opened in the term whose manager drew `start`.
+    pub fn in_term(start: u64, random: u64) -> Self {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&start.to_le_bytes());
+        id[8..].copy_from_slice(&random.to_le_bytes());
+        Self(id)
+    }
+
+    /// Whether it was opened in the term whose manager drew `start`.
+    pub fn is_of_term(&self, start: u64) -> bool {
+        start != 0 && self.0[..8] == start.to_le_bytes()
+    }
+}
 
 /// Text that should have been hex of a known length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -91,7 +91,11 @@ impl ChunkOrderQueues {
         loop {
             let batch = self.delete.batch(DELETED_AT_ONCE).await;
             let (store, orders) = (Arc::clone(&service.store), batch.clone());
-            let delete = move || orders.iter().for_each(|order| delete(&store, order));
+            let delete = move || {
+                let deleted = orders.iter().filter(|order| delete(&store, order));
+                let names: Vec<_> = deleted.map(|order| order.chunk).collect();
+                store.tell_deleted(&names);
+            };
             service.env.offload.run(delete).await;
             self.delete.done(&batch).await;
         }
@@ -113,11 +117,14 @@ impl ChunkOrderQueues {
     }
 }
 
-fn delete(store: &Store, Tombstone { chunk, incarnation, write_sequence }: &Tombstone) {
-    match store.delete(chunk, *incarnation, *write_sequence) {
+/// Whether the chunk is not here any more.
+fn delete(store: &Store, Tombstone { chunk, incarnation, write_sequence }: &Tombstone) -> bool {
+    let outcome = store.delete(chunk, *incarnation, *write_sequence);
+    match outcome {
         Deletion::Deleted => tracing::debug!("deleted chunk {chunk}"),
         refused => tracing::debug!("did not delete chunk {chunk}: {refused:?}"),
     }
+    outcome == Deletion::Deleted
 }
 
 #[cfg(test)]

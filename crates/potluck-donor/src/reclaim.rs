@@ -14,7 +14,7 @@ const LONGEST_KEPT: usize = 128;
 /// The outcome of a tombstone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deletion {
-    /// The chunk is not here any more; reported by heartbeat.
+    /// The chunk is not here any more.
     Deleted,
     /// The tombstone names another incarnation of this donor.
     OtherLife,
@@ -25,7 +25,8 @@ pub(crate) enum Deletion {
 }
 
 impl Store {
-    /// Deletes `name` unless it was put after `write_sequence` of `incarnation`.
+    /// Deletes `name` unless it was put after `write_sequence` of `incarnation`. To be told by
+    /// [`Store::tell_deleted`].
     pub fn delete(
         &self,
         name: &ChunkName,
@@ -46,7 +47,6 @@ impl Store {
                 if !self.present() {
                     return Deletion::Failed; // what that means, the check of each second finds out
                 }
-                self.changes().push(Change::Removed(*name));
                 return Deletion::Deleted;
             }
             Err(why) => {
@@ -64,8 +64,29 @@ impl Store {
             return Deletion::Failed;
         }
         removal.done();
-        self.changes().push(Change::Removed(*name));
         Deletion::Deleted
+    }
+
+    /// Tells the manager of chunks that were deleted, once no power cut brings them back: by then it may have
+    /// forgotten that they ever were, and nobody would reclaim them. One that was put again meanwhile is there.
+    pub fn tell_deleted(&self, names: &[ChunkName]) {
+        let mut dirs: Vec<_> = names.iter().map(|name| self.layout().chunk_dir(name)).collect();
+        dirs.sort_unstable();
+        dirs.dedup();
+        for dir in dirs {
+            if let Err(why) = self.disk().sync_dir(&dir) {
+                self.refuse("syncing a directory", &why);
+                return; // the manager gives the order again
+            }
+        }
+        for name in names {
+            let _alone = self.lock_name(name);
+            let found = self.disk().len(&self.layout().chunk(name));
+            let is_gone = found.is_err_and(|why| why.kind() == io::ErrorKind::NotFound);
+            if is_gone && self.present() {
+                self.changes().push(Change::Removed(*name));
+            }
+        }
     }
 }
 

@@ -202,7 +202,7 @@ impl Store {
     pub fn list_if_held(&self, name: ChunkName, len: u32, ack: AckLevel) -> bool {
         let held = self.count_put_if_held(&name, len) && self.confirm_held(&name, len, ack).is_ok();
         if held {
-            self.changes().push(Change::Added(Holding { name, len }));
+            self.changes().push(Change::Added(Holding { name, len }.into()));
         }
         held
     }

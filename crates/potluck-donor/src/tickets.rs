@@ -14,6 +14,9 @@ use std::time::Duration;
 const MOST: usize = 131_072;
 /// After so long without a put a session is asked about.
 const QUIET: Duration = Duration::from_secs(60);
+/// A shorter chunk is paid like one of so many bytes, so that the smallest put costs something, too: it takes a
+/// file here and a row of the catalog until it is reclaimed.
+const LEAST_PAID: u64 = 512;
 /// Sessions that one heartbeat asks about; what is more is asked about by the next.
 const ASKED: usize = 1024;
 
@@ -57,7 +60,7 @@ impl Tickets {
         bytes: u32,
         now: u64,
     ) -> Option<Spending<'_>> {
-        let bytes = u64::from(bytes);
+        let bytes = u64::from(bytes).max(LEAST_PAID);
         let Sessions { spent: sessions, due } = &mut *self.sessions();
         let spent = match sessions.get(&session) {
             Some(spent) if spent.over => return None,
@@ -128,7 +131,8 @@ impl Drop for Spending<'_> {
         if self.bytes > 0
             && let Some(spent) = self.tickets.sessions().spent.get_mut(&self.session)
         {
-            spent.bytes -= self.bytes;
+            // It may have been forgotten, and begun anew, while a put lay still.
+            spent.bytes = spent.bytes.saturating_sub(self.bytes);
         }
     }
 }
@@ -149,35 +153,38 @@ mod tests {
         Grant { ops: Ops::PUT, bytes, issued: 0, expires: u64::MAX, session: None, secret }
     }
 
+    const KIB: u64 = 1024;
+
     #[test]
     fn a_budget_is_spent_once_over_all_connections_and_renewed_tickets() {
         let (tickets, one) = (Tickets::default(), session(1));
-        let spend = |budget, bytes| tickets.spend(&grant(budget), one, bytes, 0);
+        let spend = |budget: u64, kib: u32| tickets.spend(&grant(budget * KIB), one, kib << 10, 0);
         spend(10, 6).expect("within").keep();
         assert!(spend(10, 5).is_none());
         drop(spend(10, 4).expect("the rest"));
         spend(10, 4).expect("given back").keep();
-        assert!(spend(10, 1).is_none());
         assert!(spend(10, 1).is_none(), "a renewed ticket has the same budget");
         spend(12, 2).expect("the session was promised more").keep();
-        assert!(tickets.spend(&grant(10), session(2), 10, 0).is_some());
+        assert!(tickets.spend(&grant(10), session(2), 1, 0).is_none(), "the shortest costs more");
+        assert!(tickets.spend(&grant(LEAST_PAID), session(2), 1, 0).is_some());
     }
 
     #[test]
     fn a_session_that_is_over_stores_nothing_more_and_is_forgotten_when_no_ticket_is_good() {
         let tickets = Tickets::default();
         let (ended, open) = (session(1), session(2));
+        let grant = grant(10 * KIB);
         for session in [ended, open] {
-            tickets.spend(&grant(10), session, 1, 0).expect("within").keep();
+            tickets.spend(&grant, session, 1 << 10, 0).expect("within").keep();
         }
         assert!(tickets.quiet(millis(QUIET) - 1).is_empty());
         let now = millis(QUIET);
         assert_eq!(tickets.quiet(now), [ended, open]);
         tickets.end(&[ended], now);
         assert!(tickets.quiet(now).is_empty(), "asked about again later");
-        assert!(tickets.spend(&grant(10), ended, 1, now).is_none());
-        assert!(tickets.spend(&grant(10), open, 10, now).is_none(), "no new budget");
-        assert!(tickets.spend(&grant(10), open, 9, now).is_some());
+        assert!(tickets.spend(&grant, ended, 1, now).is_none());
+        assert!(tickets.spend(&grant, open, 10 << 10, now).is_none(), "no new budget");
+        assert!(tickets.spend(&grant, open, 9 << 10, now).is_some());
         (1..=11).for_each(|round| drop(tickets.quiet(now + round * millis(QUIET))));
         assert_eq!(tickets.sessions().spent.keys().collect::<Vec<_>>(), [&open]);
     }
@@ -185,14 +192,15 @@ mod tests {
     #[test]
     fn room_comes_from_sessions_that_are_over_only() {
         let tickets = Tickets::default();
+        let grant = grant(LEAST_PAID);
         for number in 0..MOST as u64 {
-            tickets.spend(&grant(1), session(number), 1, 0).expect("room").keep();
+            tickets.spend(&grant, session(number), 1, 0).expect("room").keep();
         }
-        assert!(tickets.spend(&grant(1), session(u64::MAX), 1, 0).is_none());
-        assert!(tickets.spend(&grant(1), session(0), 1, 0).is_none(), "no second budget");
+        assert!(tickets.spend(&grant, session(u64::MAX), 1, 0).is_none());
+        assert!(tickets.spend(&grant, session(0), 1, 0).is_none(), "no second budget");
         tickets.end(&[session(0)], 0);
         while !tickets.quiet(2 * millis(TICKET_LIFE)).is_empty() {}
-        assert!(tickets.spend(&grant(1), session(u64::MAX), 1, 0).is_some());
+        assert!(tickets.spend(&grant, session(u64::MAX), 1, 0).is_some());
     }
 
     #[test]

@@ -172,9 +172,8 @@ impl TaskResults {
         }
         let Learnt { again, claimed } =
             self.catalog.learn_parity(computed, self.time.now_ms()).await?;
-        let now = self.time.tick();
         let mut pool = self.pool.lock();
-        again.iter().for_each(|again| pool.in_use_again(again, now));
+        again.iter().for_each(|again| pool.in_use_again(again));
         claimed.into_iter().for_each(|(donor, chunks)| pool.claimed(donor, chunks));
         Ok(())
     }

@@ -41,11 +41,12 @@ impl Tickets {
         donors: Vec<Contact>,
     ) -> Vec<DonorAccess> {
         let [issued, expires] = self.lasting(TICKET_LIFE);
+        let budgets = ticketed.budgets();
         let caveats = |donor| {
             [
                 Caveat::Donor(donor),
                 Caveat::Ops(Ops::PUT.and(Ops::GET)),
-                Caveat::Bytes(ticketed.allowance()),
+                Caveat::Bytes(budgets.get(&donor).copied().unwrap_or_default()),
                 issued,
                 expires,
                 Caveat::Session(session),

@@ -34,7 +34,4 @@ impl Decided {
 pub struct InUseAgain {
     /// Condemned before: orders to delete them are void.
     pub condemned: Vec<ChunkName>,
-    /// Perhaps on a donor, from a session that ended: only garbage collection would have asked, so
-    /// somebody must ask now, or the copy would lie there uncounted.
-    pub assumed: Vec<(DonorId, ChunkName)>,
 }

@@ -174,7 +174,7 @@ impl Donors {
         registration.write_sequence =
             Some(heartbeat.write_sequence.max(registration.write_sequence.unwrap_or(0)));
         if let Some(taking) = &mut registration.taking {
-            taking.arrived(heartbeat.added.0.iter().map(|holding| holding.name));
+            taking.arrived(heartbeat.added.0.iter().map(|arrived| arrived.holding.name));
         }
         donor.record.excess = heartbeat.excess;
         donor.record.scrub = heartbeat.scrub;

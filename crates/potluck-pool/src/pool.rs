@@ -93,7 +93,7 @@ impl Pool {
             return false;
         }
         // Stored chunks are in the donor's own figures now, so their bytes are promised no more.
-        for holding in &heartbeat.added.0 {
+        for holding in heartbeat.added.0.iter().map(|arrived| arrived.holding) {
             if let Some(session) = self.offered.one_of(&holding.name) {
                 self.ledger.used(session, donor, u64::from(holding.len));
             }

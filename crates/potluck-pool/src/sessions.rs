@@ -7,10 +7,17 @@ use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::{Override, Policy};
 use potluck_wire::error::{ErrorKind, Failure, code};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-/// A donor may take this much more than all its session asked for: retries and small files.
-const TICKET_SLACK: u64 = 64 << 20;
+/// A session may store this much more than three times what is promised to it: retries and small files.
+const SLACK: u64 = 64 << 20;
+
+/// A donor of the plan may take this much more than twice its share in any case: a chunk or two that others
+/// were to take.
+const DONOR_SLACK: u64 = 8 << 20;
+
+/// A donor that has taken all that it may is allowed its share again, at least this.
+const MORE: u64 = 8 << 20;
 
 /// Smaller files live in the catalog.
 const SMALLEST_STORED: u64 = 4 << 10;
@@ -42,6 +49,8 @@ pub struct Session {
     pub plan: Plan,
     /// Stored bytes asked for so far, without redundancy.
     pub(crate) bytes: u64,
+    /// Bytes that donors may take beyond their first budgets, because they are faster than others.
+    pub(crate) more: BTreeMap<DonorId, u64>,
     pub(crate) heard: Tick,
     /// Calls being answered; the lease does not end meanwhile.
     pub(crate) busy: u32,
@@ -55,8 +64,6 @@ pub struct Session {
 pub struct Ending {
     /// The id of the session.
     pub id: SessionId,
-    /// The donors that may have its chunks.
-    pub donors: BTreeSet<DonorId>,
     /// Whether it was parked before, so that its chunks have been unused for long enough.
     pub parked: bool,
 }
@@ -89,19 +96,45 @@ pub struct Ticketed {
     pub plan: Plan,
     /// Stored bytes asked for so far, without redundancy.
     pub bytes: u64,
+    /// Bytes that donors may take beyond their first budgets.
+    pub(crate) more: BTreeMap<DonorId, u64>,
 }
 
 impl Ticketed {
-    /// Returns how many bytes a ticket lets one donor take: far more than the donor's planned share,
-    /// because a fast donor takes over from slow ones. The donor itself guards its room.
-    pub fn allowance(&self) -> u64 {
-        self.bytes.saturating_mul(2).saturating_add(TICKET_SLACK)
+    /// Returns how many bytes each donor of the plan may take of the session, whatever tickets it is shown: more
+    /// than its planned share, because a fast donor takes over from slow ones. The donor itself guards its room.
+    pub fn budgets(&self) -> BTreeMap<DonorId, u64> {
+        let promised = self.plan.promised();
+        let budget = |donor: &DonorId| {
+            let share = promised.get(donor).copied().unwrap_or_default();
+            let more = self.more.get(donor).copied().unwrap_or_default();
+            share.saturating_mul(2).saturating_add(DONOR_SLACK).saturating_add(more)
+        };
+        self.plan.donors().into_iter().map(|donor| (donor, budget(&donor))).collect()
     }
 
-    /// Returns how many chunks may be offered: as many as fit what donors may take, if all were the smallest
-    /// files that are stored at all. Each name takes memory for as long as the session lasts.
+    /// Returns how many bytes all donors together may take of the session, however often it asks for more: three
+    /// times what is promised to it, with all redundancy, and a slack.
+    pub fn most_stored(&self) -> u64 {
+        let promised =
+            self.plan.promised().values().fold(0, |sum: u64, it| sum.saturating_add(*it));
+        let slack = SLACK + DONOR_SLACK * self.plan.donors().len() as u64;
+        promised.saturating_mul(3).saturating_add(slack)
+    }
+
+    /// Returns how many bytes more a donor is allowed that has taken all that it may.
+    fn next_allowance(&self, donor: DonorId) -> u64 {
+        let budgets = self.budgets();
+        let Some(_) = budgets.get(&donor) else { return 0 };
+        let all = budgets.values().fold(0, |sum: u64, it| sum.saturating_add(*it));
+        let share = self.plan.promised().get(&donor).copied().unwrap_or_default();
+        share.max(MORE).min(self.most_stored().saturating_sub(all))
+    }
+
+    /// Returns how many chunks may be offered: as many as fit twice what was asked for and the slack, if all were
+    /// the smallest files that are stored at all. Each name takes memory for as long as the session lasts.
     pub(crate) fn most_names(&self) -> u64 {
-        self.allowance() / SMALLEST_STORED
+        self.bytes.saturating_mul(2).saturating_add(SLACK) / SMALLEST_STORED
     }
 }
 
@@ -123,6 +156,13 @@ pub(crate) fn stored_len(policy: &Policy, plain: u32) -> u32 {
 }
 
 impl Session {
+    /// A donor has taken all that it may of this session: it may take more, as long as there is any.
+    pub(crate) fn allow_more(&mut self, donor: DonorId) {
+        let more = self.ticketed().next_allowance(donor);
+        let allowed = self.more.entry(donor).or_default();
+        *allowed = allowed.saturating_add(more);
+    }
+
     pub(crate) fn ticketed(&self) -> Ticketed {
         Ticketed {
             space: self.space,
@@ -130,6 +170,7 @@ impl Session {
             asked: self.asked,
             plan: self.plan.clone(),
             bytes: self.bytes,
+            more: self.more.clone(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod budgets;
 mod graces;
+mod session_bytes;
 mod snapshots;
 
 use super::{Enlisted, Giving, Limits, NewSession, NoSession, PageDone, Pool};
@@ -241,7 +242,7 @@ fn promises_are_kept_apart_turned_into_bytes_and_given_back() {
 
     // A stored chunk shows in the donor's own room, and is promised no more.
     pool.offer(&S1, &[chunk(1)]).expect("few");
-    let stored = Packed(vec![Holding { name: chunk(1), len: 4 << 20 }]);
+    let stored = Packed(vec![Holding { name: chunk(1), len: 4 << 20 }.into()]);
     pool.heartbeat(DonorId(1), &Heartbeat { added: stored, ..heartbeat(7, 1) }, at(1.0));
     assert_eq!(promised(&pool), 596 * MIB);
     pool.grow_session(&S1, 100 * MIB, &[], false, at(1.0)).expect("grown");
@@ -413,8 +414,7 @@ fn a_chunk_that_a_session_offered_is_never_ordered_away_d5() {
     }
     collect(&mut pool, true, 1.0);
     assert_eq!(deletions(&mut pool, 1.0).len(), 1);
-    let again = InUseAgain { condemned: vec![chunk(1)], ..InUseAgain::default() };
-    pool.in_use_again(&again, at(1.0));
+    pool.in_use_again(&InUseAgain { condemned: vec![chunk(1)] });
     assert!(deletions(&mut pool, 1.0).is_empty(), "in use again");
 }
 
@@ -498,7 +498,7 @@ fn what_arrives_during_an_inventory_is_not_missing_d6() {
     let (donor, incarnation) = (DonorId(1), Incarnation(7));
     register(&mut pool, 1, 7, 0.0);
     // Reported before the first page, though listed in none.
-    let added = Packed(vec![Holding { name: chunk(1), len: 1 }]);
+    let added = Packed(vec![Holding { name: chunk(1), len: 1 }.into()]);
     pool.heartbeat(donor, &Heartbeat { added, ..heartbeat(7, 1) }, at(0.5));
     pool.inventory_page(donor, incarnation, 0).expect("a page");
     let acknowledged = chunk(2);

@@ -3,6 +3,7 @@
 
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId};
+use potluck_wire::control::Holding;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Copies of offered chunks that the catalog does not know, with the bytes of each session in sum.
@@ -62,24 +63,31 @@ impl Uncommitted {
     }
 
     /// A session is no more. What it stored belongs to another one that offered the same, which
-    /// `heir` names, or to nobody.
+    /// `heir` names, or to nobody: then it is given, by the donors that have it.
     pub fn forget_session(
         &mut self,
         session: &SessionId,
         heir: impl Fn(&ChunkName) -> Option<SessionId>,
-    ) {
+    ) -> BTreeMap<DonorId, Vec<Holding>> {
         self.bytes.remove(session);
         let bytes = &mut self.bytes;
+        let mut nobodys = BTreeMap::<DonorId, Vec<Holding>>::new();
         self.chunks.retain(|name, stored| {
             if stored.session != *session {
                 return true;
             }
-            let Some(heir) = heir(name) else { return false };
+            let Some(heir) = heir(name) else {
+                let holding = Holding { name: *name, len: stored.len };
+                let donors = stored.donors.iter();
+                donors.for_each(|donor| nobodys.entry(*donor).or_default().push(holding));
+                return false;
+            };
             stored.session = heir;
             let copies = stored.donors.len() as u64;
             *bytes.entry(heir).or_default() += u64::from(stored.len) * copies;
             true
         });
+        nobodys
     }
 
     /// Stored bytes of what a session has stored and not committed, all copies counted.

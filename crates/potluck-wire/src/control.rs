@@ -14,8 +14,8 @@ mod status;
 mod writing;
 
 pub use donors::{
-    ChunkOrders, DiskFault, Heartbeat, HeartbeatReply, Holding, INVENTORY_PAGE, Inventory, Locate,
-    Located, Register, Registered, Scrubbed, Shard, Source, Task, TaskFault, TaskOutcome,
+    Arrived, ChunkOrders, DiskFault, Heartbeat, HeartbeatReply, Holding, INVENTORY_PAGE, Inventory,
+    Locate, Located, Register, Registered, Scrubbed, Shard, Source, Task, TaskFault, TaskOutcome,
     TaskResult, Tombstone, Work,
 };
 pub use membership::{

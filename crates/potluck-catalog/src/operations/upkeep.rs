@@ -3,7 +3,6 @@
 use crate::stats::{self, Stats};
 use crate::{Catalog, Durability, Error, commit, donors, members, meta, sessions};
 use potluck_core::ids::{DonorId, MemberId, SessionId};
-use std::sync::Arc;
 
 impl Catalog {
     /// Returns the name of the pool.
@@ -37,15 +36,14 @@ impl Catalog {
         self.write(Durability::Process, save).await
     }
 
-    /// Accounts for some of what an ended session offered to `donors`, which is unused since then;
-    /// whether all is accounted for.
+    /// Accounts for some of what an ended session offered, which is unused since then; whether all is
+    /// accounted for.
     pub async fn account_session(
         &self,
         id: SessionId,
-        donors: Arc<[DonorId]>,
         unused_since_ms: u64,
     ) -> Result<bool, Error> {
-        let account = move |db: &_| sessions::account(db, &id, &donors, unused_since_ms);
+        let account = move |db: &_| sessions::account(db, &id, unused_since_ms);
         self.write(Durability::Process, account).await
     }
 

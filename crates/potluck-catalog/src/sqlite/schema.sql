@@ -119,8 +119,7 @@ CREATE INDEX unused_chunks ON chunks (state, zero_since_ms) WHERE refs = 0;
 CREATE INDEX condemned_chunks ON chunks (id) WHERE refs = 0 AND state = 1;
 
 -- state: 0 there; 1 missing; 2 spoiled; 3 leaving: it is there, serves as a source and counts for
--- nothing else, and its donor is being told to delete it; 4 assumed: a session that ended may have
--- stored it there, so that it counts for nothing and is asked about when the chunk is reclaimed.
+-- nothing else, and its donor is being told to delete it.
 -- ack: the highest level acknowledged, 0 memory, 1 disk.
 CREATE TABLE placements (
     chunk INTEGER NOT NULL,

@@ -106,7 +106,12 @@ impl SessionCalls {
 
     /// Keeps the session, and renews its tickets.
     pub async fn renew(self) -> Result<Renewed, Failure> {
-        self.client.call_retrying(&Renew { session: self.session }).await
+        self.readmit(Vec::new()).await
+    }
+
+    /// Asks for other tickets, because these donors refused those of until now.
+    pub async fn readmit(self, refused: Vec<DonorId>) -> Result<Renewed, Failure> {
+        self.client.call_retrying(&Renew { session: self.session, refused }).await
     }
 
     /// Makes files visible; gives them back with what became of them.

@@ -1,7 +1,7 @@
 //! Changes of the store that the manager has not been told yet.
 
 use potluck_core::chunk::ChunkName;
-use potluck_wire::control::Holding;
+use potluck_wire::control::Arrived;
 use potluck_wire::packed::Packed;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ const BATCH: usize = 16_384;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// The chunk was stored.
-    Added(Holding),
+    Added(Arrived),
     /// Deleted, or found missing.
     Removed(ChunkName),
     /// Found spoiled and quarantined.
@@ -38,7 +38,7 @@ impl Change {
 
     fn name(&self) -> ChunkName {
         match self {
-            Self::Added(holding) => holding.name,
+            Self::Added(arrived) => arrived.holding.name,
             Self::Removed(name)
             | Self::Spoiled(name)
             | Self::Unreadable(name)
@@ -60,7 +60,7 @@ pub struct Batch {
     /// How many of the oldest changes these are.
     pub count: usize,
     /// Chunks that were stored.
-    pub added: Packed<Holding>,
+    pub added: Packed<Arrived>,
     /// Deleted, or found missing.
     pub removed: Packed<ChunkName>,
     /// Chunks that were found spoiled and are quarantined.
@@ -96,7 +96,7 @@ impl Changes {
             *last = change.rank();
             batch.count += 1;
             match change {
-                Change::Added(holding) => batch.added.0.push(*holding),
+                Change::Added(arrived) => batch.added.0.push(*arrived),
                 Change::Removed(name) => batch.removed.0.push(*name),
                 Change::Spoiled(name) => batch.spoiled.0.push(*name),
                 Change::Unreadable(name) => batch.unreadable.0.push(*name),
@@ -130,13 +130,14 @@ impl Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use potluck_wire::control::Holding;
 
     fn name(number: u32) -> ChunkName {
         ChunkName::of(&number.to_le_bytes())
     }
 
     fn added(number: u32) -> Change {
-        Change::Added(Holding { name: name(number), len: 1 })
+        Change::Added(Holding { name: name(number), len: 1 }.into())
     }
 
     #[test]

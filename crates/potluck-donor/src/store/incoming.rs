@@ -5,9 +5,10 @@ use super::usage::{Removal, Reservation};
 use super::{Change, Refusal, Store, TRAILER, tail_len};
 use crate::disk::NewFile;
 use potluck_core::chunk::{ChunkHasher, ChunkName, Verifier};
+use potluck_core::ids::SessionId;
 use potluck_core::merkle::SegmentHashes;
 use potluck_core::policy::AckLevel;
-use potluck_wire::control::Holding;
+use potluck_wire::control::{Arrived, Holding};
 use std::path::PathBuf;
 
 /// A chunk that is being received. Dropped before [`Incoming::place`], it leaves nothing behind.
@@ -127,7 +128,7 @@ impl<'s> Incoming<'s> {
         }
         table.copy_from_slice(hashes.as_bytes());
         trailer.copy_from_slice(&Trailer::new(origin, &name, len).encode());
-        let whole = Whole { store, name, len, temp, reservation };
+        let whole = Whole { store, name, len, session: origin.session(), temp, reservation };
         whole.settle(piece, ack).map_err(NotPlaced::Refused)?;
         Ok(name)
     }
@@ -138,6 +139,7 @@ struct Whole<'s> {
     store: &'s Store,
     name: ChunkName,
     len: u32,
+    session: Option<SessionId>,
     // In this order for the same reason.
     temp: TempFile<'s>,
     reservation: Reservation<'s>,
@@ -164,12 +166,13 @@ impl Whole<'_> {
     /// Gives the file its chunk's name; false when the chunk is there meanwhile.
     fn rename(mut self) -> Result<bool, Refusal> {
         let (store, name) = (self.store, self.name);
+        let holding = Holding { name, len: self.len };
         let path = store.layout().chunk(&name);
         let _alone = store.lock_name(&name);
         let replaced = store.disk().len(&path).ok();
         if replaced.is_some() && store.well_formed(&name, self.len).is_some() {
             store.write_sequence().wrote(&name);
-            store.changes().push(Change::Added(Holding { name, len: self.len }));
+            store.changes().push(Change::Added(holding.into()));
             return Ok(false);
         }
         let replaced = replaced.map(|len| store.usage().removal(len));
@@ -180,7 +183,8 @@ impl Whole<'_> {
         replaced.into_iter().for_each(Removal::done);
         store.count_stored(self.len);
         store.write_sequence().wrote(&name);
-        store.changes().push(Change::Added(Holding { name, len: self.len }));
+        // Only what is stored anew is this session's: what was there before may be needed by others.
+        store.changes().push(Change::Added(Arrived { holding, session: self.session }));
         Ok(true)
     }
 }

@@ -247,7 +247,7 @@ impl Store {
         tracing::info!("chunk {name} can be read again, and is as it should be");
         // Whoever hears of it relies on it, so no tombstone of before deletes it.
         self.write_sequence().wrote(&name);
-        self.changes().push(Change::Added(Holding { name, len }));
+        self.changes().push(Change::Added(Holding { name, len }.into()));
         Ok(())
     }
 }

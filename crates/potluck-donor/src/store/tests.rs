@@ -318,7 +318,7 @@ fn a_quarantined_chunk_that_is_sound_after_all_is_a_chunk_again() {
     assert!(!quarantined[2].exists(), "it was stored again");
     assert_eq!(store.report().0.lent_used, used - 4096);
     assert_eq!(store.verify(&restored), Ok(CopyHealth::Sound));
-    assert_eq!(store.changes().batch().added.0[0].name, restored);
+    assert_eq!(store.changes().batch().added.0[0].holding.name, restored);
     assert_eq!(store.delete(&restored, INCARNATION, written), Deletion::WrittenSince);
     // One that is wrong again is looked at ever more seldom.
     std::fs::write(&quarantined[1], &files[1]).expect("written");

@@ -31,6 +31,11 @@ impl Origin {
     pub fn task(kind: ChunkKind) -> Self {
         Self { session: SessionId([0; 16]), kind }
     }
+
+    /// The session that it names, if any.
+    pub fn session(&self) -> Option<SessionId> {
+        (self.session != SessionId([0; 16])).then_some(self.session)
+    }
 }
 
 /// The description that a chunk file gives of itself after its bytes. All integers are little-endian.

@@ -162,8 +162,9 @@ async fn putting_again_is_idempotent_and_raises_the_write_sequence() {
     let last = state.heartbeats.last().expect("one");
     assert_eq!(last.write_sequence, 3);
     assert_eq!(last.disk.lent_used, 26 * 4096, "25 blocks of chunk and trailer, 1 of marker");
-    let added: usize = state.heartbeats.iter().map(|heartbeat| heartbeat.added.0.len()).sum();
-    assert_eq!(added, 1, "reported once");
+    let added: Vec<_> = state.heartbeats.iter().flat_map(|heartbeat| &heartbeat.added.0).collect();
+    assert_eq!(added.len(), 1, "reported once");
+    assert_eq!(added[0].session, Some(SESSION), "with the session that brought it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

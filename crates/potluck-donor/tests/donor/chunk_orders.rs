@@ -241,7 +241,7 @@ async fn changes_are_repeated_until_an_answer_comes() {
     pool.manager
         .until("what was stored meanwhile", |state| {
             let added = state.heartbeats.iter().flat_map(|heartbeat| &heartbeat.added.0);
-            added.map(|holding| holding.name).find(|added| *added == name)
+            added.map(|arrived| arrived.holding.name).find(|added| *added == name)
         })
         .await;
 }

@@ -33,7 +33,7 @@ fn failed(why: TaskFault, donor: Option<DonorId>) -> TaskOutcome {
 fn added(manager: &Manager, chunk: ChunkName) -> usize {
     let state = manager.state();
     let added = state.heartbeats.iter().flat_map(|heartbeat| &heartbeat.added.0);
-    added.filter(|holding| holding.name == chunk).count()
+    added.filter(|arrived| arrived.holding.name == chunk).count()
 }
 
 /// Nobody listens there.

@@ -1,5 +1,6 @@
 //! Disks that are full or break.
 
+use crate::manager::State;
 use crate::pool::{GIB, Place, Pool, content};
 use potluck_core::budget::{KeepFree, Limits};
 use potluck_core::chunk::{ChunkKind, ChunkName};
@@ -262,7 +263,7 @@ async fn deletes_work_on_a_full_disk() {
         let delete = vec![Tombstone { chunk: name, incarnation, write_sequence: 1 }];
         state.chunk_orders = ChunkOrders { delete, ..ChunkOrders::default() };
     }
-    let deleted = |state: &crate::manager::State| {
+    let deleted = |state: &State| {
         state.heartbeats.iter().any(|heartbeat| heartbeat.removed.0.contains(&name)).then_some(())
     };
     pool.manager.until("that it is deleted", deleted).await;
@@ -292,6 +293,33 @@ async fn an_unsynced_directory_is_not_called_durable() {
     assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::Ok);
     faults.sync_dir.store(true, Ordering::Relaxed);
     assert_eq!(client.put(&content(2, 10), AckLevel::Disk).await, Status::DiskFailed);
+}
+
+#[tokio::test]
+async fn a_deletion_is_told_once_no_power_cut_undoes_it() {
+    let (pool, faults) = pool_on(Faulty::default()).await;
+    let mut client = pool.client().await;
+    let bytes = content(1, 10);
+    let chunk = ChunkName::of(&bytes);
+    assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    pool.manager.heartbeats(2).await;
+    faults.sync_dir.store(true, Ordering::Relaxed);
+    {
+        let mut state = pool.manager.state();
+        let heard = state.heartbeats.last().expect("a heartbeat");
+        let (incarnation, write_sequence) = (heard.incarnation, heard.write_sequence);
+        let delete = vec![Tombstone { chunk, incarnation, write_sequence }];
+        state.chunk_orders = ChunkOrders { delete, ..ChunkOrders::default() };
+    }
+    pool.manager.heartbeats(3).await;
+    assert!(!pool.place.chunk(&chunk).exists());
+    let told = |state: &State| {
+        let mut removed = state.heartbeats.iter().flat_map(|heartbeat| &heartbeat.removed.0);
+        removed.any(|name| *name == chunk)
+    };
+    assert!(!told(&pool.manager.state()), "its directory may bring it back");
+    faults.sync_dir.store(false, Ordering::Relaxed);
+    pool.manager.until("that it is gone", |state| told(state).then_some(())).await;
 }
 
 #[tokio::test]
@@ -330,7 +358,7 @@ async fn a_chunk_that_is_quarantined_while_all_is_counted_takes_its_room_s2() {
     *faults.quarantined.lock().expect("no holder panics") =
         Some((pool.place.chunk(&name), quarantined.clone()));
     pool.manager.ask(1, Work::Scrub { rate: 1 << 30 }).await;
-    let over = |state: &crate::manager::State| {
+    let over = |state: &State| {
         state.heartbeats.last().filter(|heartbeat| heartbeat.scrub.rounds == 1).map(drop)
     };
     pool.manager.until("the end of the round", over).await;
@@ -346,7 +374,7 @@ async fn breaks_off_and_is_named(pool: &Pool, name: ChunkName, len: u32) {
     let reply = client.reply().await.expect("a connection").expect("an answer");
     assert_eq!((reply.status, reply.body), (Status::Ok, len));
     assert!(client.body(len).await.is_err());
-    let named = |state: &crate::manager::State| {
+    let named = |state: &State| {
         let lists = |heartbeat: &Heartbeat| {
             [heartbeat.spoiled.0.clone(), heartbeat.unreadable.0.clone()].concat()
         };
@@ -365,13 +393,13 @@ async fn a_chunk_that_cannot_be_read_is_quarantined_and_named_and_served_again_w
     faults.readable.store(600_000, Ordering::Relaxed);
     breaks_off_and_is_named(&pool, name, 1_000_000).await;
     assert_eq!(pool.place.files("quarantine").len(), 1);
-    let heard = |state: &crate::manager::State| {
+    let heard = |state: &State| {
         let of = |list: &[ChunkName]| list.contains(&name);
         let heartbeats = &state.heartbeats;
         assert!(!heartbeats.iter().any(|heartbeat| of(&heartbeat.spoiled.0)), "nothing is wrong");
         let bad = heartbeats.iter().position(|heartbeat| of(&heartbeat.unreadable.0))?;
         let mut added = heartbeats[bad..].iter().flat_map(|heartbeat| &heartbeat.added.0);
-        added.any(|holding| holding.name == name).then_some(())
+        added.any(|arrived| arrived.holding.name == name).then_some(())
     };
     pool.manager.heartbeats(2).await; // it is looked at meanwhile
     faults.readable.store(0, Ordering::Relaxed);

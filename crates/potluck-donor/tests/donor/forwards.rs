@@ -81,7 +81,7 @@ async fn a_put_that_does_not_wait_is_copied_soon_after() {
     expected.sort();
     let arrived = |state: &crate::manager::State| {
         let added = state.heartbeats.iter().flat_map(|heartbeat| &heartbeat.added.0);
-        let mut names: Vec<_> = added.map(|holding| holding.name).collect();
+        let mut names: Vec<_> = added.map(|arrived| arrived.holding.name).collect();
         names.sort();
         (names == expected).then_some(())
     };

@@ -90,7 +90,7 @@ impl Answer<Commit> for CommitCalls {
         let committed = match outcome {
             commit::Outcome::Repeated(text) => parse(&text)?,
             commit::Outcome::Fresh { files, again } => {
-                self.pool.lock().in_use_again(&again, self.time.tick());
+                self.pool.lock().in_use_again(&again);
                 reply(&files)
             }
         };

@@ -62,7 +62,7 @@ impl Answer<CopyFiles> for CopyCalls {
                     // a space that none has seen with files nobody can say how safe it is.
                     self.scan_state.changed(now);
                 }
-                self.pool.lock().in_use_again(&copied.again, now);
+                self.pool.lock().in_use_again(&copied.again);
                 self.background.wake(); // replaced versions leave chunks behind
                 Ok(reply(&copied))
             }

@@ -16,11 +16,12 @@ use crate::tasks::signpost::OwnWhereabouts;
 use potluck_catalog::Catalog;
 use potluck_catalog::placements::Told;
 use potluck_catalog::term_history::Term;
-use potluck_core::ids::{ChunkId, DonorId, Incarnation};
+use potluck_core::ids::{ChunkId, DonorId, Incarnation, SessionId};
 use potluck_core::size::count;
 use potluck_pool::{Enlisted, PageDone, Pool};
 use potluck_wire::control::{
-    Done, Heartbeat, HeartbeatReply, Holding, Inventory, Locate, Located, Register, Registered,
+    Arrived, Done, Heartbeat, HeartbeatReply, Holding, Inventory, Locate, Located, Register,
+    Registered,
 };
 use potluck_wire::error::Failure;
 use potluck_wire::packed::Packed;
@@ -202,18 +203,24 @@ impl DonorCalls {
             let named = self.pool.lock().called(donor);
             tracing::warn!("{named} quarantined {copies}, first that of chunk {first}");
         }
-        let told = Told {
+        let arrived = heartbeat.added.0;
+        let mut told = Told {
             removed: heartbeat.removed.0,
             spoiled: [heartbeat.spoiled.0, heartbeat.unreadable.0].concat(),
-            added: heartbeat.added.0,
+            added: arrived.iter().map(|arrived| arrived.holding).collect(),
             sound: heartbeat.sound.0,
         };
         if told.is_empty() {
             return Ok(());
         }
-        let mut told = told;
-        let compared = self.catalog.compare(donor, told.added.clone()).await?;
-        self.pool.lock().unknown_at(donor, incarnation, &compared.unknown);
+        let mut compared = self.catalog.compare(donor, told.added.clone()).await?;
+        let mut unknown = compared.unknown.iter().peekable();
+        let unknown = arrived
+            .into_iter()
+            .filter(|arrived| unknown.next_if(|next| **next == arrived.holding).is_some());
+        let unwanted = self.unwanted(donor, incarnation, unknown);
+        self.take_in(&unwanted).await?;
+        compared.uncounted.extend(unwanted);
         if told.removed.is_empty() && told.spoiled.is_empty() {
             // By far the commonest: chunks of open sessions, which the catalog need not hear of.
             told.added = [compared.uncounted, compared.leaving].concat();
@@ -242,9 +249,10 @@ impl Answer<Inventory> for DonorCalls {
         let holdings = call.holdings.0;
         let mut compared = self.catalog.compare(donor, holdings).await?;
         if self.gc_freeze.why().is_none() && self.pool.lock().is_given_up(donor) {
-            let (known, copies) = self.take_in(&mut compared.unknown).await?;
-            compared.known.extend(known);
-            compared.uncounted.extend(copies);
+            let (offered, given_up) = self.pool.lock().part_offered(&compared.unknown);
+            compared.known.extend(self.take_in(&given_up).await?);
+            compared.uncounted.extend(given_up);
+            compared.unknown = offered;
         }
         {
             let mut pool = self.pool.lock();
@@ -267,19 +275,27 @@ impl Answer<Inventory> for DonorCalls {
 }
 
 impl DonorCalls {
-    /// Makes what an admin gave up, and nobody is writing, chunks that no file uses; it is unknown no more.
-    /// Gives their numbers and copies.
-    async fn take_in(
+    /// Of chunks that arrived at a donor and that the catalog does not know, gives those that nobody wants: write
+    /// sessions brought them that this very process opened, and never offered them. Of a session that
+    /// another term opened nobody can say that here: another catalog may have files of it.
+    fn unwanted(
         &self,
-        unknown: &mut Vec<Holding>,
-    ) -> Result<(Vec<ChunkId>, Vec<Holding>), Failure> {
-        let (offered, given_up) = self.pool.lock().part_offered(unknown);
-        let mut known = Vec::with_capacity(given_up.len());
-        for batch in given_up.chunks(TAKEN_IN) {
+        donor: DonorId,
+        incarnation: Incarnation,
+        unknown: impl Iterator<Item = Arrived>,
+    ) -> Vec<Holding> {
+        let is_frozen = self.gc_freeze.why().is_some();
+        let is_own = |session: &SessionId| !is_frozen && session.is_of_term(self.term.start);
+        self.pool.lock().unknown_arrived(donor, incarnation, unknown, is_own)
+    }
+
+    /// Makes chunks known that no file uses and nobody is writing; gives their numbers.
+    async fn take_in(&self, chunks: &[Holding]) -> Result<Vec<ChunkId>, Failure> {
+        let mut known = Vec::with_capacity(chunks.len());
+        for batch in chunks.chunks(TAKEN_IN) {
             known.extend(self.catalog.take_in(batch.to_vec(), self.time.now_ms()).await?);
         }
-        *unknown = offered;
-        Ok((known, given_up))
+        Ok(known)
     }
 
     /// After the last page: what is counted at the donor and was not listed is missing.

@@ -4,6 +4,7 @@ use super::Answer;
 use crate::callers::Caller;
 use crate::failure;
 use crate::handles::handles;
+use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::reports::Reports;
 use crate::sessions::Sessions;
@@ -33,6 +34,7 @@ handles! {
     pub struct SessionCalls {
         settings: Arc<Settings>,
         env: Env,
+        term: Arc<OwnTerm>,
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
@@ -82,7 +84,7 @@ impl Answer<Reserve> for SessionCalls {
         let space = self.catalog.admit_write(call.path, call.condition).await?;
         let policy = space.policy.with(&call.policy).map_err(|why| failure::of_policy(&why))?;
         let new = NewSession {
-            id: SessionId(self.env.entropy.bytes()),
+            id: SessionId::in_term(self.term.start, self.env.entropy.u64()),
             member,
             space: space.id,
             policy,
@@ -176,7 +178,12 @@ impl Answer<Grow> for SessionCalls {
 
 impl Answer<Renew> for SessionCalls {
     async fn answer(self, call: Renew, caller: Caller) -> Result<Renewed, Failure> {
-        let (ticketed, _in_session) = self.sessions.enter(call.session, &caller)?;
+        let (mut ticketed, _in_session) = self.sessions.enter(call.session, &caller)?;
+        if !call.refused.is_empty() {
+            let mut pool = self.pool.lock();
+            pool.allow_more(&call.session, &call.refused);
+            ticketed = pool.ticketed(&call.session).unwrap_or(ticketed);
+        }
         Ok(Renewed { donors: self.access(call.session, &ticketed) })
     }
 }

@@ -5,6 +5,7 @@
 use super::Trouble;
 use crate::config::ManagerConfig;
 use crate::handles::handles;
+use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
 use crate::sessions::InSession;
@@ -38,6 +39,7 @@ handles! {
     pub struct WriterHandles {
         settings: Arc<Settings>,
         env: Env,
+        term: Arc<OwnTerm>,
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
@@ -70,7 +72,7 @@ impl MetadataWriter {
             let mut pool = handles.pool.lock();
             let copies = copies_now(&pool, &handles.settings.get(), bytes, now);
             let new = NewSession {
-                id: SessionId(handles.env.entropy.bytes()),
+                id: SessionId::in_term(handles.term.start, handles.env.entropy.u64()),
                 member: MANAGER,
                 space,
                 policy: policy(copies),
@@ -168,7 +170,7 @@ impl MetadataWriter {
                 let caveats = [
                     Caveat::Donor(donor),
                     Caveat::Ops(Ops::PUT.and(Ops::RECORD)),
-                    Caveat::Bytes(self.ticketed.allowance()),
+                    Caveat::Bytes(self.ticketed.most_stored()),
                     Caveat::Issued(now_ms),
                     Caveat::Expires(now_ms + TICKET_FOR.as_millis() as u64),
                     Caveat::Session(self.session),
@@ -210,7 +212,7 @@ impl MetadataWriter {
             handles.scan_state.changed(handles.time.tick());
         }
         let mut pool = handles.pool.lock();
-        pool.in_use_again(&done.again, handles.time.tick());
+        pool.in_use_again(&done.again);
         pool.end_session(&self.session);
         drop(pool);
         handles.background.wake();

@@ -129,9 +129,12 @@ impl Garbage {
         self.catalog.condemn(names, before).await
     }
 
-    /// Forgets chunks that have been gone for long.
+    /// Forgets chunks that have been gone for long: for longer than any donor is silent that may come back with
+    /// copies that it had no time to tell of.
     pub async fn prune(&self) -> Result<(), Error> {
-        let Some(before) = self.time.now_ms().checked_sub(REMEMBERED.as_millis() as u64) else {
+        let silent = self.pool.lock().longest_silence(self.time.tick());
+        let remembered = (REMEMBERED + silent).as_millis() as u64;
+        let Some(before) = self.time.now_ms().checked_sub(remembered) else {
             return Ok(());
         };
         self.catalog.prune_chunks(before).await

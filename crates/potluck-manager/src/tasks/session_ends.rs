@@ -6,12 +6,19 @@ use crate::pool_time::PoolTime;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
+use potluck_catalog::placements::Told;
 use potluck_catalog::{Catalog, Error};
+use potluck_core::ids::DonorId;
 use potluck_pool::Ending;
+use potluck_wire::control::Holding;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Steps for one session in a round, so that none starves the others.
 const STEPS: usize = 64;
+
+/// Copies counted in one job of the catalog's writer.
+const AT_ONCE: usize = 2048;
 
 handles! {
     /// The handles for ending sessions.
@@ -50,16 +57,28 @@ impl SessionEnds {
     pub async fn account_ended(&self) -> Result<(), Error> {
         let ending = self.pool.lock().ending();
         let gc_delay_ms = self.settings.get().gc_delay.as_millis() as u64;
-        for Ending { id, donors, parked } in ending {
-            let donors: Arc<[_]> = donors.into_iter().collect();
+        for Ending { id, parked } in ending {
             for _ in 0..STEPS {
                 let now_ms = self.time.now_ms();
                 // Whoever needs the room is waiting for it.
                 let unused_since = if parked { now_ms.saturating_sub(gc_delay_ms) } else { now_ms };
-                if self.catalog.account_session(id, Arc::clone(&donors), unused_since).await? {
-                    self.pool.lock().forget_session(&id);
+                if self.catalog.account_session(id, unused_since).await? {
+                    let copies = self.pool.lock().forget_session(&id);
+                    self.count(copies).await?;
                     break;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts copies that donors told of while their chunks belonged to a session. Those that they tell of from now
+    /// on are counted when they do, for the chunks have rows by now.
+    async fn count(&self, copies: BTreeMap<DonorId, Vec<Holding>>) -> Result<(), Error> {
+        for (donor, holdings) in copies {
+            for added in holdings.chunks(AT_ONCE) {
+                let told = Told { added: added.to_vec(), ..Told::default() };
+                self.catalog.tell(donor, told, self.time.now_ms()).await?;
             }
         }
         Ok(())

@@ -53,7 +53,7 @@ impl Member {
     /// Reports what happened since the last time, and does what is ordered.
     pub async fn send_heartbeat(&mut self) {
         let mut heartbeat = self.donor.heartbeat(self.write_sequence);
-        let holding = |name| Holding { name, len: LEN };
+        let holding = |name| Holding { name, len: LEN }.into();
         heartbeat.added =
             Packed(std::mem::take(&mut self.added).into_iter().map(holding).collect());
         heartbeat.removed = Packed(std::mem::take(&mut self.removed));

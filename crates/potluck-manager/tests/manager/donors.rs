@@ -75,7 +75,7 @@ async fn a_donor_that_lost_chunks_is_found_out_by_its_inventory_d6() {
 
     // It comes back, and counts again.
     let mut found = donor.heartbeat(3);
-    found.added = Packed(vec![Holding { name: chunk(1), len: crate::lab::LEN }]);
+    found.added = Packed(vec![Holding { name: chunk(1), len: crate::lab::LEN }.into()]);
     donor.send_heartbeat(found).await;
     assert_eq!(user.call(&stat).await.expect("stat").live_copies, 1);
 }

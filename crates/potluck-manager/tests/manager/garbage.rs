@@ -1,7 +1,7 @@
 use crate::lab::{Donor, Lab, chunk, commit, eventually, file, offer, reserve, write};
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{DonorId, SessionId};
 use potluck_wire::control::{
-    Abort, CopyFault, Departing, Holding, Open, Outcome, Remove, Report, Revoke, Status,
+    Abort, Arrived, CopyFault, Departing, Holding, Open, Outcome, Remove, Report, Revoke, Status,
 };
 use potluck_wire::packed::Packed;
 use potluck_wire::token::Role;
@@ -47,15 +47,69 @@ async fn what_was_never_committed_is_reclaimed_d2() {
     let session = reserve(&user, 1 << 20).await.expect("reserved").session;
     offer(&user, session, &[1, 2]).await;
     let mut stored = donor.heartbeat(2);
-    stored.added = Packed(vec![Holding { name: chunk(1), len: crate::lab::LEN }]);
+    stored.added = Packed(vec![Holding { name: chunk(1), len: crate::lab::LEN }.into()]);
     donor.send_heartbeat(stored).await;
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert_eq!(status.donors[0].unclaimed, 0, "chunks of an open session are merely early");
     user.call(&Abort { session, keep: false }).await.expect("aborted");
     tombstone(&donor, 1, 2).await;
-    tombstone(&donor, 2, 2).await;
-    donor.removed(2, &[chunk(1), chunk(2)]).await;
+    // It arrives when its session is over.
+    let mut late = donor.heartbeat(3);
+    late.added = Packed(vec![Holding { name: chunk(2), len: crate::lab::LEN }.into()]);
+    donor.send_heartbeat(late).await;
+    tombstone(&donor, 2, 3).await;
+    donor.removed(3, &[chunk(1), chunk(2)]).await;
     eventually("all is reclaimed", async || (condemned(&lab).await == 0).then_some(())).await;
+}
+
+/// Chunk `n`, as a session brought it.
+fn brought(n: u64, session: SessionId) -> Arrived {
+    let holding = Holding { name: chunk(n), len: crate::lab::LEN };
+    Arrived { holding, session: Some(session) }
+}
+
+async fn unclaimed(lab: &Lab) -> u64 {
+    lab.admin().call(&Status {}).await.expect("status").donors[0].unclaimed
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_session_stored_and_never_offered_is_reclaimed_whether_it_is_over_or_not() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    let session = reserve(&user, 1 << 20).await.expect("reserved").session;
+    offer(&user, session, &[1]).await;
+    let mut stored = donor.heartbeat(2);
+    stored.added = Packed(vec![brought(1, session), brought(2, session)]);
+    donor.send_heartbeat(stored).await;
+    tombstone(&donor, 2, 2).await;
+    user.call(&Abort { session, keep: false }).await.expect("aborted");
+    let mut late = donor.heartbeat(3);
+    late.added = Packed(vec![brought(3, session)]);
+    donor.send_heartbeat(late).await;
+    for n in [1, 3] {
+        tombstone(&donor, n, 3).await;
+    }
+    donor.removed(3, &[chunk(1), chunk(2), chunk(3)]).await;
+    eventually("all is reclaimed", async || (condemned(&lab).await == 0).then_some(())).await;
+    assert_eq!(unclaimed(&lab).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_session_of_another_term_or_nobody_stored_is_left_alone_d5() {
+    let mut lab = Lab::new().await;
+    let (user, mut donor) = (lab.user().await, lab.donor("basement").await);
+    let session = reserve(&user, 1 << 20).await.expect("reserved").session;
+    user.call(&Abort { session, keep: false }).await.expect("aborted");
+    lab.stop().await;
+    lab.start().await;
+    donor.caller = lab.caller(&donor.identity);
+    donor.report(&[]).await;
+    let mut stored = donor.heartbeat(2);
+    let nobodys = Holding { name: chunk(2), len: crate::lab::LEN };
+    stored.added = Packed(vec![brought(1, session), nobodys.into()]);
+    donor.send_heartbeat(stored).await;
+    assert_eq!(unclaimed(&lab).await, 2);
+    assert_eq!(condemned(&lab).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,7 +20,7 @@ async fn a_write_session_goes_on_after_a_restart_d4() {
     lab.stop().await;
     lab.start().await;
     let user = lab.caller(&ada);
-    user.call(&Renew { session }).await.expect("still open");
+    user.call(&Renew { session, refused: Vec::new() }).await.expect("still open");
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert_eq!(status.epoch.0, before.epoch.0 + 1);
     assert_eq!((status.sessions, status.donors[0].promised), (1, before.donors[0].promised));
@@ -81,7 +81,7 @@ async fn an_interrupted_reclaim_goes_on_and_takes_nothing_else_d5() {
     let open =
         Open { path: "pot://lab/keep".parse().expect("path"), recursive: false, after: None };
     user.call(&open).await.expect("kept");
-    let stranger = refused(&lab.user().await, &Renew { session }).await;
+    let stranger = refused(&lab.user().await, &Renew { session, refused: Vec::new() }).await;
     assert_eq!(stranger.code, code::NO_SESSION);
 }
 

@@ -102,10 +102,8 @@ impl Pool {
     }
 
     /// Takes orders back for chunks that are in use again; a copy that went in the meantime is
-    /// reported as removed. Donors that perhaps have one look; those that are not registered list
-    /// what they have when they come.
-    pub fn in_use_again(&mut self, again: &InUseAgain, now: Tick) {
+    /// reported as removed.
+    pub fn in_use_again(&mut self, again: &InUseAgain) {
         again.condemned.iter().for_each(|name| self.chunk_orders.cancel(name));
-        again.assumed.iter().for_each(|(donor, name)| self.order_verify(*donor, *name, now));
     }
 }

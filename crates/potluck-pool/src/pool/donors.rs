@@ -7,10 +7,10 @@ use crate::reach::Reach;
 use crate::record::Record;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, Incarnation};
+use potluck_core::ids::{DonorId, Incarnation, SessionId};
 use potluck_core::placement::Candidate;
 use potluck_wire::addresses::Addresses;
-use potluck_wire::control::{DonorState, DonorStatus, Holding, Register};
+use potluck_wire::control::{Arrived, DonorState, DonorStatus, Holding, Register};
 use potluck_wire::ticket::Secret;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -277,6 +277,25 @@ impl Pool {
                 None => registration.unclaimed += 1,
             }
         }
+    }
+
+    /// Takes down chunks that arrived at a donor and that the catalog does not know. Gives those that sessions for
+    /// which `is_known` holds brought without ever having offered them: no file will use them.
+    pub fn unknown_arrived(
+        &mut self,
+        donor: DonorId,
+        incarnation: Incarnation,
+        chunks: impl Iterator<Item = Arrived>,
+        is_known: impl Fn(&SessionId) -> bool,
+    ) -> Vec<Holding> {
+        let is_unwanted = |arrived: &Arrived| {
+            let brought = arrived.session.is_some_and(|session| is_known(&session));
+            brought && !self.offered.is_offered(&arrived.holding.name)
+        };
+        let (unwanted, others): (Vec<_>, Vec<_>) = chunks.partition(is_unwanted);
+        let holdings = |chunks: Vec<Arrived>| chunks.into_iter().map(|chunk| chunk.holding);
+        self.unknown_at(donor, incarnation, &holdings(others).collect::<Vec<_>>());
+        holdings(unwanted).collect()
     }
 
     /// The stored bytes of a chunk that no file uses yet, and the donors that told of it.

@@ -9,6 +9,8 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId};
 use potluck_core::placement::{self, Plan, Refusal, Request};
 use potluck_core::policy::Policy;
+use potluck_wire::control::Holding;
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::Duration;
 
@@ -47,6 +49,7 @@ impl Pool {
             asked: new.asked,
             plan,
             bytes,
+            more: BTreeMap::new(),
             heard: now,
             busy: 0,
             parked: None,
@@ -89,6 +92,7 @@ impl Pool {
             asked: stored.asked,
             plan,
             bytes,
+            more: BTreeMap::new(),
             heard: now,
             busy: 0,
             parked: None,
@@ -186,6 +190,14 @@ impl Pool {
         }
     }
 
+    /// Donors refused a session's tickets: if they have taken all that they may of it, they may take more, as long
+    /// as there is any.
+    pub fn allow_more(&mut self, id: &SessionId, donors: &[DonorId]) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            donors.iter().for_each(|donor| session.allow_more(*donor));
+        }
+    }
+
     /// A session's plan as it is.
     pub fn ticketed(&self, id: &SessionId) -> Option<Ticketed> {
         self.sessions.get(id).map(Session::ticketed)
@@ -264,17 +276,11 @@ impl Pool {
     /// Sessions that are ending.
     pub fn ending(&self) -> Vec<Ending> {
         let ending = self.sessions.iter().filter(|(_, session)| session.ending);
-        ending
-            .map(|(id, session)| Ending {
-                id: *id,
-                donors: session.plan.donors(),
-                parked: session.parked.is_some(),
-            })
-            .collect()
+        ending.map(|(id, session)| Ending { id: *id, parked: session.parked.is_some() }).collect()
     }
 
-    /// The session is no more.
-    pub fn forget_session(&mut self, id: &SessionId) {
+    /// The session is no more. Gives the copies that donors told of, of chunks that nobody is writing now.
+    pub fn forget_session(&mut self, id: &SessionId) -> BTreeMap<DonorId, Vec<Holding>> {
         if let Some(session) = self.sessions.remove(id)
             && let Entry::Occupied(mut count) = self.sessions_of.entry(session.member)
         {
@@ -285,7 +291,7 @@ impl Pool {
         }
         self.ledger.release(*id);
         self.offered.forget(id);
-        self.uncommitted.forget_session(id, |name| self.offered.one_of(name));
+        self.uncommitted.forget_session(id, |name| self.offered.one_of(name))
     }
 
     /// Whether a session may still write at a donor.

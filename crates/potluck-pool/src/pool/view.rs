@@ -339,6 +339,12 @@ impl Pool {
         self.donors.silence(donor, now)
     }
 
+    /// How long that donor has been silent that was heard least lately, of those that are not given up.
+    pub fn longest_silence(&self, now: Tick) -> Duration {
+        let awaited = self.donors.iter().filter(|(id, _)| !self.has_nothing(*id, now));
+        awaited.filter_map(|(id, _)| self.donors.silence(id, now)).max().unwrap_or_default()
+    }
+
     /// The longest absence that a donor may claim for itself.
     pub fn longest_absence(&self) -> Duration {
         self.limits.longest_absence

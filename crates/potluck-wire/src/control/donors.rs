@@ -3,7 +3,7 @@
 use super::{Call, Done, call};
 use crate::addresses::{Address, Addresses};
 use crate::error::Failure;
-use crate::packed::Packed;
+use crate::packed::{Packed, Record};
 use crate::ticket::{Secret, Ticket};
 use crate::whereabouts::{Issue, SignedWhereabouts};
 use potluck_core::budget::DiskState;
@@ -119,7 +119,7 @@ pub struct Holding {
     pub len: u32,
 }
 
-impl crate::packed::Record for Holding {
+impl Record for Holding {
     const SIZE: usize = 36;
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.name.0);
@@ -133,6 +133,39 @@ impl crate::packed::Record for Holding {
         })
     }
 }
+
+/// A chunk that arrived at a donor, and the write session that brought it: none where the manager had it stored,
+/// or it was there before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrived {
+    /// The chunk.
+    pub holding: Holding,
+    /// Whose put stored it.
+    pub session: Option<SessionId>,
+}
+
+impl From<Holding> for Arrived {
+    fn from(holding: Holding) -> Self {
+        Self { holding, session: None }
+    }
+}
+
+impl Record for Arrived {
+    const SIZE: usize = Holding::SIZE + SessionId::SIZE;
+    fn write(&self, out: &mut Vec<u8>) {
+        self.holding.write(out);
+        self.session.unwrap_or(NO_SESSION).write(out);
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (holding, session) = bytes.split_at_checked(Holding::SIZE)?;
+        let session = SessionId::read(session)?;
+        let session = (session != NO_SESSION).then_some(session);
+        Some(Self { holding: Holding::read(holding)?, session })
+    }
+}
+
+/// Stands for none in what is packed.
+const NO_SESSION: SessionId = SessionId([0; 16]);
 
 /// All that a donor holds, in pages of up to [`INVENTORY_PAGE`], after it registered, after each
 /// round of its scrub, and when the manager asks for it. Chunks that arrive meanwhile are reported by heartbeats as well, and the
@@ -172,7 +205,7 @@ pub struct Heartbeat {
     pub lends: Option<u64>,
     /// Chunks stored since the last heartbeat that was answered.
     #[serde(default)]
-    pub added: Packed<Holding>,
+    pub added: Packed<Arrived>,
     /// Chunks that were deleted, or found missing when they were to be deleted or verified.
     #[serde(default)]
     pub removed: Packed<ChunkName>,

@@ -165,6 +165,9 @@ pub struct Grown {
 pub struct Renew {
     /// The write session.
     pub session: SessionId,
+    /// Donors that refused the tickets of until now: what the session may store there may be used up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<DonorId>,
 }
 call!(Renew => Renewed, "renew");
 

@@ -8,7 +8,9 @@ use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::policy::{AckLevel, Override};
 use potluck_core::recipe::{self, Entry};
 use potluck_wire::bulk::{BulkIo, Request};
-use potluck_wire::control::{Commit, Condition, FileCommit, Offer, Outcome, Reserve};
+use potluck_wire::control::{
+    Abort, Commit, Condition, DonorAccess, FileCommit, Offer, Outcome, Renew, Reserve,
+};
 use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::Acknowledged;
 use std::fs;
@@ -156,4 +158,58 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
     assert_eq!(lab.chunk_files(), 2);
     lab.cli.ok(&["rm", "pot://lab/f"]);
     lab.wait_clean(0);
+}
+
+/// A user that only wants to fill the pool offers nothing, so that no file could ever be made of it.
+#[test]
+fn chunks_that_were_never_offered_are_bounded_by_the_reservation_and_reclaimed() {
+    let lab = Lab::with_options(2, &["--lease", "20s", "--gc-delay", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--plain", "--chunk-size", "64KiB"]);
+    let admin = Member::load(&lab.manager_dir().join("admin"));
+    let reserve = Reserve {
+        path: "pot://lab/f".parse().expect("a path"),
+        bytes: Some(1 << 20),
+        policy: Override { copies: Some(1), ..Override::default() },
+        condition: Condition::Always,
+    };
+    let reserved = admin.call(&reserve).expect("a session");
+    let session = reserved.session;
+    let mut donors = reserved.donors;
+    let mut stored = 0;
+    // Half a MiB each, until no ticket takes any more.
+    for number in 0.. {
+        let body = bytes(1000 + number, 512 << 10);
+        let refused: Vec<_> = donors
+            .iter()
+            .filter(|donor| !put_on(&admin, donor, &body))
+            .map(|at| at.donor)
+            .collect();
+        stored += donors.len() - refused.len();
+        if refused.len() < donors.len() {
+            continue;
+        }
+        let renewed = admin.call(&Renew { session, refused }).expect("renewed").donors;
+        if renewed.iter().all(|donor| !put_on(&admin, donor, &body)) {
+            break;
+        }
+        stored += 1;
+        donors = renewed;
+    }
+    // Three times what was promised, 64 MiB, and 8 MiB a donor, of which the last put took a part.
+    let most = (3 + 64 + 2 * 8) * 2;
+    assert!((most - 8..=most + 2).contains(&stored), "{stored} of {most}");
+    admin.call(&Abort { session, keep: false }).expect("aborted");
+    lab.wait_clean(0);
+}
+
+/// Whether a donor takes a chunk.
+fn put_on(member: &Member, donor: &DonorAccess, body: &[u8]) -> bool {
+    let mut opened = member.open(donor);
+    member.runtime.block_on(async {
+        let put = Request::put(ChunkName::of(body), AckLevel::Memory, body.len() as u32);
+        let head = put.encode(0, &mut opened.lane);
+        opened.io.write(&head, body).await.expect("sent");
+        let (_, reply) = opened.inbox.reply(&mut opened.io).await.expect("io").expect("an answer");
+        reply.receipt.is_some()
+    })
 }

@@ -73,9 +73,10 @@ impl Window {
             return;
         }
         let (calls, pause) = (self.session.calls(), self.denials.pause());
+        let refused = self.denials.refusing.iter().copied().collect();
         self.events.push(Box::pin(async move {
             tokio::time::sleep(pause).await;
-            Event::Readmitted(calls.renew().await)
+            Event::Readmitted(calls.readmit(refused).await)
         }));
     }
 
