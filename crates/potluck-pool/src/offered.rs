@@ -82,10 +82,11 @@ impl Offered {
         }
     }
 
-    /// Forgets a session's names.
-    pub fn forget(&mut self, session: &SessionId) {
-        for name in self.by_session.remove(session).unwrap_or_default() {
-            let left = match self.claims.get_mut(&name) {
+    /// Forgets a session's names, and gives them.
+    pub fn forget(&mut self, session: &SessionId) -> Vec<ChunkName> {
+        let names = self.by_session.remove(session).unwrap_or_default();
+        for name in &names {
+            let left = match self.claims.get_mut(name) {
                 Some(Claim::Many(many)) => {
                     many.retain(|other| other != session);
                     many.len()
@@ -93,8 +94,9 @@ impl Offered {
                 _ => 0,
             };
             if left == 0 {
-                self.claims.remove(&name);
+                self.claims.remove(name);
             }
         }
+        names
     }
 }

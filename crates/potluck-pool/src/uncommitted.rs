@@ -62,31 +62,32 @@ impl Uncommitted {
         names.iter().for_each(|name| self.lost(name, donor));
     }
 
-    /// A session is no more. What it stored belongs to another one that offered the same, which
-    /// `heir` names, or to nobody: then it is given, by the donors that have it.
-    pub fn forget_session(
+    /// A session that offered `names` is no more. What it stored belongs to another one that offered the same,
+    /// which `heir` names, or to nobody: then it is given, by the donors that have it. Nothing of other sessions is
+    /// looked at: many may store much while many small ones end.
+    pub fn forget_session<'a>(
         &mut self,
         session: &SessionId,
+        names: impl Iterator<Item = &'a ChunkName>,
         heir: impl Fn(&ChunkName) -> Option<SessionId>,
     ) -> BTreeMap<DonorId, Vec<Holding>> {
         self.bytes.remove(session);
-        let bytes = &mut self.bytes;
         let mut nobodys = BTreeMap::<DonorId, Vec<Holding>>::new();
-        self.chunks.retain(|name, stored| {
+        for name in names {
+            let Some(stored) = self.chunks.get_mut(name) else { continue };
             if stored.session != *session {
-                return true;
+                continue;
             }
-            let Some(heir) = heir(name) else {
+            if let Some(heir) = heir(name) {
+                stored.session = heir;
+                let copies = stored.donors.len() as u64;
+                *self.bytes.entry(heir).or_default() += u64::from(stored.len) * copies;
+            } else if let Some(stored) = self.chunks.remove(name) {
                 let holding = Holding { name: *name, len: stored.len };
-                let donors = stored.donors.iter();
-                donors.for_each(|donor| nobodys.entry(*donor).or_default().push(holding));
-                return false;
-            };
-            stored.session = heir;
-            let copies = stored.donors.len() as u64;
-            *bytes.entry(heir).or_default() += u64::from(stored.len) * copies;
-            true
-        });
+                let donors = stored.donors.into_iter();
+                donors.for_each(|donor| nobodys.entry(donor).or_default().push(holding));
+            }
+        }
         nobodys
     }
 
@@ -99,5 +100,36 @@ impl Uncommitted {
         if let Some(bytes) = self.bytes.get_mut(&stored.session) {
             *bytes = bytes.saturating_sub(u64::from(stored.len) * copies as u64);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::offered::Offered;
+    use crate::tests::chunk;
+
+    #[test]
+    fn the_end_of_a_session_looks_at_nothing_that_others_store() {
+        let (mut offered, mut uncommitted) = (Offered::default(), Uncommitted::default());
+        let session = |n| SessionId([n; 16]);
+        let names: Vec<ChunkName> = (0..1000).map(chunk).collect();
+        // Two sessions share chunk 990, a third stores the other thousand.
+        for (owner, names) in [(1, &names[..990]), (2, &names[990..995]), (3, &names[990..991])] {
+            offered.add(session(owner), names);
+        }
+        for name in &names[..995] {
+            let owner = offered.one_of(name).expect("offered");
+            uncommitted.add(*name, 100, DonorId(1), owner);
+        }
+        let looked = std::cell::Cell::new(0);
+        let gone = offered.forget(&session(2));
+        let counted = gone.iter().inspect(|_| looked.set(looked.get() + 1));
+        uncommitted.forget_session(&session(2), counted, |name| offered.one_of(name));
+        assert_eq!(looked.get(), 5);
+        let bytes = [1, 2, 3].map(|owner| uncommitted.bytes_of(&session(owner)));
+        assert_eq!(bytes, [99_000, 0, 100], "what another one offered, too, is its own now");
+        assert_eq!(uncommitted.get(&names[994]), None);
+        assert!(uncommitted.get(&names[990]).is_some() && uncommitted.get(&names[0]).is_some());
     }
 }

@@ -290,8 +290,8 @@ impl Pool {
             }
         }
         self.ledger.release(*id);
-        self.offered.forget(id);
-        self.uncommitted.forget_session(id, |name| self.offered.one_of(name))
+        let names = self.offered.forget(id);
+        self.uncommitted.forget_session(id, names.iter(), |name| self.offered.one_of(name))
     }
 
     /// Whether a session may still write at a donor.
