@@ -8,7 +8,7 @@
 
 use crate::disk::{Disk, read_small, replace_durably};
 use crate::service::Service;
-use crate::store::{CopyHealth, Cursor, Store, file_len, taken};
+use crate::store::{Ahead, CopyHealth, Cursor, Store, file_len, taken};
 use potluck_core::clock::{Tick, UnixMillis};
 use potluck_wire::control::{SLOWEST_SCRUB, Scrubbed};
 use potluck_wire::env::{Env, Offload};
@@ -35,8 +35,6 @@ const REST: Duration = Duration::from_secs(3600);
 /// A round is planned to end by this part of its time early: no machine is on to the minute as it
 /// was before.
 const EARLY: u64 = 30;
-/// Chunks listed at a time.
-const LISTED: usize = 64;
 /// For hashing and file system calls.
 const STACK: usize = 256 << 10;
 
@@ -56,6 +54,8 @@ pub(crate) struct Scrub {
 struct Round {
     /// The place of the next chunk; `None` when the round is over and the next has not begun.
     next: Option<Cursor>,
+    #[serde(skip)]
+    ahead: Ahead,
     done: u64,
     of: u64,
     rounds: u64,
@@ -245,27 +245,25 @@ impl Scrub {
 fn read_on(service: &Service, round: &mut Round, due: u64) -> u64 {
     let store = &service.store;
     let mut read = 0;
-    while let Some(cursor) = round.next.clone() {
-        let page = match store.page_of(cursor, LISTED) {
-            Ok(page) => page,
+    loop {
+        let holding = match round.ahead.next(store, &mut round.next) {
+            Ok(Some(holding)) => holding,
+            Ok(None) => break,
             Err(why) => {
                 tracing::warn!("cannot list the store: {why}");
                 return read;
             }
         };
-        for holding in page.holdings {
-            if read >= due || service.closing() || store.broken() {
-                return read;
-            }
-            let health = store.scrub(&holding.name);
-            if matches!(health, Ok(CopyHealth::Spoiled | CopyHealth::Unreadable)) {
-                round.spoiled += 1;
-            }
-            let bytes = taken(file_len(holding.len));
-            (read, round.done) = (read + bytes, round.done + bytes);
-            round.next = Some(Cursor::after(holding.name));
+        if read >= due || service.closing() || store.broken() {
+            return read;
         }
-        round.next = page.next;
+        let health = store.scrub(&holding.name);
+        if matches!(health, Ok(CopyHealth::Spoiled | CopyHealth::Unreadable)) {
+            round.spoiled += 1;
+        }
+        let bytes = taken(file_len(holding.len));
+        (read, round.done) = (read + bytes, round.done + bytes);
+        round.next = Some(Cursor::after(holding.name));
     }
     if let Err(why) = store.recount() {
         tracing::warn!("cannot count what the store holds: {why}");

@@ -38,7 +38,7 @@ mod write_sequence;
 pub(crate) use changes::{Change, Changes};
 pub(crate) use found::Found;
 pub(crate) use incoming::{Incoming, NotPlaced};
-pub(crate) use inventory::Cursor;
+pub(crate) use inventory::{Ahead, Cursor};
 pub(crate) use layout::{Layout, chunk_of};
 pub(crate) use marker::{Claim, ClaimRequest, KnownStore, StoreId, claim, make_dirs};
 pub use marker::{Claiming, Owner, StoreError};

@@ -5,10 +5,11 @@ use super::{Store, file_len, stored_len, taken};
 use potluck_core::chunk::ChunkName;
 use potluck_wire::control::{Holding, INVENTORY_PAGE};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::io;
 
 /// Where the next page begins.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cursor {
     bucket: u8,
     /// The last name listed, if it was in this bucket.
@@ -19,6 +20,38 @@ impl Cursor {
     /// Returns the place right after `name`.
     pub fn after(name: ChunkName) -> Self {
         Self { bucket: name.0[0], after: Some(name) }
+    }
+}
+
+/// The rest of the bucket that a walk through everything is in, so that each bucket is listed once: a walk that
+/// reads a chunk now and then would list thousands of files for each.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Ahead(Option<(u8, VecDeque<Holding>)>);
+
+impl Ahead {
+    /// The chunk at `place`, which stays there until the caller moves it after that chunk. What came into its bucket
+    /// since that was listed is passed over, and what went may be given still.
+    pub fn next(
+        &mut self,
+        store: &Store,
+        place: &mut Option<Cursor>,
+    ) -> io::Result<Option<Holding>> {
+        while let Some(Cursor { bucket, after }) = *place {
+            if self.0.as_ref().is_none_or(|(listed, _)| *listed != bucket) {
+                self.0 = Some((bucket, store.bucket(bucket, after)?.into()));
+            }
+            let rest = self.0.as_mut().map(|(_, rest)| rest);
+            let passed = |holding: &mut Holding| after.is_some_and(|after| holding.name <= after);
+            if let Some(rest) = rest {
+                while rest.pop_front_if(passed).is_some() {}
+                if let Some(next) = rest.front() {
+                    return Ok(Some(*next));
+                }
+            }
+            *place = bucket.checked_add(1).map(|bucket| Cursor { bucket, after: None });
+        }
+        self.0 = None;
+        Ok(None)
     }
 }
 

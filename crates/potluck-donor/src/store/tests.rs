@@ -180,6 +180,36 @@ fn pages_list_everything_once_in_order_whatever_their_size() {
 }
 
 #[test]
+fn a_walk_through_everything_lists_each_bucket_once_and_goes_on_where_it_was() {
+    let dir = TempDir::new().expect("a directory");
+    let store = store(dir.path());
+    let mut expected: Vec<_> = (0..700).map(|number| put(&store, number)).collect();
+    expected.sort();
+    let bucket = expected.chunk_by(|a, b| a.0[0] == b.0[0]).max_by_key(|names| names.len());
+    let bucket = bucket.expect("some").to_vec();
+    assert!(bucket.len() > 2);
+
+    let (mut ahead, mut place, mut walked) =
+        (Ahead::default(), Some(Cursor::default()), Vec::new());
+    while let Some(holding) = ahead.next(&store, &mut place).expect("listed") {
+        if holding.name == bucket[0] {
+            // It would be empty if it were listed again.
+            let at = store.layout().bucket(holding.name.0[0]);
+            std::fs::rename(&at, at.with_extension("listed")).expect("moved");
+        }
+        walked.push(holding.name);
+        place = Some(Cursor::after(holding.name));
+    }
+    assert_eq!((walked == expected, place), (true, None));
+
+    // A process that begins in the middle goes on behind the last one.
+    let (mut ahead, mut place) = (Ahead::default(), Some(Cursor::after(expected[600])));
+    let next = ahead.next(&store, &mut place).expect("listed").expect("more");
+    let others = expected[601..].iter().find(|name| !bucket.contains(name));
+    assert_eq!(Some(&next.name), others);
+}
+
+#[test]
 fn an_unreadable_chunk_is_quarantined_and_its_room_stays_taken() {
     let dir = TempDir::new().expect("a directory");
     let store = store(dir.path());
