@@ -96,6 +96,13 @@ fn agreed(db: &Tx, donor: DonorId) -> Result<Vec<VersionId>, Error> {
     serde_json::from_str(&noted).map_err(|why| Error::Damaged(format!("what may be lost: {why}")))
 }
 
+/// Forgets a donor that was removed from the pool.
+pub(crate) fn forget(db: &Tx, donor: DonorId) -> Result<(), Error> {
+    notes::clear(db, &notes::may_lose(donor))?;
+    db.execute("DELETE FROM donors WHERE id = ?1", params![donor.0])?;
+    Ok(())
+}
+
 /// Remembers when donors were heard.
 pub(crate) fn heard(db: &Tx, heard: &[(DonorId, u64)]) -> Result<(), Error> {
     let mut upsert = db.prepare(

@@ -4,7 +4,7 @@ use super::changes::{self, Op};
 use super::error::Error;
 use crate::sql::{Row, Tx, params};
 use potluck_core::chunk::Digest;
-use potluck_core::ids::MemberId;
+use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::token::Role;
 use serde::{Deserialize, Serialize};
 
@@ -153,6 +153,14 @@ pub(crate) fn revoke(db: &Tx, id: MemberId) -> Result<Member, Error> {
     end(db, id)?;
     found.revoked = true;
     Ok(found)
+}
+
+/// The donors that were removed from the pool, or left it.
+pub(crate) fn removed_donors(db: &Tx) -> Result<Vec<DonorId>, Error> {
+    let mut select =
+        db.prepare("SELECT id FROM members WHERE role = 'donor' AND revoked = 1 ORDER BY id")?;
+    let donors = select.query_map(params![], |row| row.get(0).map(DonorId))?;
+    donors.collect()
 }
 
 /// Ends a member's rights, whoever is left.

@@ -20,13 +20,14 @@ const USED_AT: &str =
      WHERE p.donor = ?1 AND p.state IN (0, 3) AND c.refs > 0";
 const ROWS_AT: &str = "SELECT min(chunk), max(chunk) FROM placements
      WHERE donor = ?1";
+const SOME_AT: &str = "SELECT chunk FROM placements WHERE donor = ?1 ORDER BY chunk LIMIT ?2";
 const NEXT_AT: &str = "SELECT c.id, c.name, c.len FROM placements p JOIN chunks c ON c.id = p.chunk
      WHERE p.donor = ?1 AND p.chunk >= ?2 AND p.state = 0 AND c.refs > 0
      ORDER BY p.chunk LIMIT 1";
 
 /// All of these.
 #[cfg(test)]
-pub const BY_DONOR: [&str; 5] = [COUNTED_AT, BYTES_BY_PART, USED_AT, ROWS_AT, NEXT_AT];
+pub const BY_DONOR: [&str; 6] = [SOME_AT, COUNTED_AT, BYTES_BY_PART, USED_AT, ROWS_AT, NEXT_AT];
 
 /// The state of a copy; the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,6 +231,13 @@ pub(crate) fn counted_at(
     let mut rows = db.prepare(COUNTED_AT)?;
     let page = rows.query_map(params![donor.0, after, limit as i64], |row| row.get(0))?;
     page.collect()
+}
+
+/// Some chunks of which anything is known at a donor, the first by number.
+pub(crate) fn some_at(db: &Tx, donor: DonorId, limit: usize) -> Result<Vec<ChunkId>, Error> {
+    let mut rows = db.prepare(SOME_AT)?;
+    let some = rows.query_map(params![donor.0, limit as i64], |row| row.get(0))?;
+    some.collect()
 }
 
 /// The names of chunks, those without a row left out.

@@ -5,7 +5,7 @@
 
 use super::chunks;
 use super::error::Error;
-use super::placements;
+use super::{members, placements};
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId};
@@ -113,6 +113,18 @@ pub(crate) fn forget_copies(
     )?
     .execute(params![chunk, now_ms as i64])?;
     Ok(())
+}
+
+/// Forgets copies at donors that were removed from the pool, `limit` at most; whether there may be more.
+pub(crate) fn forget_removed_donors(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
+    let mut left = limit;
+    for donor in members::removed_donors(db)? {
+        for chunk in placements::some_at(db, donor, left)? {
+            placements::forget(db, chunk, donor, now_ms)?;
+            left -= 1;
+        }
+    }
+    Ok(left == 0)
 }
 
 /// Forgets chunks that have been gone from everywhere since `before_ms`.

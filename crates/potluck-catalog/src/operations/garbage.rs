@@ -51,6 +51,14 @@ impl Catalog {
         self.write(Durability::Process, forget).await
     }
 
+    /// Forgets some of what donors had that were removed from the pool, `limit` copies at most; whether there may be
+    /// more. No donor comes back under the number of a removed one, and one that takes its store over lists
+    /// what is there.
+    pub async fn forget_removed_donors(&self, limit: usize, now_ms: u64) -> Result<bool, Error> {
+        let forget = move |db: &_| unused_chunks::forget_removed_donors(db, limit, now_ms);
+        self.write(Durability::Process, forget).await
+    }
+
     /// Forgets chunks that have been gone from everywhere since `before_ms`.
     pub async fn prune_chunks(&self, before_ms: u64) -> Result<(), Error> {
         self.write(Durability::Process, move |db| unused_chunks::prune_gone(db, before_ms)).await

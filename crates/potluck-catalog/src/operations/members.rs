@@ -2,9 +2,9 @@
 
 use crate::members::{self, Member, NewMember};
 use crate::tokens::{self, Certified, Moment, NewToken, Token};
-use crate::{Catalog, Durability, Error};
+use crate::{Catalog, Durability, Error, donors};
 use potluck_core::chunk::Digest;
-use potluck_core::ids::MemberId;
+use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::token::Role;
 
 impl Catalog {
@@ -64,8 +64,14 @@ impl Catalog {
         self.write(Durability::Disk, join).await
     }
 
-    /// Ends a membership.
+    /// Ends a membership. What was remembered of it as a donor is forgotten, at last which chunks it had
+    /// ([`Catalog::forget_removed_donors`]).
     pub async fn revoke(&self, id: MemberId) -> Result<Member, Error> {
-        self.write(Durability::Disk, move |db| members::revoke(db, id)).await
+        let revoke = move |db: &_| {
+            let member = members::revoke(db, id)?;
+            donors::forget(db, DonorId(id.0))?;
+            Ok(member)
+        };
+        self.write(Durability::Disk, revoke).await
     }
 }

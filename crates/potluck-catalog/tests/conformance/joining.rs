@@ -2,9 +2,10 @@
 
 use crate::stage::Stage;
 use potluck_catalog::Error;
+use potluck_catalog::fixture::{file, path};
 use potluck_catalog::tokens::{Certified, Moment, NewToken};
 use potluck_core::chunk::Digest;
-use potluck_core::ids::{Epoch, MemberId};
+use potluck_core::ids::{DonorId, Epoch, MemberId};
 use potluck_wire::token::Role;
 
 const DAY: u64 = 24 * 3600 * 1000;
@@ -54,6 +55,30 @@ async fn a_join_whose_answer_was_lost_is_answered_again_until_its_token_expires(
     assert_eq!(join(&stage, 1, late).await, Err(Error::UsedToken));
     stage.catalog.revoke(first.member.id).await.expect("revoked");
     assert_eq!(join(&stage, 1, ISSUED).await, Err(Error::UsedToken), "no way back in");
+}
+
+#[tokio::test]
+async fn what_a_removed_donor_had_is_forgotten_a_part_at_a_time_and_nothing_else() {
+    let mut stage = with_token().await;
+    let Certified { member, .. } = join(&stage, 1, ISSUED).await.expect("joined");
+    let (gone, other) = (member.id.0, member.id.0 + 1);
+    let many: Vec<u64> = (0..250).collect();
+    stage.put(file("pot://lab/a", &many, &[gone, other])).await;
+    stage.catalog.quarantine(DonorId(gone), Some("it lies".into())).await.expect("noted");
+    assert_eq!(stage.catalog.forget_removed_donors(100, 5).await, Ok(false), "nobody is removed");
+    assert_eq!(stage.counted(gone).await, (250, 0));
+
+    stage.catalog.revoke(member.id).await.expect("revoked");
+    let known = stage.catalog.donors().await.expect("read");
+    assert!(!known.iter().any(|known| known.donor == DonorId(gone)), "{known:?}");
+    let mut steps = 0;
+    while stage.catalog.forget_removed_donors(100, 5).await.expect("a step") {
+        steps += 1;
+    }
+    assert_eq!(steps, 2, "hundred at a time");
+    assert_eq!((stage.counted(gone).await, stage.counted(other).await), ((0, 0), (250, 0)));
+    let page = stage.catalog.open_files(path("pot://lab/a"), false, None).await.expect("opened");
+    assert!(page.files[0].holders.iter().all(|holders| *holders == [DonorId(other)]));
 }
 
 #[tokio::test]

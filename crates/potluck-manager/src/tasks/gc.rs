@@ -34,6 +34,10 @@ handles! {
 
 /// Chunks handled in one step, each phase.
 const PER_STEP: usize = 4096;
+/// Copies of removed donors that are forgotten in one transaction.
+const COPIES: usize = 2000;
+/// Such transactions in a round.
+const STEPS: usize = 64;
 /// How long a chunk that is gone from everywhere is remembered, in case that a writer whose
 /// session is over still sends it: then it is found and reclaimed again (promise D2).
 const REMEMBERED: Duration = Duration::from_secs(3600);
@@ -127,6 +131,18 @@ impl Garbage {
         }
         // A session that offers one of them from here on is told that it is not held.
         self.catalog.condemn(names, before).await
+    }
+
+    /// Forgets what donors had that were removed, a part at a time.
+    pub async fn forget_removed_donors(&self) -> Result<(), Error> {
+        for _ in 0..STEPS {
+            let frozen = self.gc_freeze.why().is_some();
+            let now_ms = self.time.now_ms();
+            if frozen || !self.catalog.forget_removed_donors(COPIES, now_ms).await? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Forgets chunks that have been gone for long: for longer than any donor is silent that may come back with

@@ -61,6 +61,8 @@ impl Rounds {
             if now.saturating_sub(saved) >= SAVE_EVERY {
                 saved = now;
                 outcomes.note("saving the time", self.saved_time.save().await);
+                let forgotten = self.garbage.forget_removed_donors().await;
+                outcomes.note("forgetting what removed donors had", forgotten);
                 outcomes.note("pruning chunks", self.garbage.prune().await);
                 outcomes.note("pruning replies", self.trash.prune_replies().await);
             }
