@@ -197,6 +197,7 @@ pub fn register(incarnation: Incarnation) -> Register {
         grace_ms: None,
         heard: Default::default(),
         heard_changes: 0,
+        heard_proof: None,
         disk_fault: None,
         new_store: false,
     }

@@ -7,7 +7,7 @@ use crate::disk::Disk;
 use crate::load::Sampler;
 use crate::registration::ManagerTerm;
 use crate::service::Service;
-use crate::state::State;
+use crate::state::{Heard, State};
 use crate::store::Cursor;
 use crate::tasks::Tasks;
 use potluck_core::budget::DiskState;
@@ -15,7 +15,7 @@ use potluck_core::clock::Tick;
 use potluck_core::entropy::Entropy;
 use potluck_core::load::Load;
 use potluck_wire::call::Caller;
-use potluck_wire::control::{Heartbeat, Inventory, Register};
+use potluck_wire::control::{Heartbeat, HeartbeatReply, Inventory, Register, Registered};
 use potluck_wire::error::{ErrorKind, Failure};
 use potluck_wire::own_addresses::Told;
 use potluck_wire::packed::Packed;
@@ -109,7 +109,7 @@ impl Heartbeats {
         about: watch::Receiver<About>,
     ) -> Self {
         let sampler = Some(Sampler::new(&*disk, service.env.clock.clone()));
-        let noted = (service.env.clock.now(), state.heard_changes());
+        let noted = (service.env.clock.now(), state.heard().changes);
         Self {
             service,
             disk,
@@ -200,6 +200,7 @@ impl Heartbeats {
     async fn register(&mut self) -> Result<(), Failure> {
         let (_, disk, room) = self.sample().await;
         let about = self.about.borrow_and_update().clone();
+        let before = self.state.heard();
         let registered = self
             .caller
             .call(&Register {
@@ -212,17 +213,28 @@ impl Heartbeats {
                 room,
                 label: about.label,
                 grace_ms: about.grace.map(|grace| grace.as_millis() as u64),
-                heard: self.state.heard(),
-                heard_changes: self.state.heard_changes(),
+                heard: before.term(),
+                heard_changes: before.changes,
+                heard_proof: before.proof,
                 disk_fault: self.service.store.fault(),
                 new_store: self.state.begins_anew(),
             })
             .await?;
         let manager = self.caller.manager();
         tracing::info!("registered as donor {} with {manager}", registered.donor);
-        let term = (registered.epoch, registered.start);
-        self.heard(term, registered.changes).await;
-        if self.service.registration.registered(registered.donor, term, registered.now_ms) {
+        let Registered { epoch, start, changes, proof, .. } = registered;
+        let said = Heard { epoch, start, changes, proof };
+        if registered.unproven {
+            let path = self.state.path().display();
+            tracing::warn!(
+                "the note of the managers heard, beside {path}, is damaged: the pool's manager cannot have been \
+                 preceded by one of epoch {}; it is forgotten",
+                before.epoch
+            );
+            self.remember(said).await;
+        }
+        self.heard(said).await;
+        if self.service.registration.registered(registered.donor, said.term(), registered.now_ms) {
             self.tasks.forget();
         }
         if self.service.store.changes().overflowed() {
@@ -294,7 +306,9 @@ impl Heartbeats {
         if reply.list && self.listing.is_none() {
             self.listed = None;
         }
-        let term = (reply.epoch, reply.start);
+        let HeartbeatReply { epoch, start, changes, proof, .. } = reply;
+        let said = Heard { epoch, start, changes, proof };
+        let term = said.term();
         let time = TicketTime { now: reply.now_ms, void_before: reply.void_before };
         let same_manager = self.service.registration.renewed(term, time);
         if reply.register || !same_manager {
@@ -305,7 +319,7 @@ impl Heartbeats {
             // heard before, by which it finds out whether its catalog is an old copy.
             return Ok(());
         }
-        if self.heard(term, reply.changes).await {
+        if self.heard(said).await {
             self.service.tickets.end(&reply.over.0, time.now);
             self.leaving = reply.leaving;
             if !asked.is_empty() {
@@ -326,47 +340,46 @@ impl Heartbeats {
                  ignored",
                 self.caller.manager(),
                 reply.epoch,
-                self.state.heard().0
+                self.state.heard().epoch
             );
         }
         Ok(())
     }
 
-    /// Whether `manager` may give orders; the latest is remembered before it does. Of two managers
+    /// Whether the manager that said this may give orders; the latest is remembered before it does. Of two managers
     /// of one epoch the one heard first is the one in charge: the other runs on a copy of its
     /// catalog.
-    async fn heard(&mut self, manager: ManagerTerm, changes: u64) -> bool {
-        let (latest, (epoch, start)) = (self.state.heard(), manager);
-        let same_epoch = epoch == latest.0;
-        if epoch > latest.0 || (same_epoch && latest.1 == 0 && start != 0) {
-            self.remember(manager, changes).await;
+    async fn heard(&mut self, said: Heard) -> bool {
+        let latest = self.state.heard();
+        let same_epoch = said.epoch == latest.epoch;
+        if said.epoch > latest.epoch || (same_epoch && latest.start == 0 && said.start != 0) {
+            self.remember(said).await;
             return true;
         }
-        if manager == latest {
-            self.state.note_changes(changes);
+        if said.term() == latest.term() {
+            self.state.note(said);
             let (at, noted) = self.noted;
-            if changes > noted && self.service.env.clock.now().saturating_sub(at) >= NOTE_EVERY {
-                self.remember(manager, self.state.heard_changes()).await;
+            if said.changes > noted && self.service.env.clock.now().saturating_sub(at) >= NOTE_EVERY
+            {
+                self.remember(self.state.heard()).await;
             }
         }
-        same_epoch && (start == 0 || start == latest.1)
+        same_epoch && (said.start == 0 || said.start == latest.start)
     }
 
     /// Writes down what was heard since that was done last. Call before the process ends.
     pub async fn note(&mut self) {
-        let changes = self.state.heard_changes();
-        if changes > self.noted.1 {
-            self.remember(self.state.heard(), changes).await;
+        let said = self.state.heard();
+        if said.changes > self.noted.1 {
+            self.remember(said).await;
         }
     }
 
-    /// Writes down who is in charge, and how many changes it told of.
-    async fn remember(&mut self, manager: ManagerTerm, changes: u64) {
-        let remember = move |state: &mut State, disk: &dyn Disk| {
-            state.remember_manager(disk, manager, changes)
-        };
+    /// Writes down who is in charge, and what it said.
+    async fn remember(&mut self, said: Heard) {
+        let remember = move |state: &mut State, disk: &dyn Disk| state.remember_manager(disk, said);
         let saved = self.change_state(remember).await;
-        self.noted = (self.service.env.clock.now(), changes);
+        self.noted = (self.service.env.clock.now(), said.changes);
         if let Err(why) = saved {
             let path = self.state.path().display();
             tracing::error!("cannot remember the manager's epoch in {path}: {why}");

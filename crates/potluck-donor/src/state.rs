@@ -5,6 +5,7 @@
 use crate::disk::{Disk, SystemDisk, read_small, replace_durably};
 use crate::registration::ManagerTerm;
 use crate::store::{KnownStore, Owner};
+use potluck_core::chunk::Digest;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Epoch;
 use potluck_wire::ticket::Secret;
@@ -41,14 +42,24 @@ fn is_false(it: &bool) -> bool {
     !it
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+/// What a manager said of itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-struct Heard {
-    epoch: Epoch,
+pub(crate) struct Heard {
+    pub epoch: Epoch,
     /// Which manager of that epoch; 0 when that is not known.
-    start: u64,
+    pub start: u64,
     /// The most changes that it said its catalog had.
-    changes: u64,
+    pub changes: u64,
+    /// Its proof of all that, for the managers after it.
+    pub proof: Option<Digest>,
+}
+
+impl Heard {
+    /// Which manager said it.
+    pub fn term(&self) -> ManagerTerm {
+        (self.epoch, self.start)
+    }
 }
 
 /// The directories that the donor whose state is in `dir` lends, as far as it remembers.
@@ -109,19 +120,16 @@ impl State {
         self.own.store.as_ref()
     }
 
-    /// The manager of the highest epoch heard.
-    pub fn heard(&self) -> ManagerTerm {
-        (self.heard.epoch, self.heard.start)
+    /// What the manager of the highest epoch said.
+    pub fn heard(&self) -> Heard {
+        self.heard
     }
 
-    /// The most changes that it said its catalog had.
-    pub fn heard_changes(&self) -> u64 {
-        self.heard.changes
-    }
-
-    /// Notes that it said so; in memory, until the next save.
-    pub fn note_changes(&mut self, changes: u64) {
-        self.heard.changes = self.heard.changes.max(changes);
+    /// Notes that the manager heard already said this; in memory, until the next save.
+    pub fn note(&mut self, said: Heard) {
+        if said.changes >= self.heard.changes {
+            self.heard = said;
+        }
     }
 
     /// Remembers the store. Where it is another than before, the one before is lost.
@@ -145,15 +153,9 @@ impl State {
         self.save(disk)
     }
 
-    /// Remembers that `manager` was heard, and the most changes that it told of.
-    pub fn remember_manager(
-        &mut self,
-        disk: &dyn Disk,
-        manager: ManagerTerm,
-        changes: u64,
-    ) -> io::Result<()> {
-        let (epoch, start) = manager;
-        self.heard = Heard { epoch, start, changes };
+    /// Remembers what a manager said.
+    pub fn remember_manager(&mut self, disk: &dyn Disk, said: Heard) -> io::Result<()> {
+        self.heard = said;
         self.save_heard(disk)
     }
 
@@ -187,7 +189,6 @@ impl Heard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use potluck_core::chunk::Digest;
     use potluck_core::entropy::SeededEntropy;
     use potluck_core::ids::DonorId;
 
@@ -205,20 +206,21 @@ mod tests {
         let load = || load_as(&owner(1));
         let mut state = load();
         let key = state.key().clone();
-        state.remember_manager(&SystemDisk, (Epoch(3), 7), 11).expect("kept");
-        let again = load();
-        assert_eq!((again.heard(), again.heard_changes()), ((Epoch(3), 7), 11));
+        let proof = Some(Digest([9; 32]));
+        let said = Heard { epoch: Epoch(3), start: 7, changes: 11, proof };
+        state.remember_manager(&SystemDisk, said).expect("kept");
+        assert_eq!(load().heard(), said);
         std::fs::write(dir.path().join(HEARD), b"").expect("damaged");
         let mut state = load();
-        assert_eq!((state.heard(), state.heard_changes()), (ManagerTerm::default(), 0));
+        assert_eq!(state.heard(), Heard::default());
         assert!(*state.key() == key);
 
         // Of another membership, nothing is taken over.
         let moved = serde_json::from_str(r#"{"id": "0f", "dir": "/new"}"#).expect("a store");
         state.remember_store(&SystemDisk, moved).expect("kept");
-        state.remember_manager(&SystemDisk, (Epoch(5), 9), 1).expect("kept");
+        state.remember_manager(&SystemDisk, said).expect("kept");
         let another = load_as(&owner(2));
-        assert_eq!((another.heard(), another.store()), (ManagerTerm::default(), None));
+        assert_eq!((another.heard(), another.store()), (Heard::default(), None));
         assert!(*another.key() != key);
     }
 }

@@ -6,6 +6,7 @@ use crate::handles::handles;
 use crate::log::copies::Copies;
 use crate::scan_state::ScanState;
 use crate::settings::Settings;
+use crate::unproven_terms::UnprovenTerms;
 use potluck_catalog::Catalog;
 use potluck_catalog::Error;
 use potluck_core::size::{count, format_size};
@@ -26,6 +27,7 @@ handles! {
         scan_state: Arc<ScanState>,
         state: Arc<StateDir>,
         settings: Arc<Settings>,
+        unproven_terms: Arc<UnprovenTerms>,
     }
 }
 
@@ -65,8 +67,21 @@ impl Alarms {
         for sort in [quarantined, bad_copies] {
             alarms.extend(donors.iter().filter_map(|donor| Some(sort(donor)?.of(donor.donor))));
         }
+        alarms.extend(donors.iter().filter_map(|donor| self.unproven(donor)));
         alarms.extend(short_of_space(donors));
         alarms
+    }
+
+    /// Makes the alarm for a donor that tells without proof of a manager that this one does not know.
+    fn unproven(&self, donor: &DonorStatus) -> Option<Alarm> {
+        let heard = self.unproven_terms.of(donor.donor).filter(|_| donor.quarantined.is_none())?;
+        let what = format!(
+            "{} says that it heard another manager, of epoch {}, and cannot prove it; it is not believed",
+            donor.name, heard.epoch
+        );
+        let advice =
+            "a disk may have spoiled its note: look at it, and start `potluck lend` there again";
+        Some(Alarm::new(Kind::DonorUnproven, what, advice).of(donor.donor))
     }
 }
 

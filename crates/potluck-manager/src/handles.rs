@@ -5,7 +5,6 @@
 //! all of them.
 
 use crate::callers::Members;
-use crate::foreign_terms::ForeignTerms;
 use crate::gc_freeze::GcFreeze;
 use crate::inventory_turns::InventoryTurns;
 use crate::log::copies::Copies;
@@ -16,6 +15,7 @@ use crate::scan_state::ScanState;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
+use crate::unproven_terms::UnprovenTerms;
 use crate::wakeup::Wakeup;
 use potluck_catalog::Catalog;
 use potluck_recovery::ca::Ca;
@@ -68,8 +68,8 @@ parts! {
     background: Wakeup,
     /// Why nothing is reclaimed.
     gc_freeze: Arc<GcFreeze>,
-    /// What donors told of other managers.
-    foreign_terms: Arc<ForeignTerms>,
+    /// What donors told of other managers without proof.
+    unproven_terms: Arc<UnprovenTerms>,
     /// How the copies of the metadata log are kept.
     log: Arc<Copies>,
     /// Figures for monitoring.

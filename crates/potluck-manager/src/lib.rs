@@ -14,7 +14,6 @@ mod config;
 mod converting;
 mod departure;
 mod failure;
-mod foreign_terms;
 mod gc_freeze;
 mod give_back;
 mod handles;
@@ -40,6 +39,7 @@ mod task_results;
 mod tasks;
 mod tickets;
 mod trim;
+mod unproven_terms;
 mod verdict;
 mod wakeup;
 

@@ -133,7 +133,7 @@ impl Manager {
             signpost: Arc::new(Signpost::new(told.addresses.clone())),
             background: Wakeup::default(),
             gc_freeze: Arc::new(GcFreeze::new(left.gc_frozen)),
-            foreign_terms: Arc::default(),
+            unproven_terms: Arc::default(),
             log: Arc::default(),
             metrics: Arc::default(),
             stats: Arc::default(),

@@ -5,17 +5,22 @@
 //! went on after the history left it ([`potluck_catalog::term_history`]), runs on a catalog older than one that ran
 //! before: a copy that was put back, or a second one that runs elsewhere. Chunks that it counts as
 //! unused may be files of the newer one.
+//!
+//! A donor repeats what a manager said, with that manager's proof. One such word is enough, for it may be the only
+//! donor that met the other manager; a word without proof changes nothing ([`crate::unproven_terms`]).
 
-use crate::foreign_terms::ForeignTerms;
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
 use crate::own_term::OwnTerm;
 use crate::shared_pool::SharedPool;
 use crate::tasks::audit::Audit;
+use crate::unproven_terms::UnprovenTerms;
 use potluck_catalog::Catalog;
 use potluck_catalog::Error;
 use potluck_catalog::term_history::{LAST_EPOCH, Term};
+use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch};
+use potluck_recovery::ca::Ca;
 use std::sync::Arc;
 
 handles! {
@@ -26,44 +31,46 @@ handles! {
         catalog: Catalog,
         gc_freeze: Arc<GcFreeze>,
         audit: Audit,
-        foreign_terms: Arc<ForeignTerms>,
+        unproven_terms: Arc<UnprovenTerms>,
+        ca: Arc<Ca>,
     }
 }
 
-/// Nobody starts managers so many times while one runs: who says so lies.
-const FAR: u64 = 1 << 24;
-
 impl StaleCatalog {
     /// Compares what a donor has heard before with this manager, and holds garbage collection if another
-    /// one ran later. The own epoch is raised above that one's, so that donors obey again. A donor that tells of others again and again, alone, is not
-    /// trusted any more.
-    pub async fn compare(&self, donor: DonorId, heard: Term) -> Result<(), Error> {
+    /// one provably ran later. The own epoch is raised above that one's, so that donors obey again. A donor that
+    /// tells of others without proof again and again is not trusted any more. Gives whether there was no proof.
+    pub async fn compare(
+        &self,
+        donor: DonorId,
+        heard: Term,
+        proof: Option<Digest>,
+    ) -> Result<bool, Error> {
         let own = self.term.epoch();
-        if (heard.epoch, heard.start) == (own, self.term.start) {
-            return Ok(());
-        }
-        if heard.epoch.0.saturating_sub(own.0) > FAR {
-            let why = format!("it says that it heard a manager of epoch {}", heard.epoch);
-            return self.distrust(donor, why).await;
-        }
+        let itself = (heard.epoch, heard.start) == (own, self.term.start);
         let later = heard.epoch > own || (heard.epoch == own && heard.start != 0);
-        if !later && !self.catalog.is_unknown_term(heard).await? {
-            return Ok(());
+        if itself || (!later && !self.catalog.is_unknown_term(heard).await?) {
+            self.unproven_terms.ended(donor);
+            return Ok(false);
         }
-        if !self.foreign_terms.believes(donor, heard) {
-            let why = format!(
-                "it says again that it heard another manager, now one of epoch {}, and no other donor did",
-                heard.epoch
-            );
-            return self.distrust(donor, why).await;
+        let Term { epoch, start, changes } = heard;
+        if !proof.is_some_and(|proof| self.ca.terms().is_proven(epoch, start, changes, proof)) {
+            if self.unproven_terms.told(donor, heard) {
+                let why = format!(
+                    "it says again that it heard another manager, now one of epoch {epoch}, and cannot prove it"
+                );
+                self.distrust(donor, why).await?;
+            }
+            return Ok(true);
         }
+        self.unproven_terms.ended(donor);
         let why = format!(
-            "donor {donor} was served by a manager of epoch {}, and this catalog, now of epoch {own}, does \
-         not know all that it did: it is older than one that ran before",
-            heard.epoch
+            "donor {donor} was served by a manager of epoch {epoch}, and this catalog, now of epoch {own}, does \
+         not know all that it did: it is older than one that ran before"
         );
         tracing::debug!(%donor, ?heard, %own, "a newer catalog ran before");
-        self.begin(why, heard.epoch).await
+        self.begin(why, epoch).await?;
+        Ok(false)
     }
 
     /// Stops to trust a donor that lies, unless that is so already: it may say so all the time.

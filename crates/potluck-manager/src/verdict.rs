@@ -208,9 +208,11 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
 }
 
 /// Whether the pool is not well while there is this alarm. Chunks that a donor lost have been made again
-/// elsewhere, and it may lose no more; and where little space is left, there still is some.
+/// elsewhere, and it may lose no more; where little space is left, there still is some; and words that nobody
+/// believes change nothing.
 pub fn degrades(alarm: &Alarm) -> bool {
-    !matches!(alarm.kind, AlarmKind::DonorBadCopies | AlarmKind::SpaceShort)
+    use AlarmKind::{DonorBadCopies, DonorUnproven, SpaceShort};
+    !matches!(alarm.kind, DonorBadCopies | DonorUnproven | SpaceShort)
 }
 
 /// Advises what to do where nothing can be made: somebody's own give-back may be in the way.

@@ -70,6 +70,7 @@ pub(crate) fn register_in(
         grace_ms: None,
         heard: Default::default(),
         heard_changes: 0,
+        heard_proof: None,
         disk_fault: None,
         new_store: false,
     };

@@ -4,6 +4,7 @@
 //! (promise C1); rights end by the member list, never by a date.
 
 use crate::error::StateError;
+use crate::term_proof::TermProofs;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::MemberId;
 use potluck_wire::identity::{pem, write_private};
@@ -32,6 +33,7 @@ const MANAGER_KEY: &str = "manager.key";
 pub struct Ca {
     certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
+    terms: TermProofs,
 }
 
 /// A request that cannot be certified.
@@ -121,7 +123,8 @@ impl Ca {
     }
 
     fn new(certificate: CertificateDer<'static>, key: KeyPair) -> Result<Self, rcgen::Error> {
-        Ok(Self { issuer: Issuer::from_ca_cert_der(&certificate, key)?, certificate })
+        let terms = TermProofs::of(&key.serialize_der());
+        Ok(Self { issuer: Issuer::from_ca_cert_der(&certificate, key)?, certificate, terms })
     }
 
     /// The authority's own certificate, whose fingerprint join tokens pin.
@@ -139,6 +142,11 @@ impl Ca {
         let mut params = leaf_params(&format!("potluck {role} {member}"));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign(&params, &key.0).map_err(|why| BadRequest(why.to_string()))
+    }
+
+    /// Proves what managers of the pool say of their terms.
+    pub fn terms(&self) -> &TermProofs {
+        &self.terms
     }
 
     /// Says as the pool's authority where its manager is.

@@ -12,6 +12,7 @@ pub mod kit;
 pub mod log;
 mod restore;
 pub mod state_dir;
+pub mod term_proof;
 pub mod whereabouts;
 
 pub use backups::backup;

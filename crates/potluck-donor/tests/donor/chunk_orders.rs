@@ -136,6 +136,9 @@ async fn a_later_manager_is_told_what_was_heard_before_it_also_after_a_restart_d
     pool.manager.heartbeats(2).await;
     let said = |state: &State, after: usize| {
         let said = state.registers.get(after..)?.last()?;
+        let (epoch, start) = said.heard;
+        let manager = State { epoch, start, changes: said.heard_changes, ..State::default() };
+        assert_eq!(said.heard_proof, manager.proof(), "with its proof of just that");
         Some((said.heard.0, said.heard.1, said.heard_changes))
     };
     // It answers heartbeats before it is registered with, and has fewer changes.
@@ -163,6 +166,31 @@ async fn a_later_manager_is_told_what_was_heard_before_it_also_after_a_restart_d
     let pool = Pool::under(manager, place, GIB, Arc::new(SystemDisk)).await;
     let heard = pool.manager.until("a registration", |state| said(state, told)).await;
     assert_eq!(heard, (Epoch(6), 78, 460));
+}
+
+/// Else a note that a disk spoiled would have it disobey its manager for ever.
+#[tokio::test]
+async fn a_manager_that_has_no_proof_is_forgotten_and_the_one_that_says_so_is_obeyed() {
+    let pool = Pool::start().await;
+    pool.manager.state().start = 77;
+    pool.manager.heartbeats(2).await;
+    let told = {
+        let mut state = pool.manager.state();
+        (state.epoch, state.start, state.unproven) = (Epoch(3), 78, true);
+        state.registers.len()
+    };
+    let registered = |state: &State| Some(state.registers.get(told..)?.last()?.heard);
+    assert_eq!(pool.manager.until("a registration", registered).await, (Epoch(5), 77));
+    pool.manager.heartbeats(2).await;
+    let told = {
+        let mut state = pool.manager.state();
+        (state.unproven, state.forgetful) = (false, true);
+        state.registers.len()
+    };
+    let registered = |state: &State| Some(state.registers.get(told..)?.last()?.heard);
+    assert_eq!(pool.manager.until("a registration", registered).await, (Epoch(3), 78));
+    let name = put(&mut pool.client().await, 1, 5000).await;
+    order_until(&pool.manager, verify([name]), |heard| heard.sound.contains(&name)).await;
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, SessionId};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::call::Caller;
@@ -57,11 +58,19 @@ pub struct State {
     pub leaving: bool,
     /// Forget all donors: the next heartbeat is asked to register.
     pub forgetful: bool,
+    /// Say that a manager that the donor heard before has no proof.
+    pub unproven: bool,
     /// Refuse every call, as a manager behind a broken network seems to.
     pub away: bool,
 }
 
 impl State {
+    /// Stands for the proof of what it says of itself.
+    pub fn proof(&self) -> Option<Digest> {
+        let said = format!("{} {} {}", self.epoch, self.start, self.changes);
+        Some(Digest::of(said.as_bytes()))
+    }
+
     /// Returns the outcome of the task of this number, if the donor told it.
     pub fn answer(&self, task: u64) -> Option<TaskOutcome> {
         let mut results = self.heartbeats.iter().flat_map(|heartbeat| &heartbeat.results);
@@ -161,7 +170,8 @@ impl Manager {
             state.pages.clear(); // all is listed anew, and what was listed before counts no more
             state.forgetful = false;
             let (epoch, start, changes) = (state.epoch, state.start, state.changes);
-            said(&Registered { donor: DONOR, epoch, start, changes, now_ms: state.now_ms })
+            let (proof, unproven, now_ms) = (state.proof(), state.unproven, state.now_ms);
+            said(&Registered { donor: DONOR, epoch, start, changes, proof, unproven, now_ms })
         } else if path.ends_with(Inventory::NAME) {
             let page: Inventory = serde_json::from_slice(&body).expect("inventory");
             let mut state = self.state();
@@ -198,6 +208,7 @@ impl Manager {
             said(&HeartbeatReply {
                 start: state.start,
                 changes: state.changes,
+                proof: state.proof(),
                 epoch: state.epoch,
                 now_ms: state.now_ms,
                 register: state.forgetful,

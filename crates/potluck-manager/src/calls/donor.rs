@@ -16,9 +16,11 @@ use crate::tasks::signpost::OwnWhereabouts;
 use potluck_catalog::Catalog;
 use potluck_catalog::placements::Told;
 use potluck_catalog::term_history::Term;
-use potluck_core::ids::{ChunkId, DonorId, Incarnation, SessionId};
+use potluck_core::chunk::Digest;
+use potluck_core::ids::{ChunkId, DonorId, Epoch, Incarnation, SessionId};
 use potluck_core::size::count;
 use potluck_pool::{Enlisted, PageDone, Pool};
+use potluck_recovery::ca::Ca;
 use potluck_wire::control::{
     Arrived, Done, Heartbeat, HeartbeatReply, Holding, Inventory, Locate, Located, Register,
     Registered,
@@ -41,6 +43,7 @@ handles! {
         results: TaskResults,
         stale_catalog: StaleCatalog,
         whereabouts: OwnWhereabouts,
+        ca: Arc<Ca>,
     }
 }
 
@@ -61,7 +64,7 @@ impl Answer<Register> for DonorCalls {
         let addresses = call.reached_at(caller.peer)?;
         let (epoch, start) = call.heard;
         let heard = Term { epoch, start, changes: call.heard_changes };
-        self.stale_catalog.compare(donor, heard).await?;
+        let unproven = self.stale_catalog.compare(donor, heard, call.heard_proof).await?;
         let now = self.time.tick();
         let told = (addresses.to_string(), call.version.clone());
         let enlisted = self.pool.lock().register(donor, &call, addresses.clone(), now);
@@ -87,11 +90,14 @@ impl Answer<Register> for DonorCalls {
                 told.0
             ),
         }
+        let (epoch, changes, proof) = self.said_of_term();
         Ok(Registered {
             donor,
-            epoch: self.term.epoch(),
+            epoch,
             start: self.term.start,
-            changes: self.catalog.changes(),
+            changes,
+            proof,
+            unproven,
             now_ms: self.time.now_ms(),
         })
     }
@@ -125,10 +131,12 @@ impl Answer<Heartbeat> for DonorCalls {
         if known && turned {
             self.scan_state.changed(now);
         }
+        let (epoch, changes, proof) = self.said_of_term();
         let mut reply = HeartbeatReply {
-            epoch: self.term.epoch(),
+            epoch,
             start: self.term.start,
-            changes: self.catalog.changes(),
+            changes,
+            proof,
             now_ms: self.time.now_ms(),
             register: !known,
             ..HeartbeatReply::default()
@@ -170,6 +178,13 @@ impl Answer<Heartbeat> for DonorCalls {
 }
 
 impl DonorCalls {
+    /// The epoch of this term and how many changes the catalog has, with the proof of both for managers after
+    /// this one.
+    fn said_of_term(&self) -> (Epoch, u64, Option<Digest>) {
+        let (epoch, changes) = (self.term.epoch(), self.catalog.changes());
+        (epoch, changes, Some(self.ca.terms().prove(epoch, self.term.start, changes)))
+    }
+
     /// Draws the consequences of what a heartbeat said: losses are repaired, an owner in need of space
     /// is served, a liar is not trusted any more.
     async fn react(&self, donor: DonorId, heartbeat: &Heartbeat) -> Result<(), Failure> {

@@ -309,6 +309,7 @@ mod tests {
             grace_ms: None,
             heard: Default::default(),
             heard_changes: 0,
+            heard_proof: None,
             disk_fault: None,
             new_store: false,
         };

@@ -217,6 +217,7 @@ fn over(kind: AlarmKind, donor: &str) -> String {
         AlarmKind::DonorUnreachedBySome => format!("no member misses {donor} any more"),
         AlarmKind::DonorBadCopies => format!("{donor} lacks few chunks again"),
         AlarmKind::DonorQuarantined => format!("{donor} is trusted again"),
+        AlarmKind::DonorUnproven => format!("{donor} tells of no unknown manager any more"),
         AlarmKind::Backup => "the catalog is backed up to a file again".into(),
         AlarmKind::Log => "the metadata log on the donors is written again".into(),
         AlarmKind::GcFrozen => "chunks that no file uses are reclaimed again".into(),

@@ -129,6 +129,7 @@ async fn a_donor_is_listed_where_it_says_and_where_it_calls_from() {
             grace_ms: None,
             heard: Default::default(),
             heard_changes: 0,
+            heard_proof: None,
             disk_fault: None,
             new_store: false,
         };

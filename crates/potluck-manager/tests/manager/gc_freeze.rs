@@ -6,7 +6,9 @@ use potluck_catalog::fixture::tampering::Tampering;
 use potluck_catalog::log_position::{Extent, Position};
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_recovery::state_dir::CATALOG;
-use potluck_wire::control::{GcResume, PoolStatus, ReclaimUnknown, Remove, Status};
+use potluck_wire::control::{
+    Alarm, AlarmKind, GcResume, HeartbeatReply, PoolStatus, ReclaimUnknown, Remove, Status,
+};
 use potluck_wire::error::code;
 use potluck_wire::token::Role;
 use std::time::Duration;
@@ -59,7 +61,7 @@ async fn a_manager_on_an_older_copy_of_its_directory_deletes_nothing_d5() {
     donor.report(&[chunk(1)]).await;
     write(&lab.caller(&ada), "pot://lab/b", 1, &donor).await;
     let heartbeat = donor.send_heartbeat(donor.heartbeat(1)).await;
-    donor.heard = (heartbeat.epoch, heartbeat.start);
+    donor.hear(&heartbeat);
     let newer = status(&lab).await.epoch;
     lab.stop().await;
 
@@ -121,8 +123,7 @@ async fn a_copy_taken_while_the_manager_ran_deletes_nothing_if_it_lacks_a_change
             write(&lab.caller(&ada), "pot://lab/b", 1, &donor).await;
         }
         let heartbeat = donor.send_heartbeat(donor.heartbeat(1)).await;
-        (donor.heard, donor.heard_changes) =
-            ((heartbeat.epoch, heartbeat.start), heartbeat.changes);
+        donor.hear(&heartbeat);
         lab.stop().await;
 
         std::fs::remove_dir_all(&state).expect("removed");
@@ -153,7 +154,7 @@ async fn a_second_manager_on_a_copy_is_known_for_ever_d5() {
     let mut donor = lab.donor("basement").await;
     let heartbeat = donor.send_heartbeat(donor.heartbeat(0)).await;
     // A copy started as the next epoch; here two starts have passed since.
-    donor.heard = (Epoch(heartbeat.epoch.0 + 1), 7);
+    donor.hear(&lab.another_manager(Epoch(heartbeat.epoch.0 + 1), 7));
     for _ in 0..2 {
         lab.stop().await;
         lab.start().await;
@@ -181,7 +182,7 @@ async fn a_gc_freeze_has_every_copy_of_the_log_begin_anew() {
     donor.caller = lab.caller(&donor.identity);
     donor.report(&[]).await;
     assert_eq!(noted(), 2, "both go on after a start");
-    donor.heard = (Epoch(own.0 + 40), 7);
+    donor.hear(&lab.another_manager(Epoch(own.0 + 40), 7));
     donor.report(&[]).await;
     assert_eq!(noted(), 0, "what the newer one wrote is not gone on with");
 }
@@ -214,7 +215,7 @@ async fn donors_that_heard_a_higher_epoch_freeze_garbage_collection_and_obey_aga
     let mut donor = lab.donor("basement").await;
     write(&user, "pot://lab/a", 1, &donor).await;
     let own = status(&lab).await.epoch;
-    donor.heard = (Epoch(own.0 + 40), 7);
+    donor.hear(&lab.another_manager(Epoch(own.0 + 40), 7));
     donor.report(&[chunk(1)]).await;
     remove(&lab, "pot://lab/a").await;
     assert_eq!(deletions(&donor).await, 0);
@@ -223,35 +224,76 @@ async fn donors_that_heard_a_higher_epoch_freeze_garbage_collection_and_obey_aga
     assert!(held.gc_frozen.is_some_and(|why| why.contains(&DonorId(donor.id.0).to_string())));
 }
 
-/// Each word that is believed has all donors register again and all copies of the log begin anew.
+/// Whatever it says: of a later manager, of one in between, or of a term that went on where this catalog left it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_donor_that_alone_tells_of_ever_later_managers_is_believed_once_d5() {
-    let lab = Lab::new().await;
-    let (mut liar, mut honest) = (lab.donor("liar").await, lab.donor("honest").await);
-    let own = status(&lab).await.epoch;
-    liar.heard = (Epoch(own.0 + 40), 7);
-    liar.report(&[]).await;
-    let believed = status(&lab).await;
-    assert_eq!((believed.epoch, believed.gc_frozen.is_some()), (Epoch(own.0 + 41), true));
-    lab.admin().call(&GcResume {}).await.expect("resumed");
+async fn a_donor_s_word_of_another_manager_changes_nothing_for_others_without_its_proof_d5() {
+    let mut lab = Lab::new().await;
+    let (user, honest) = (lab.user().await, lab.donor("honest").await);
+    write(&user, "pot://lab/a", 1, &honest).await;
+    for _ in 0..2 {
+        lab.stop().await;
+        lab.start().await;
+    }
+    let mut honest = honest;
+    honest.caller = lab.caller(&honest.identity);
+    honest.report(&[chunk(1)]).await;
+    let own = honest.send_heartbeat(honest.heartbeat(1)).await;
+    let other = lab.another_manager(Epoch(own.epoch.0 + 40), 7);
+    for (name, heard, changes, proof) in [
+        ("later", (Epoch(own.epoch.0 + 40), 8), 9, None),
+        ("between", (Epoch(own.epoch.0 - 1), 8), 9, None),
+        ("twin", (own.epoch, own.start ^ 1), 9, None),
+        ("with a proof of something else", (Epoch(own.epoch.0 + 41), 7), 9, other.proof),
+        ("with a proof of less", other_term(&other), 10, other.proof),
+    ] {
+        let mut liar = lab.donor(name).await;
+        (liar.heard, liar.heard_changes, liar.heard_proof) = (heard, changes, proof);
+        for _ in 0..3 {
+            assert!(liar.register().await.unproven, "{name}: it is told to forget it");
+        }
+        let told = status(&lab).await;
+        assert_eq!((told.epoch, &told.gc_frozen), (own.epoch, &None), "{name}");
+        let about = |alarm: &&Alarm| alarm.donor == Some(liar.id);
+        let alarm = told.alarms.iter().find(about).expect(name);
+        assert_eq!(alarm.kind, AlarmKind::DonorUnproven, "{name}");
+        let reply = honest.send_heartbeat(honest.heartbeat(1)).await;
+        assert_eq!((reply.register, reply.epoch), (false, own.epoch), "nobody registers anew");
+        liar.hear(&own);
+        assert!(!liar.register().await.unproven);
+        let told = status(&lab).await;
+        assert!(
+            !told.alarms.iter().any(|alarm| alarm.donor == Some(liar.id)),
+            "{name}: it is over"
+        );
+    }
+    remove(&lab, "pot://lab/a").await;
+    assert!(deletions(&honest).await > 0, "space is reclaimed as ever");
 
-    for (above, start) in [(100, 8), (200, 9), (300, 10)] {
+    // What another manager of this pool did say is enough when one donor tells it.
+    honest.hear(&other);
+    assert!(!honest.register().await.unproven);
+    let told = status(&lab).await;
+    assert_eq!((told.epoch, told.gc_frozen.is_some()), (Epoch(other.epoch.0 + 1), true));
+}
+
+fn other_term(other: &HeartbeatReply) -> (Epoch, u64) {
+    (other.epoch, other.start)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_donor_that_tells_of_ever_other_managers_without_proof_is_not_trusted_any_more() {
+    let lab = Lab::new().await;
+    let mut liar = lab.donor("liar").await;
+    let own = status(&lab).await.epoch;
+    for (above, start) in [(100, 8), (200, 9)] {
+        assert_eq!(status(&lab).await.donors[0].quarantined, None);
         liar.heard = (Epoch(own.0 + above), start);
         liar.register().await;
     }
     let told = status(&lab).await;
-    assert_eq!((told.epoch, told.gc_frozen), (Epoch(own.0 + 41), None));
-    assert!(
-        told.alarms.iter().any(|alarm| alarm.to_string().contains("not trusted")),
-        "{:?}",
-        told.alarms
-    );
-
-    // Another one's word counts as ever.
-    honest.heard = (Epoch(own.0 + 300), 10);
-    honest.report(&[]).await;
-    let told = status(&lab).await;
-    assert_eq!((told.epoch, told.gc_frozen.is_some()), (Epoch(own.0 + 301), true));
+    assert_eq!((told.epoch, told.gc_frozen), (own, None));
+    let why = told.donors[0].quarantined.as_ref().expect("quarantined");
+    assert!(why.contains("says again that it heard another manager"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -259,6 +301,7 @@ async fn what_this_manager_said_itself_freezes_nothing_d5() {
     let lab = Lab::new().await;
     let mut donor = lab.donor("basement").await;
     let heartbeat = donor.send_heartbeat(donor.heartbeat(0)).await;
+    assert!(heartbeat.proof.is_some());
     for heard in [(heartbeat.epoch, heartbeat.start), (heartbeat.epoch, 0), (Epoch(0), 9)] {
         donor.heard = heard;
         donor.report(&[]).await;

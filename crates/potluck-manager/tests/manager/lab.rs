@@ -8,6 +8,7 @@ use potluck_core::load::Load;
 use potluck_core::policy::{AckLevel, Policy};
 use potluck_core::recipe::{self, Entry};
 use potluck_manager::{Manager, ManagerConfig, StateError, init};
+use potluck_recovery::ca::Ca;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
@@ -105,6 +106,13 @@ impl Lab {
         eventually("all its files to be closed", async || (!open()).then_some(())).await;
     }
 
+    /// What another manager of this pool says that goes on in a term of its own.
+    pub fn another_manager(&self, epoch: Epoch, start: u64) -> HeartbeatReply {
+        let ca = Ca::load(&self.config.state.join("ca")).expect("the pool's authority");
+        let proof = Some(ca.terms().prove(epoch, start, 9));
+        HeartbeatReply { epoch, start, changes: 9, proof, ..HeartbeatReply::default() }
+    }
+
     pub fn admin_identity(&self) -> Identity {
         Identity::load(&self.config.state.join("admin")).expect("the admin's identity")
     }
@@ -165,6 +173,7 @@ impl Lab {
             incarnation: Incarnation(1),
             heard: Default::default(),
             heard_changes: 0,
+            heard_proof: None,
             label: None,
             port: donor_port(),
         };
@@ -197,6 +206,8 @@ pub struct Donor {
     pub heard: (Epoch, u64),
     /// The most changes that this start told of.
     pub heard_changes: u64,
+    /// Its proof of both.
+    pub heard_proof: Option<Digest>,
     /// The label of its failure domain: donors with one label fail together.
     pub label: Option<String>,
     /// Where it is reached.
@@ -224,6 +235,12 @@ pub fn donor_port() -> u16 {
 }
 
 impl Donor {
+    /// Remembers what a manager said of itself.
+    pub fn hear(&mut self, said: &HeartbeatReply) {
+        self.heard = (said.epoch, said.start);
+        (self.heard_changes, self.heard_proof) = (said.changes, said.proof);
+    }
+
     pub async fn register(&self) -> Registered {
         let register = Register {
             incarnation: self.incarnation,
@@ -237,6 +254,7 @@ impl Donor {
             grace_ms: None,
             heard: self.heard,
             heard_changes: self.heard_changes,
+            heard_proof: self.heard_proof,
             disk_fault: None,
             new_store: false,
         };

@@ -164,7 +164,12 @@ impl RestoreServer {
         said: &Register,
     ) -> Result<Registered, Failure> {
         let addresses = said.reached_at(peer)?;
-        if said.heard.0 >= self.epoch() && said.heard != (self.epoch(), self.start) {
+        let later = said.heard.0 >= self.epoch() && said.heard != (self.epoch(), self.start);
+        let unproven = later && !self.is_proven(said);
+        if unproven {
+            let (epoch, _) = said.heard;
+            tracing::warn!("a donor says without proof that it heard a manager of epoch {epoch}");
+        } else if later {
             self.learn(said.heard.0);
         }
         let donor = self.with(certificate, |donor| {
@@ -173,7 +178,21 @@ impl RestoreServer {
             donor.number
         });
         let (epoch, start) = (self.epoch(), self.start);
-        Ok(Registered { donor, epoch, start, changes: 0, now_ms: self.now_ms() })
+        let (proof, now_ms) = (self.proof(), self.now_ms());
+        Ok(Registered { donor, epoch, start, changes: 0, proof, unproven, now_ms })
+    }
+
+    /// Whether a manager of this pool said what a donor tells of it: no donor's own word has donors disobey
+    /// managers to come.
+    fn is_proven(&self, said: &Register) -> bool {
+        let (epoch, start) = said.heard;
+        let proves = |proof| self.ca.terms().is_proven(epoch, start, said.heard_changes, proof);
+        said.heard_proof.is_some_and(proves)
+    }
+
+    /// The proof of its own term, in which no catalog changes.
+    fn proof(&self) -> Option<Digest> {
+        Some(self.ca.terms().prove(self.epoch(), self.start, 0))
     }
 
     fn heartbeat(&self, certificate: Digest, said: &Heartbeat) -> HeartbeatReply {
@@ -182,6 +201,7 @@ impl RestoreServer {
         let mut reply = HeartbeatReply {
             epoch: self.epoch(),
             start: self.start,
+            proof: self.proof(),
             now_ms: self.now_ms(),
             register: !known,
             ..HeartbeatReply::default()

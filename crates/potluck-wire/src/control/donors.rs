@@ -54,6 +54,9 @@ pub struct Register {
     /// term's with fewer of them runs on an older copy.
     #[serde(default)]
     pub heard_changes: u64,
+    /// The proof that it came with. Without it this word changes nothing, for any donor could make it up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard_proof: Option<Digest>,
     /// The fault of its disk, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_fault: Option<DiskFault>,
@@ -106,6 +109,13 @@ pub struct Registered {
     /// Changes that the manager's catalog has and that no power cut undoes.
     #[serde(default)]
     pub changes: u64,
+    /// Proves epoch, start and changes to every manager of this pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Digest>,
+    /// The manager that the donor says it heard before has no proof: nobody said so, or the donor's note of it is
+    /// damaged. It is to be forgotten.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unproven: bool,
     /// The manager's monotonic milliseconds, against which tickets expire.
     pub now_ms: u64,
 }
@@ -357,6 +367,9 @@ pub struct HeartbeatReply {
     /// Changes that the manager's catalog has and that no power cut undoes.
     #[serde(default)]
     pub changes: u64,
+    /// Proves epoch, start and changes to every manager of this pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Digest>,
     /// The manager's monotonic milliseconds.
     pub now_ms: u64,
     /// The manager does not know this incarnation of the donor, which is to register and send its inventory.

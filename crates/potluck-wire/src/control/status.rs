@@ -115,6 +115,8 @@ pub enum AlarmKind {
     DonorBadCopies,
     /// A donor is not trusted.
     DonorQuarantined,
+    /// A donor tells of a manager that nobody can have been.
+    DonorUnproven,
     /// The catalog is not backed up.
     Backup,
     /// The log of the catalog is not written to donors.

@@ -1,0 +1,65 @@
+//! Proofs of what managers say of their terms (promise D5).
+//!
+//! Donors tell each manager what they heard from the managers before it, by which one that runs on an old
+//! catalog finds out. Whatever a manager says of its term comes with a code under a key that only managers of
+//! the pool have, so that no donor can make such a word up. The key follows from the authority's, which a manager
+//! restored elsewhere has from the recovery kit. A code is enough where a signature could be: whoever checks it is
+//! a manager of the same pool, and one is made for every reply to a heartbeat.
+
+use potluck_core::chunk::Digest;
+use potluck_core::ids::Epoch;
+
+/// Says that the key made of the authority's is for this alone.
+const PURPOSE: &str = "potluck 2026-11-24 what a manager says of its term";
+
+/// Makes and checks the proofs.
+pub struct TermProofs([u8; 32]);
+
+impl TermProofs {
+    /// Those of the pool whose authority has this private key.
+    pub(crate) fn of(authority_key: &[u8]) -> Self {
+        Self(blake3::derive_key(PURPOSE, authority_key))
+    }
+
+    /// The proof that the manager of this epoch and start said that its catalog has so many changes.
+    pub fn prove(&self, epoch: Epoch, start: u64, changes: u64) -> Digest {
+        Digest(*self.code(epoch, start, changes).as_bytes())
+    }
+
+    /// Whether `proof` is the proof of that.
+    pub fn is_proven(&self, epoch: Epoch, start: u64, changes: u64, proof: Digest) -> bool {
+        // Hashes are compared in constant time.
+        self.code(epoch, start, changes) == blake3::Hash::from_bytes(proof.0)
+    }
+
+    fn code(&self, epoch: Epoch, start: u64, changes: u64) -> blake3::Hash {
+        let said: Vec<u8> =
+            [epoch.0, start, changes].into_iter().flat_map(u64::to_le_bytes).collect();
+        blake3::keyed_hash(&self.0, &said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ca::Ca;
+
+    #[test]
+    fn a_proof_holds_for_what_was_said_and_for_every_manager_of_the_pool_also_a_restored_one() {
+        let (here, there) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+        let ours = Ca::create(here.path(), "lab").expect("made");
+        let proof = ours.terms().prove(Epoch(3), 7, 11);
+        let (certificate, key) = Ca::texts(here.path()).expect("read");
+        let again = Ca::load(here.path()).expect("read");
+        let restored = Ca::restore(&there.path().join("ca"), &certificate, &key).expect("made");
+        let reread = Ca::load(&there.path().join("ca")).expect("read");
+        let other = Ca::create(&there.path().join("other"), "lab").expect("made");
+        for ca in [&ours, &again, &restored, &reread] {
+            assert!(ca.terms().is_proven(Epoch(3), 7, 11, proof));
+            for (epoch, start, changes) in [(4, 7, 11), (3, 8, 11), (3, 7, 12)] {
+                assert!(!ca.terms().is_proven(Epoch(epoch), start, changes, proof));
+            }
+        }
+        assert!(!other.terms().is_proven(Epoch(3), 7, 11, proof));
+    }
+}
