@@ -1,11 +1,14 @@
 //! Makes the alarms for everything that is wrong and does not mend itself, each with what to do. They are
 //! made here and nowhere else; the verdict counts on it, and `status`, metrics and pages show it.
 
+use crate::callers::Members;
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
 use crate::log::copies::Copies;
+use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
 use crate::settings::Settings;
+use crate::shared_pool::SharedPool;
 use crate::unproven_terms::UnprovenTerms;
 use potluck_catalog::Catalog;
 use potluck_catalog::Error;
@@ -28,6 +31,9 @@ handles! {
         state: Arc<StateDir>,
         settings: Arc<Settings>,
         unproven_terms: Arc<UnprovenTerms>,
+        time: PoolTime,
+        pool: SharedPool,
+        members: Arc<Members>,
     }
 }
 
@@ -68,8 +74,23 @@ impl Alarms {
             alarms.extend(donors.iter().filter_map(|donor| Some(sort(donor)?.of(donor.donor))));
         }
         alarms.extend(donors.iter().filter_map(|donor| self.unproven(donor)));
+        alarms.extend(self.unreliable_members());
         alarms.extend(short_of_space(donors));
         alarms
+    }
+
+    /// Makes the alarm for members that complained about copies which others found right.
+    fn unreliable_members(&self) -> Option<Alarm> {
+        let unreliable = self.pool.lock().unreliable(self.time.tick());
+        (!unreliable.is_empty()).then(|| {
+            let names = self.members.names(&unreliable);
+            let what = format!(
+                "{} complained of wrong bytes at several donors, and others got the right ones there; such complaints \
+                 are not heard for a day",
+                names.join(", ")
+            );
+            Alarm::new(Kind::MemberUnreliable, what, "test the memory of their machines")
+        })
     }
 
     /// Makes the alarm for a donor that tells without proof of a manager that this one does not know.

@@ -18,6 +18,7 @@ mod gc_freeze;
 mod give_back;
 mod handles;
 mod init;
+mod inquiries;
 mod inventory_turns;
 mod log;
 mod manager;

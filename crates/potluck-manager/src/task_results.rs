@@ -13,7 +13,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_pool::redundancy::{Encode, Purpose};
-use potluck_wire::control::{TaskFault, TaskOutcome, TaskResult};
+use potluck_wire::control::{Holding, TaskFault, TaskOutcome, TaskResult};
 use std::sync::Arc;
 
 handles! {
@@ -45,15 +45,20 @@ impl TaskResults {
                     self.pool.lock().parity_made(&group, now);
                     computed.extend(self.compared(donor, &group, asked, parity.0));
                 }
-                (Some(Purpose::Make { chunk, .. }), TaskOutcome::Failed { why, donor: source }) => {
-                    self.failed((donor, task), chunk, why, source, now);
+                (
+                    Some(Purpose::Make { chunk, len, .. }),
+                    TaskOutcome::Failed { why, donor: source },
+                ) => {
+                    let copy = Holding { name: chunk, len };
+                    self.failed((donor, task), copy, why, source, now);
                 }
                 (
                     Some(Purpose::Encode { group, .. }),
                     TaskOutcome::Failed { why, donor: source },
                 ) => {
-                    let chunk = group.shards[0].name;
-                    self.failed((donor, task), chunk, why, source, now);
+                    let shard = &group.shards[0];
+                    let copy = Holding { name: shard.name, len: shard.len };
+                    self.failed((donor, task), copy, why, source, now);
                 }
                 (Some(purpose), outcome) => others.push((purpose, outcome)),
                 (None, _) => {} // of an earlier term, or given up
@@ -68,7 +73,10 @@ impl TaskResults {
             self.finished(now);
         }
         for (purpose, outcome) in others {
-            if let Purpose::Probe { chunk, suspect } = &purpose {
+            if let Purpose::Probe { chunk, suspect, .. } = &purpose {
+                if self.pool.lock().inquired(*suspect, chunk, donor, &outcome) {
+                    continue;
+                }
                 self.probation.heard(*suspect, *chunk, &outcome).await?;
             }
             self.audit.answered(donor, purpose, outcome);
@@ -93,25 +101,21 @@ impl TaskResults {
     fn failed(
         &self,
         (donor, task): (DonorId, u64),
-        chunk: ChunkName,
+        copy: Holding,
         why: TaskFault,
         source: Option<DonorId>,
         now: Tick,
     ) {
+        let chunk = copy.name;
         tracing::debug!(%donor, %chunk, ?why, ?source, "a task of repair failed");
         let mut pool = self.pool.lock();
         match (why, source) {
             (TaskFault::SourceMissing | TaskFault::SourceWrong, Some(source)) => {
-                pool.order_verify(source, chunk, now);
+                pool.accuse(source, copy, MemberId(donor.0), now);
                 pool.leave_alone(source, now);
             }
             (TaskFault::SourceAway, Some(source)) => pool.source_is_away(source, task, now),
             _ => pool.leave_alone(donor, now),
-        }
-        if why == TaskFault::SourceWrong
-            && let Some(source) = source
-        {
-            pool.accuse(source, chunk, MemberId(donor.0), now);
         }
         drop(pool);
         self.scan_state.changed(now);

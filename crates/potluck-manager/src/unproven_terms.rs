@@ -37,7 +37,7 @@ impl UnprovenTerms {
         }
     }
 
-    /// The epoch that a donor told of, if it did so the last time.
+    /// The first such term that a donor told of, if its last registration told of one, too.
     pub fn of(&self, donor: DonorId) -> Option<Term> {
         let told = self.0.lock().expect("no holder panics");
         told.get(&donor).filter(|told| told.stands).map(|told| told.first)

@@ -211,8 +211,8 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
 /// elsewhere, and it may lose no more; where little space is left, there still is some; and words that nobody
 /// believes change nothing.
 pub fn degrades(alarm: &Alarm) -> bool {
-    use AlarmKind::{DonorBadCopies, DonorUnproven, SpaceShort};
-    !matches!(alarm.kind, DonorBadCopies | DonorUnproven | SpaceShort)
+    use AlarmKind::{DonorBadCopies, DonorUnproven, MemberUnreliable, SpaceShort};
+    !matches!(alarm.kind, DonorBadCopies | DonorUnproven | MemberUnreliable | SpaceShort)
 }
 
 /// Advises what to do where nothing can be made: somebody's own give-back may be in the way.

@@ -26,6 +26,8 @@ mod repairing;
 mod restart;
 #[path = "manager/restoring.rs"]
 mod restoring;
+#[path = "manager/serving.rs"]
+mod serving;
 #[path = "manager/trusting.rs"]
 mod trusting;
 #[path = "manager/writing.rs"]

@@ -37,6 +37,7 @@ pub use probation::ProbationResult;
 pub use record::{Giving, Record};
 pub use sessions::{Ending, MANAGER, NewSession, NoSession, Ticketed, TooManyOffered};
 pub use snapshot::Snapshot;
+pub use trust::Inquiring;
 pub use view::{DonorView, PoolView, Rule};
 
 #[cfg(test)]

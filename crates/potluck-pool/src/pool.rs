@@ -102,10 +102,11 @@ impl Pool {
         for name in heartbeat.removed.0.iter().chain(quarantined()) {
             self.uncommitted.lost(name, donor);
         }
-        self.admitted(donor, quarantined());
+        self.admitted(donor, heartbeat.removed.0.iter().chain(quarantined()));
         for name in heartbeat.removed.0.iter().chain(quarantined()).chain(&heartbeat.sound.0) {
             self.chunk_orders.answered(donor, name);
         }
+        self.told_more(donor);
         true
     }
 }

@@ -1,6 +1,7 @@
 //! The state machine by itself: every moment is made up here.
 
 mod budgets;
+mod complaints;
 mod graces;
 mod session_bytes;
 mod snapshots;

@@ -1,21 +1,73 @@
 //! Whom to trust. A donor that sends wrong bytes looks at its own copy first: disks rot, and an
-//! honest donor quarantines the copy. One that calls a copy sound of which two others say otherwise
-//! lies, or its memory does.
+//! honest donor quarantines the copy. Where it calls the copy sound, other donors that the manager draws fetch it,
+//! and only what they find counts: who complained may lie, or its memory may.
 
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
+use potluck_wire::control::Holding;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Complaints about donors.
+/// Complaints about donors, and what is found out about them.
 #[derive(Debug, Default)]
 pub struct Complaints {
-    /// Who complained, by donor and chunk, where the donor has not looked yet.
-    pub(crate) open: BTreeMap<DonorId, BTreeMap<ChunkName, BTreeSet<MemberId>>>,
-    /// Whose complaints a donor denied.
-    pub(crate) denied: BTreeMap<DonorId, BTreeSet<MemberId>>,
+    /// Those about copies that the donor has not looked at yet.
+    pub(crate) open: BTreeMap<DonorId, BTreeMap<ChunkName, Complaint>>,
+    /// The copy of each donor that others are looking at, which it calls sound.
+    pub(crate) inquiries: BTreeMap<DonorId, Inquiry>,
+    /// When a complaint of a member about a donor counted last.
+    pub(crate) counted: BTreeMap<(MemberId, DonorId), Tick>,
+    /// The donors about which a member complained and others found their copies right, and when.
+    pub(crate) refuted: BTreeMap<MemberId, BTreeMap<DonorId, Tick>>,
     /// When each member would have made its reports, one every [`REPORT_EVERY`].
     pub(crate) reported: BTreeMap<MemberId, Tick>,
     /// When the reports of each member put the verdict in doubt last.
     pub(crate) doubted: BTreeMap<MemberId, Tick>,
+    /// When what is too old was forgotten last.
+    pub(crate) aged: Tick,
+}
+
+/// That members got other bytes of a copy, or none.
+#[derive(Debug)]
+pub(crate) struct Complaint {
+    pub(crate) len: u32,
+    pub(crate) witnesses: BTreeSet<MemberId>,
+    pub(crate) since: Tick,
+}
+
+/// Others fetch a copy of which the donor and those who complained say different things.
+#[derive(Debug)]
+pub(crate) struct Inquiry {
+    pub(crate) copy: Holding,
+    pub(crate) witnesses: BTreeSet<MemberId>,
+    /// Whoever was asked to fetch it, and when, until it says what came of that.
+    pub(crate) asked: BTreeMap<DonorId, Option<Tick>>,
+    /// Whether each got the right bytes.
+    pub(crate) found: BTreeMap<DonorId, bool>,
+    /// The manager fetches it itself.
+    pub(crate) manager_looks: bool,
+    /// Whether it got the right bytes, if any came.
+    pub(crate) manager_found: Option<bool>,
+    /// Nobody else is asked; so many heartbeats of the donor have come since.
+    pub(crate) heartbeats_since: Option<u32>,
+}
+
+impl Inquiry {
+    /// How many got the right bytes, and how many others.
+    pub(crate) fn tally(&self) -> (usize, usize) {
+        let found = || self.found.values().copied().chain(self.manager_found);
+        let right = found().filter(|right| *right).count();
+        (right, found().count() - right)
+    }
+}
+
+/// What is to be done now about copies that their donors call sound.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Inquiring {
+    /// Donors that were drawn to fetch one: by whom, from whom, and what.
+    pub by_donors: Vec<(DonorId, DonorId, Holding)>,
+    /// What the manager fetches itself from a donor, because too few others can.
+    pub by_manager: Vec<(DonorId, Holding)>,
+    /// Donors that are not to be trusted any more, and why.
+    pub lies: Vec<(DonorId, String)>,
 }

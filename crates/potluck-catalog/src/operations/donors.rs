@@ -173,12 +173,13 @@ impl Catalog {
         self.read(select).await
     }
 
-    /// Whether a donor is known to have a chunk, so that a reader may have been sent there.
-    pub async fn is_held_by(&self, name: ChunkName, donor: DonorId) -> Result<bool, Error> {
+    /// The stored bytes of a chunk that a donor is known to have, so that a reader may have been sent there.
+    pub async fn held_bytes(&self, name: ChunkName, donor: DonorId) -> Result<Option<u32>, Error> {
         let held = move |db: &_| {
-            let Some(chunk) = chunks::get(db, &name)? else { return Ok(false) };
+            let Some(chunk) = chunks::get(db, &name)? else { return Ok(None) };
             let state = placements::state_of(db, chunk.id, donor)?;
-            Ok(matches!(state, Some(CopyState::Here | CopyState::Leaving)))
+            let held = matches!(state, Some(CopyState::Here | CopyState::Leaving));
+            Ok(held.then_some(chunk.len))
         };
         self.read(held).await
     }

@@ -125,7 +125,8 @@ async fn a_copy_on_its_way_out_counts_again_when_it_was_put_or_looked_at_and_not
     stage.put_copies("pot://lab/a", 1, &[1, 2], 1).await;
     let listed = Holding { name: chunk(1), len: 1000 };
     let copy = (chunk(1), DonorId(2));
-    let held = async || stage.catalog.is_held_by(chunk(1), DonorId(2)).await.expect("read");
+    let held =
+        async || stage.catalog.held_bytes(chunk(1), DonorId(2)).await.expect("read").is_some();
     for again in [
         Told { sound: vec![chunk(1)], ..Told::default() },
         Told { added: vec![listed], ..Told::default() },

@@ -11,7 +11,6 @@ use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::stale_catalog::StaleCatalog;
 use crate::task_results::TaskResults;
-use crate::tasks::audit::Audit;
 use crate::tasks::signpost::OwnWhereabouts;
 use potluck_catalog::Catalog;
 use potluck_catalog::placements::Told;
@@ -39,7 +38,6 @@ handles! {
         inventory_turns: Arc<InventoryTurns>,
         gc_freeze: Arc<GcFreeze>,
         scan_state: Arc<ScanState>,
-        audit: Audit,
         results: TaskResults,
         stale_catalog: StaleCatalog,
         whereabouts: OwnWhereabouts,
@@ -155,7 +153,7 @@ impl Answer<Heartbeat> for DonorCalls {
             let results = std::mem::take(&mut call.results);
             let mut quarantined = std::mem::take(&mut call.quarantined.0);
             quarantined.truncate(DISCARDED);
-            self.react(donor, &call).await?;
+            self.react(donor, &call);
             self.believe(donor, incarnation, call).await?;
             // After what was stored is counted: results speak of that.
             self.results.take(donor, results).await?;
@@ -186,8 +184,8 @@ impl DonorCalls {
     }
 
     /// Draws the consequences of what a heartbeat said: losses are repaired, an owner in need of space
-    /// is served, a liar is not trusted any more.
-    async fn react(&self, donor: DonorId, heartbeat: &Heartbeat) -> Result<(), Failure> {
+    /// is served, and what it denies is looked into.
+    fn react(&self, donor: DonorId, heartbeat: &Heartbeat) {
         let now = self.time.tick();
         if !heartbeat.spoiled.is_empty() {
             self.scan_state.worse(now, "a copy is spoiled");
@@ -197,11 +195,7 @@ impl DonorCalls {
         if heartbeat.excess > 0 || self.pool.lock().awaits_removal(donor, &heartbeat.removed.0) {
             self.scan_state.hurry(now);
         }
-        let denied = self.pool.lock().denied(donor, &heartbeat.sound.0);
-        if let Some(why) = denied {
-            self.audit.quarantine(donor, why).await?;
-        }
-        Ok(())
+        self.pool.lock().denied(donor, &heartbeat.sound.0);
     }
 
     /// Writes down what a heartbeat said of chunks.

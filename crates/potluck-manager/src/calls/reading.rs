@@ -11,7 +11,7 @@ use crate::tickets;
 use crate::tickets::Tickets;
 use potluck_catalog::Catalog;
 use potluck_core::ids::DonorId;
-use potluck_wire::control::{CopyFault, Done, Open, Opened, Report, Unreached};
+use potluck_wire::control::{CopyFault, Done, Holding, Open, Opened, Report, Unreached};
 use potluck_wire::error::Failure;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,9 +73,7 @@ impl Answer<Report> for ReadingCalls {
     async fn answer(self, call: Report, caller: Caller) -> Result<Done, Failure> {
         let who = caller.member()?;
         let (name, donor) = (call.chunk, call.donor);
-        if !self.catalog.is_held_by(name, donor).await? {
-            return Ok(Done {});
-        }
+        let Some(len) = self.catalog.held_bytes(name, donor).await? else { return Ok(Done {}) };
         let now = self.time.tick();
         let mut pool = self.pool.lock();
         let asked = pool.is_asked_about(donor, &name);
@@ -99,10 +97,10 @@ impl Answer<Report> for ReadingCalls {
         }
         // Believed only after the donor looked: a reader alone marks nothing as lost.
         match call.fault {
-            CopyFault::WrongBytes => pool.accuse(call.donor, call.chunk, who.member, now),
-            CopyFault::Missing | CopyFault::Unreadable => {
-                pool.order_verify(call.donor, call.chunk, now);
+            CopyFault::WrongBytes | CopyFault::Missing => {
+                pool.accuse(donor, Holding { name, len }, who.member, now);
             }
+            CopyFault::Unreadable => pool.order_verify(donor, name, now),
         }
         Ok(Done {})
     }

@@ -18,7 +18,7 @@ use potluck_catalog::Error;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_pool::redundancy::Purpose;
-use potluck_wire::control::{TaskFault, TaskOutcome, Work};
+use potluck_wire::control::{Holding, TaskFault, TaskOutcome, Work};
 use potluck_wire::env::Env;
 use std::sync::Arc;
 use tokio::time::MissedTickBehavior;
@@ -98,7 +98,7 @@ impl Audit {
         let contact = self.pool.lock().contact(suspect, now);
         let source = contact.and_then(|contact| self.tickets.source(contact));
         let Some(from) = source else { return };
-        let purpose = Purpose::Probe { chunk, suspect };
+        let purpose = Purpose::Probe { chunk, len, suspect };
         self.pool.lock().repairs.tasks.give(by, now, purpose, Work::Probe { chunk, len, from });
     }
 
@@ -133,13 +133,15 @@ impl Audit {
             (Purpose::Audit { chunk, .. }, TaskOutcome::Failed { .. }) => {
                 self.pool.lock().order_verify(donor, chunk, now);
             }
-            (Purpose::Probe { chunk, suspect }, TaskOutcome::Failed { why, .. }) => match why {
-                TaskFault::SourceWrong => {
-                    self.pool.lock().accuse(suspect, chunk, MemberId(donor.0), now);
-                }
-                TaskFault::SourceMissing => self.pool.lock().order_verify(suspect, chunk, now),
-                _ => {}
-            },
+            (
+                Purpose::Probe { chunk, len, suspect },
+                TaskOutcome::Failed {
+                    why: TaskFault::SourceWrong | TaskFault::SourceMissing, ..
+                },
+            ) => {
+                let copy = Holding { name: chunk, len };
+                self.pool.lock().accuse(suspect, copy, MemberId(donor.0), now);
+            }
             _ => {}
         }
     }

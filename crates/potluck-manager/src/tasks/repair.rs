@@ -3,6 +3,7 @@
 
 use crate::converting::Conversions;
 use crate::handles::handles;
+use crate::inquiries::Inquiries;
 use crate::log::adapting::Adapting;
 use crate::outcomes::Outcomes;
 use crate::pool_time::PoolTime;
@@ -43,6 +44,7 @@ handles! {
         conversions: Conversions,
         metadata: Adapting,
         audit: Audit,
+        inquiries: Inquiries,
     }
 }
 
@@ -52,7 +54,7 @@ const EVERY: Duration = Duration::from_millis(250);
 impl Repair {
     /// Works until dropped.
     pub async fn run(self) {
-        tokio::join!(self.hand_out(), self.look(), self.audit.run());
+        tokio::join!(self.hand_out(), self.look(), self.audit.run(), self.inquiries.run());
     }
 
     /// Hands out what waits, in step with time.

@@ -1,32 +1,84 @@
 use crate::crew::Crew;
-use crate::lab::chunk;
-use potluck_wire::control::{CopyFault, Fsck, Report, Trust};
+use crate::lab::{LEN, chunk};
+use crate::serving::serve;
+use potluck_wire::control::{CopyFault, Fsck, Report, Task, Trust, Work};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_donor_that_denies_what_two_others_saw_is_not_trusted() {
-    let mut crew = Crew::new(3).await;
+async fn a_donor_that_denies_what_all_find_who_fetch_it_is_not_trusted() {
+    let mut crew = Crew::new(4).await;
     crew.copies("pot://lab/a", &[1], &[0, 1]).await;
     let liar = crew.members[0].id();
+    crew.members.iter_mut().for_each(|member| member.liar = Some(liar));
     let report = Report { chunk: chunk(1), donor: liar, fault: CopyFault::WrongBytes };
     crew.user.call(&report).await.expect("reported");
-    crew.send_heartbeat().await;
-    crew.send_heartbeat().await;
-    crew.send_heartbeat().await;
-    assert_eq!(crew.status().await.donors[0].quarantined, None, "one witness is not believed");
-    crew.lab.user().await.call(&report).await.expect("reported");
     let why = crew
         .until("quarantined", async |crew: &Crew| crew.status().await.donors[0].quarantined.clone())
         .await;
-    assert!(why.contains("members got wrong bytes of chunks that it calls sound"), "{why}");
+    assert!(why.contains("sound, and all who fetched it, 3 in all, got other bytes"), "{why}");
     crew.until("made again", async |crew: &Crew| {
         (crew.repair().await.made >= 1 && crew.tolerates(1).await.is_some()).then_some(())
     })
     .await;
-    assert!(crew.members[2].holds.contains(&chunk(1)));
     // All it had is elsewhere, and deleted there: nothing is left to test.
     crew.until("empty", async |crew: &Crew| crew.members[0].holds.is_empty().then_some(())).await;
     crew.lab.admin().call(&Trust { donor: liar }).await.expect("trusted");
     assert_eq!(crew.status().await.donors[0].quarantined, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nobody_else_can_fetch_a_copy_the_manager_does_itself() {
+    let mut crew = Crew::new(1).await;
+    crew.copies("pot://lab/a", &[1, 2], &[0]).await;
+    let donor = crew.members[0].id();
+    let report = Report { chunk: chunk(1), donor, fault: CopyFault::WrongBytes };
+    crew.user.call(&report).await.expect("reported");
+    crew.work(std::time::Duration::from_secs(2)).await;
+    assert_eq!(
+        crew.status().await.donors[0].quarantined,
+        None,
+        "nothing was fetched: it is not reached"
+    );
+
+    crew.members[0].donor.port = serve(&crew.members[0].donor, vec![0; LEN as usize]).await;
+    crew.members[0].donor.report(&[chunk(1), chunk(2)]).await;
+    let report = Report { chunk: chunk(2), ..report };
+    crew.lab.user().await.call(&report).await.expect("reported");
+    let why = crew
+        .until("quarantined", async |crew: &Crew| crew.status().await.donors[0].quarantined.clone())
+        .await;
+    assert!(why.contains("all who fetched it, 1 in all"), "{why}");
+}
+
+/// However many users and audits bear them out.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_donors_that_lie_about_a_good_one_cannot_have_it_quarantined() {
+    let audit_every = std::time::Duration::from_millis(200);
+    let mut crew = Crew::with(5, |config| config.audit_every = audit_every).await;
+    crew.copies("pot://lab/a", &[1, 2, 3, 4], &[0, 1, 2, 3, 4]).await;
+    let good = crew.members[0].id();
+    for liar in [3, 4] {
+        crew.members[liar].liar = Some(good);
+    }
+    let fetches = |crew: &Crew, at: usize| {
+        let from_good =
+            |task: &&Task| matches!(&task.work, Work::Probe { from, .. } if from.donor == good);
+        crew.members[at].tasks.iter().filter(from_good).count()
+    };
+    for n in 1..=4 {
+        let report = Report { chunk: chunk(n), donor: good, fault: CopyFault::WrongBytes };
+        for user in [&crew.user, &crew.lab.user().await] {
+            user.call(&report).await.expect("reported");
+        }
+        crew.work(std::time::Duration::from_secs(1)).await;
+    }
+    let both = async |crew: &Crew| {
+        (fetches(crew, 3) > 0 && fetches(crew, 4) > 0 && fetches(crew, 1) + fetches(crew, 2) > 0)
+            .then_some(())
+    };
+    crew.until("the liars were asked, and others, too", both).await;
+    crew.work(std::time::Duration::from_secs(2)).await;
+    assert_eq!(crew.status().await.donors[0].quarantined, None);
+    assert!(crew.members[0].verified.contains(&chunk(1)), "it was told to look");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,7 +91,7 @@ async fn a_liar_is_found_by_audits_and_fails_its_test_when_it_is_to_be_trusted_a
     let why = crew
         .until("quarantined", async |crew: &Crew| crew.status().await.donors[0].quarantined.clone())
         .await;
-    assert!(why.contains("members got wrong bytes of chunks that it calls sound"), "{why}");
+    assert!(why.contains("sound, and all who fetched it, 3 in all, got other bytes"), "{why}");
     assert!(!crew.members[0].verified.is_empty(), "it was told to look first");
     let honest = &crew.status().await.donors[1..];
     assert!(honest.iter().all(|donor| donor.quarantined.is_none()), "{honest:?}");

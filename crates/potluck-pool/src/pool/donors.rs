@@ -61,6 +61,8 @@ impl Pool {
         self.chunk_orders.forget(donor);
         self.given_up.forget(donor);
         self.forget_tasks(donor);
+        self.settle_complaints(donor);
+        self.end_probation(donor);
     }
 
     /// Whether the donor is of this pool.

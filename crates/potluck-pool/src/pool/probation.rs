@@ -4,7 +4,7 @@ use super::Pool;
 use crate::probation::{Probation, ProbationResult};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{DonorId, MemberId};
 use potluck_core::size::count;
 use potluck_wire::control::{TaskFault, TaskOutcome};
 use std::time::Duration;
@@ -60,8 +60,11 @@ impl Pool {
 
     /// Live donors whose word on `suspect` is taken.
     pub fn testers(&self, suspect: DonorId, now: Tick) -> Vec<DonorId> {
-        let trusted =
-            |id: DonorId| self.donors.get(id).is_some_and(|at| at.record.quarantined.is_none());
+        let trusted = |id: DonorId| {
+            let in_quarantine =
+                self.donors.get(id).is_none_or(|at| at.record.quarantined.is_some());
+            !in_quarantine && !self.is_unreliable(MemberId(id.0), now)
+        };
         let live = self.live_donors(now).into_iter();
         live.filter(|id| *id != suspect && trusted(*id)).collect()
     }

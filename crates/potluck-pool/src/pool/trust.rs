@@ -1,10 +1,16 @@
-//! Complaints about donors add up until one is trusted no more.
+//! What becomes of a complaint about a donor's copy. The donor looks at it; where it denies, donors in failure domains of
+//! their own fetch the copy. All of them have to find it wrong, so that neither a member who lies, nor two, nor
+//! a bit that flipped in somebody's memory has a donor quarantined. Where so many are not there, the
+//! manager fetches the copy itself. Everything that is remembered for that is forgotten after a while.
 
 use super::Pool;
+use crate::trust::{Complaint, Complaints, Inquiring, Inquiry};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
-use std::collections::BTreeSet;
+use potluck_core::repair_plan::Domain;
+use potluck_wire::control::{Holding, TaskFault, TaskOutcome};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Chunks of one donor about which complaints are remembered.
@@ -21,13 +27,39 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// that lies could keep it so for ever.
 const DOUBT_EVERY: Duration = Duration::from_secs(60);
 
-/// So many different witnesses are believed against a donor's own word.
-const WITNESSES: usize = 2;
+/// A member's complaints about one donor have others look once in so long, however many they are.
+const COUNTS_ONCE_IN: Duration = Duration::from_secs(3600);
+
+/// So many donors in failure domains of their own have to find a copy wrong. One of them may be the one that
+/// complained.
+const TESTERS: usize = 3;
+
+/// So many are asked at most; some may not reach the donor.
+const MOST_ASKED: usize = 3 * TESTERS;
+
+/// Whoever has not said anything by then is not waited for: the largest chunk takes about as long.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
+
+/// A copy that was deleted or quarantined while others fetched it is no lie: the donor tells of that in one of its
+/// next heartbeats, and the second of them was composed when all had fetched it.
+const TOLD_BY: u32 = 2;
+
+/// Who complained about so many donors whose copies others found right is not relied on itself.
+const FALSE_COMPLAINTS: usize = 3;
+
+/// Complaints are forgotten after so long: bits flip now and then in the best of machines.
+const REMEMBERED: Duration = Duration::from_secs(86_400);
+
+/// How often what is too old is looked for.
+const AGE_EVERY: Duration = Duration::from_secs(600);
 
 impl Pool {
     /// Whether a report of this member is heard; those it makes faster than a person's disks rot
     /// are not, for each costs a donor the reading of a chunk.
     pub fn hears(&mut self, witness: MemberId, now: Tick) -> bool {
+        if self.is_unreliable(witness, now) {
+            return false;
+        }
         let paid = self.complaints.reported.entry(witness).or_insert(now);
         *paid = (*paid).max(now) + REPORT_EVERY;
         let heard = paid.saturating_sub(now) <= REPORT_EVERY * REPORTS_AT_ONCE;
@@ -50,46 +82,243 @@ impl Pool {
         casts
     }
 
-    /// A member saw wrong bytes of a chunk from a donor: the donor must look at it.
-    pub fn accuse(&mut self, donor: DonorId, chunk: ChunkName, witness: MemberId, now: Tick) {
-        self.order_verify(donor, chunk, now);
+    /// A member got other bytes of a donor's copy, or none: the donor must look at it. Others look, too, if it denies, and if
+    /// the member has not complained about this donor lately.
+    pub fn accuse(&mut self, donor: DonorId, copy: Holding, witness: MemberId, now: Tick) {
+        self.order_verify(donor, copy.name, now);
+        let counts = |last: &Tick| now.saturating_sub(*last) >= COUNTS_ONCE_IN;
+        let counted = self.complaints.counted.get(&(witness, donor));
+        if self.is_unreliable(witness, now) || !counted.is_none_or(counts) {
+            return;
+        }
         let open = self.complaints.open.entry(donor).or_default();
-        if open.len() < MAX_COMPLAINTS || open.contains_key(&chunk) {
-            open.entry(chunk).or_default().insert(witness);
+        if open.len() < MAX_COMPLAINTS || open.contains_key(&copy.name) {
+            self.complaints.counted.insert((witness, donor), now);
+            let new = || Complaint { len: copy.len, witnesses: BTreeSet::new(), since: now };
+            open.entry(copy.name).or_insert_with(new).witnesses.insert(witness);
         }
     }
 
-    /// A donor looked at chunks and quarantined these: complaints about them were right, and it is
+    /// A donor quarantined these chunks or has them no more: complaints about them were right, and it is
     /// honest.
-    pub(super) fn admitted<'a>(
+    pub(crate) fn admitted<'a>(
         &mut self,
         donor: DonorId,
         chunks: impl Iterator<Item = &'a ChunkName>,
     ) {
-        if let Some(open) = self.complaints.open.get_mut(&donor) {
-            chunks.for_each(|chunk| drop(open.remove(chunk)));
+        let Complaints { open, inquiries, .. } = &mut self.complaints;
+        if !open.contains_key(&donor) && !inquiries.contains_key(&donor) {
+            return;
+        }
+        for chunk in chunks {
+            open.get_mut(&donor).and_then(|open| open.remove(chunk));
+            if inquiries.get(&donor).is_some_and(|inquiry| inquiry.copy.name == *chunk) {
+                inquiries.remove(&donor);
+            }
         }
     }
 
-    /// A donor calls chunks sound. Why it is not to be trusted any more, if so.
-    pub fn denied(&mut self, donor: DonorId, chunks: &[ChunkName]) -> Option<String> {
-        let open = self.complaints.open.get_mut(&donor)?;
-        let witnesses: BTreeSet<MemberId> =
-            chunks.iter().filter_map(|chunk| open.remove(chunk)).flatten().collect();
-        if witnesses.is_empty() {
-            return None;
+    /// A donor calls chunks sound. Others are to fetch the first that somebody complained about, one at a time.
+    pub fn denied(&mut self, donor: DonorId, chunks: &[ChunkName]) {
+        let Some(open) = self.complaints.open.get_mut(&donor) else { return };
+        let complaints =
+            chunks.iter().filter_map(|chunk| open.remove(chunk).map(|why| (*chunk, why)));
+        let Some((name, complaint)) = complaints.collect::<Vec<_>>().into_iter().next() else {
+            return;
+        };
+        let Complaint { len, witnesses, .. } = complaint;
+        // What a donor that complained got counts like what those get that are drawn now; one of them does.
+        let domains = self.domains();
+        let witness = witnesses.iter().map(|witness| DonorId(witness.0)).find(|witness| {
+            domains.contains_key(witness) && domains.get(witness) != domains.get(&donor)
+        });
+        self.complaints.inquiries.entry(donor).or_insert_with(|| Inquiry {
+            copy: Holding { name, len },
+            witnesses,
+            asked: witness.into_iter().map(|witness| (witness, None)).collect(),
+            found: witness.into_iter().map(|witness| (witness, false)).collect(),
+            manager_looks: false,
+            manager_found: None,
+            heartbeats_since: None,
+        });
+    }
+
+    /// What is to be done now about copies that their donors call sound; who should fetch one counts as asked.
+    /// `draw` gives random numbers, by which donors are chosen.
+    pub fn inquire(&mut self, now: Tick, draw: impl Fn() -> u64) -> Inquiring {
+        let mut due = Inquiring::default();
+        if self.complaints.inquiries.is_empty() {
+            return due;
         }
-        let denied = self.complaints.denied.entry(donor).or_default();
-        denied.extend(witnesses);
-        (denied.len() >= WITNESSES).then(|| {
-            format!("{} members got wrong bytes of chunks that it calls sound", denied.len())
-        })
+        let domains = self.domains();
+        for (suspect, mut inquiry) in std::mem::take(&mut self.complaints.inquiries) {
+            if !self.knows_donor(suspect) || self.is_quarantined(suspect) {
+                continue;
+            }
+            match inquiry.heartbeats_since {
+                None if inquiry.manager_looks || !self.is_heard(suspect, now) => {}
+                None => self.ask(suspect, &mut inquiry, &domains, &draw, now, &mut due),
+                Some(0..TOLD_BY) => {}
+                Some(_) => {
+                    due.lies.extend(self.conclude(suspect, inquiry, now).map(|why| (suspect, why)));
+                    continue;
+                }
+            }
+            self.complaints.inquiries.insert(suspect, inquiry);
+        }
+        due
+    }
+
+    /// Has as many donors fetch a copy as are lacking, or the manager where there are none.
+    fn ask(
+        &self,
+        suspect: DonorId,
+        inquiry: &mut Inquiry,
+        domains: &BTreeMap<DonorId, Domain>,
+        draw: impl Fn() -> u64,
+        now: Tick,
+        due: &mut Inquiring,
+    ) {
+        let is_awaited =
+            |at: &Option<Tick>| at.is_some_and(|at| now.saturating_sub(at) < ANSWERS_WITHIN);
+        let awaited = inquiry.asked.iter().filter(|(_, at)| is_awaited(at));
+        let awaited: BTreeSet<DonorId> = awaited.map(|(donor, _)| *donor).collect();
+        let engaged = awaited.iter().chain(inquiry.found.keys()).chain([&suspect]);
+        let engaged = engaged.filter_map(|donor| domains.get(donor).copied()).collect();
+        let lacking = TESTERS.saturating_sub(inquiry.found.len() + awaited.len());
+        let most = (inquiry.asked.len() + lacking).min(MOST_ASKED);
+        let more = most.saturating_sub(inquiry.asked.len());
+        let drawn = self.drawn(suspect, inquiry, engaged, domains, draw, now);
+        if awaited.is_empty() && (more == 0 || drawn.is_empty()) {
+            inquiry.manager_looks = true;
+            due.by_manager.push((suspect, inquiry.copy));
+        }
+        for tester in drawn.into_iter().take(more) {
+            inquiry.asked.insert(tester, Some(now));
+            due.by_donors.push((tester, suspect, inquiry.copy));
+        }
+    }
+
+    /// Donors in random order that may be asked about a copy, one in each failure domain that is not `engaged`.
+    fn drawn(
+        &self,
+        suspect: DonorId,
+        inquiry: &Inquiry,
+        mut engaged: BTreeSet<Domain>,
+        domains: &BTreeMap<DonorId, Domain>,
+        draw: impl Fn() -> u64,
+        now: Tick,
+    ) -> Vec<DonorId> {
+        let mut testers = self.testers(suspect, now);
+        testers.retain(|tester| !inquiry.asked.contains_key(tester));
+        testers.sort_by_cached_key(|_| draw());
+        testers.retain(|tester| domains.get(tester).is_some_and(|domain| engaged.insert(*domain)));
+        testers
+    }
+
+    /// A donor has fetched a chunk of `suspect`, or not. Whether it was asked because of a complaint.
+    pub fn inquired(
+        &mut self,
+        suspect: DonorId,
+        chunk: &ChunkName,
+        by: DonorId,
+        outcome: &TaskOutcome,
+    ) -> bool {
+        let inquiry = self.complaints.inquiries.get_mut(&suspect);
+        let Some(inquiry) = inquiry.filter(|inquiry| inquiry.copy.name == *chunk) else {
+            return false;
+        };
+        if inquiry.asked.get_mut(&by).and_then(Option::take).is_none() {
+            return false;
+        }
+        let right = match outcome {
+            TaskOutcome::Done => true,
+            TaskOutcome::Failed {
+                why: TaskFault::SourceWrong | TaskFault::SourceMissing,
+                donor: Some(_),
+            } => false,
+            _ => return true, // says more of the network
+        };
+        inquiry.found.insert(by, right);
+        if inquiry.found.len() == TESTERS {
+            inquiry.heartbeats_since = Some(0);
+        }
+        true
+    }
+
+    /// The manager has fetched a donor's copy itself: whether it was right, if it came.
+    pub fn looked(&mut self, suspect: DonorId, chunk: &ChunkName, right: Option<bool>) {
+        let inquiry = self.complaints.inquiries.get_mut(&suspect);
+        if let Some(inquiry) = inquiry.filter(|inquiry| inquiry.copy.name == *chunk) {
+            (inquiry.manager_found, inquiry.heartbeats_since) = (right, Some(0));
+        }
+    }
+
+    /// A donor's heartbeat has come: it would have told of a copy that it deleted or quarantined.
+    pub(crate) fn told_more(&mut self, donor: DonorId) {
+        let inquiry = self.complaints.inquiries.get_mut(&donor);
+        if let Some(told) = inquiry.and_then(|inquiry| inquiry.heartbeats_since.as_mut()) {
+            *told += 1;
+        }
+    }
+
+    /// What was found about a copy; why its donor is not to be trusted any more, if so.
+    fn conclude(&mut self, suspect: DonorId, inquiry: Inquiry, now: Tick) -> Option<String> {
+        let (right, wrong) = inquiry.tally();
+        let is_enough = wrong >= TESTERS || inquiry.manager_found == Some(false);
+        if right == 0 && is_enough {
+            let chunk = inquiry.copy.name;
+            return Some(format!(
+                "it calls its copy of chunk {chunk} sound, and all who fetched it, {wrong} in all, got other bytes or none"
+            ));
+        }
+        if right > wrong {
+            for witness in inquiry.witnesses {
+                self.complaints.refuted.entry(witness).or_default().insert(suspect, now);
+            }
+        }
+        None
+    }
+
+    /// Whether what a member says of donors' copies counts for nothing, because others found too many of those
+    /// right that it complained about.
+    pub fn is_unreliable(&self, member: MemberId, now: Tick) -> bool {
+        let lately = |at: &&Tick| now.saturating_sub(**at) < REMEMBERED;
+        let refuted = self.complaints.refuted.get(&member);
+        refuted.is_some_and(|about| about.values().filter(lately).count() >= FALSE_COMPLAINTS)
+    }
+
+    /// All members of whom that is so.
+    pub fn unreliable(&self, now: Tick) -> Vec<MemberId> {
+        let members = self.complaints.refuted.keys().copied();
+        members.filter(|member| self.is_unreliable(*member, now)).collect()
+    }
+
+    /// Forgets what members said long ago.
+    pub(super) fn age_complaints(&mut self, now: Tick) {
+        let complaints = &mut self.complaints;
+        if now.saturating_sub(complaints.aged) < AGE_EVERY {
+            return;
+        }
+        complaints.aged = now;
+        let young = |at: Tick, for_: Duration| now.saturating_sub(at) < for_;
+        complaints.open.retain(|_, open| {
+            open.retain(|_, complaint| young(complaint.since, REMEMBERED));
+            !open.is_empty()
+        });
+        complaints.refuted.retain(|_, about| {
+            about.retain(|_, at| young(*at, REMEMBERED));
+            !about.is_empty()
+        });
+        complaints.counted.retain(|_, at| young(*at, COUNTS_ONCE_IN));
+        complaints.doubted.retain(|_, at| young(*at, DOUBT_EVERY));
+        complaints.reported.retain(|_, paid| *paid > now);
     }
 
     /// Forgets the complaints about a donor.
     pub(super) fn settle_complaints(&mut self, donor: DonorId) {
         self.complaints.open.remove(&donor);
-        self.complaints.denied.remove(&donor);
+        self.complaints.inquiries.remove(&donor);
     }
 
     /// A donor is trusted again.

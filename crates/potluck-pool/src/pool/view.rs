@@ -26,7 +26,7 @@ const TOGETHER: Duration = Duration::from_secs(600);
 
 impl Pool {
     /// Returns which donors fail together, as numbers of domains; donors without a label fail alone.
-    fn domains(&self) -> BTreeMap<DonorId, Domain> {
+    pub(super) fn domains(&self) -> BTreeMap<DonorId, Domain> {
         let mut labels: BTreeMap<&str, Domain> = BTreeMap::new();
         let mut machines: BTreeMap<DonorId, Domain> = BTreeMap::new();
         let mut domains = BTreeMap::new();
@@ -188,6 +188,7 @@ impl Pool {
 
     /// Looks who left and who came back as time passed.
     pub fn pass_time(&mut self, now: Tick) -> Changes {
+        self.age_complaints(now);
         let mut changes = Changes::default();
         let state = |pool: &Self, id| pool.donors.state(id, now, &pool.limits);
         let all: Vec<_> = self.donors.iter().map(|(id, _)| (id, state(self, id))).collect();

@@ -44,7 +44,7 @@ pub enum Purpose {
     /// To compute parity; so many donors are asked in all.
     Encode { group: Box<Encode>, asked: usize, reads: Reads },
     /// To test whether a donor sends a chunk as it is.
-    Probe { chunk: ChunkName, suspect: DonorId },
+    Probe { chunk: ChunkName, len: u32, suspect: DonorId },
     /// To compare a part of a chunk among its holders.
     Audit { chunk: ChunkName, len: u32, key: Digest },
     /// To read everything back.

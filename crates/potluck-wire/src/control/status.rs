@@ -117,6 +117,8 @@ pub enum AlarmKind {
     DonorQuarantined,
     /// A donor tells of a manager that nobody can have been.
     DonorUnproven,
+    /// A member complained about copies that others found right.
+    MemberUnreliable,
     /// The catalog is not backed up.
     Backup,
     /// The log of the catalog is not written to donors.

@@ -1,0 +1,84 @@
+//! Inquiries: what donors call sound and a member got wrong bytes of is fetched by others. The pool decides who
+//! fetches and what follows (`pool/trust`); here they are asked, and the manager fetches itself what too few
+//! others can.
+
+use crate::handles::handles;
+use crate::outcomes::Outcomes;
+use crate::pool_time::PoolTime;
+use crate::shared_pool::SharedPool;
+use crate::tasks::audit::Audit;
+use crate::tickets::Tickets;
+use potluck_core::ids::DonorId;
+use potluck_pool::Inquiring;
+use potluck_wire::bulk::Status;
+use potluck_wire::control::{Holding, Source};
+use potluck_wire::env::Env;
+use potluck_wire::peer_connection::{PeerConnection, PeerError};
+use std::time::Duration;
+use tokio::time::MissedTickBehavior;
+
+handles! {
+    /// The handles for finding out whether a donor sends what it says it has.
+    pub struct Inquiries {
+        env: Env,
+        time: PoolTime,
+        pool: SharedPool,
+        tickets: Tickets,
+        audit: Audit,
+    }
+}
+
+/// How often somebody is asked who should be.
+const EVERY: Duration = Duration::from_millis(500);
+
+impl Inquiries {
+    /// Asks whoever should be asked until dropped. The manager looks at one copy at a time.
+    pub async fn run(&self) {
+        let mut interval = tokio::time::interval(EVERY);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut outcomes = Outcomes::default();
+        loop {
+            interval.tick().await;
+            self.go_on(&mut outcomes).await;
+        }
+    }
+
+    async fn go_on(&self, outcomes: &mut Outcomes) {
+        let draw = || self.env.entropy.u64();
+        let Inquiring { by_donors, by_manager, lies } =
+            self.pool.lock().inquire(self.time.tick(), draw);
+        for (tester, suspect, copy) in by_donors {
+            self.audit.probe(copy.name, copy.len, suspect, &[tester]);
+        }
+        for (suspect, why) in lies {
+            outcomes.note("quarantining a donor", self.audit.quarantine(suspect, why).await);
+        }
+        for (suspect, copy) in by_manager {
+            self.look(suspect, copy).await;
+        }
+    }
+
+    /// Has the manager fetch a copy.
+    async fn look(&self, suspect: DonorId, copy: Holding) {
+        let contact = self.pool.lock().contact(suspect, self.time.tick());
+        let source = contact.and_then(|contact| self.tickets.source(contact));
+        let right = match source {
+            Some(source) => self.is_right(&source, copy).await,
+            None => None,
+        };
+        tracing::debug!(%suspect, chunk = %copy.name, ?right, "the manager looked at a copy itself");
+        self.pool.lock().looked(suspect, &copy.name, right);
+    }
+
+    /// Whether the donor sends the bytes of this name; `None`: it does not say.
+    async fn is_right(&self, source: &Source, copy: Holding) -> Option<bool> {
+        let (net, entropy) = (&*self.env.net, &*self.env.entropy);
+        let (at, ticket) = (&source.addresses, &source.ticket);
+        let mut connection = PeerConnection::open(net, entropy, at, ticket).await.ok()?;
+        match connection.get(copy.name, copy.len).await {
+            Ok(_) => Some(true),
+            Err(PeerError::WrongBytes | PeerError::Refused(Status::NotFound)) => Some(false),
+            Err(_) => None,
+        }
+    }
+}
