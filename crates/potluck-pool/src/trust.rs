@@ -33,6 +33,8 @@ pub(crate) struct Complaint {
     pub(crate) len: u32,
     pub(crate) witnesses: BTreeSet<MemberId>,
     pub(crate) since: Tick,
+    /// Since when the donor has been there and not looked.
+    pub(crate) waits_since: Tick,
 }
 
 /// Others fetch a copy of which the donor and those who complained say different things.

@@ -1,4 +1,4 @@
-//! What becomes of a complaint about a donor's copy. The donor looks at it; where it denies, donors in failure domains of
+//! What becomes of a complaint about a donor's copy. The donor looks at it; where it denies or says nothing, donors in failure domains of
 //! their own fetch the copy. All of them have to find it wrong, so that neither a member who lies, nor two, nor
 //! a bit that flipped in somebody's memory has a donor quarantined. Where so many are not there, the
 //! manager fetches the copy itself. Everything that is remembered for that is forgotten after a while.
@@ -29,6 +29,10 @@ const DOUBT_EVERY: Duration = Duration::from_secs(60);
 
 /// A member's complaints about one donor have others look once in so long, however many they are.
 const COUNTS_ONCE_IN: Duration = Duration::from_secs(3600);
+
+/// A donor that has not said anything of a copy by then is taken to call it sound: it looks while its machine has
+/// nothing else to do.
+const LOOKS_WITHIN: Duration = Duration::from_secs(3600);
 
 /// So many donors in failure domains of their own have to find a copy wrong. One of them may be the one that
 /// complained.
@@ -94,7 +98,12 @@ impl Pool {
         let open = self.complaints.open.entry(donor).or_default();
         if open.len() < MAX_COMPLAINTS || open.contains_key(&copy.name) {
             self.complaints.counted.insert((witness, donor), now);
-            let new = || Complaint { len: copy.len, witnesses: BTreeSet::new(), since: now };
+            let new = || Complaint {
+                len: copy.len,
+                witnesses: BTreeSet::new(),
+                since: now,
+                waits_since: now,
+            };
             open.entry(copy.name).or_insert_with(new).witnesses.insert(witness);
         }
     }
@@ -123,9 +132,12 @@ impl Pool {
         let Some(open) = self.complaints.open.get_mut(&donor) else { return };
         let complaints =
             chunks.iter().filter_map(|chunk| open.remove(chunk).map(|why| (*chunk, why)));
-        let Some((name, complaint)) = complaints.collect::<Vec<_>>().into_iter().next() else {
-            return;
-        };
+        if let Some((name, complaint)) = complaints.collect::<Vec<_>>().into_iter().next() {
+            self.begin_inquiry(donor, name, complaint);
+        }
+    }
+
+    fn begin_inquiry(&mut self, donor: DonorId, name: ChunkName, complaint: Complaint) {
         let Complaint { len, witnesses, .. } = complaint;
         // What a donor that complained got counts like what those get that are drawn now; one of them does.
         let domains = self.domains();
@@ -141,6 +153,29 @@ impl Pool {
             manager_found: None,
             heartbeats_since: None,
         });
+    }
+
+    /// Reminds donors of copies that somebody complained about, and has others fetch those that one has not looked
+    /// at for long, for it may never answer. Time in which a donor was not heard does not count.
+    fn remind(&mut self, now: Tick) {
+        let mut open = std::mem::take(&mut self.complaints.open);
+        for (donor, open) in &mut open {
+            if !self.is_heard(*donor, now) {
+                open.values_mut().for_each(|complaint| complaint.waits_since = now);
+                continue;
+            }
+            let is_old =
+                |complaint: &Complaint| now.saturating_sub(complaint.waits_since) >= LOOKS_WITHIN;
+            let old = open.iter().find(|(_, complaint)| is_old(complaint)).map(|(name, _)| *name);
+            let free = !self.complaints.inquiries.contains_key(donor);
+            if let Some((name, complaint)) =
+                old.filter(|_| free).and_then(|name| open.remove_entry(&name))
+            {
+                self.begin_inquiry(*donor, name, complaint);
+            }
+            open.keys().for_each(|name| self.order_verify(*donor, *name, now));
+        }
+        self.complaints.open = open;
     }
 
     /// What is to be done now about copies that their donors call sound; who should fetch one counts as asked.
@@ -269,7 +304,8 @@ impl Pool {
         if right == 0 && is_enough {
             let chunk = inquiry.copy.name;
             return Some(format!(
-                "it calls its copy of chunk {chunk} sound, and all who fetched it, {wrong} in all, got other bytes or none"
+                "all who fetched its copy of chunk {chunk}, {wrong} in all, got other bytes or none, and it does not \
+                 call it bad"
             ));
         }
         if right > wrong {
@@ -301,6 +337,8 @@ impl Pool {
             return;
         }
         complaints.aged = now;
+        self.remind(now);
+        let complaints = &mut self.complaints;
         let young = |at: Tick, for_: Duration| now.saturating_sub(at) < for_;
         complaints.open.retain(|_, open| {
             open.retain(|_, complaint| young(complaint.since, REMEMBERED));

@@ -212,6 +212,35 @@ fn a_donor_that_threw_away_what_it_calls_sound_is_quarantined() {
 }
 
 #[test]
+fn a_donor_that_never_looks_at_what_members_complain_about_is_looked_into_all_the_same() {
+    let mut pool = donors(6);
+    let now = at(10.0);
+    heard(&mut pool, now);
+    pool.accuse(DonorId(1), copy(1), ADA, now);
+    let pass = |pool: &mut Pool, minutes: u64, there: bool| {
+        let now = now + Duration::from_secs(60 * minutes);
+        if there {
+            heard(pool, now);
+        }
+        pool.pass_time(now);
+    };
+    // It sleeps for two hours, and is busy for most of one.
+    (0..120).step_by(10).for_each(|minutes| pass(&mut pool, minutes, minutes == 0));
+    for minutes in (120..170).step_by(10) {
+        pass(&mut pool, minutes, true);
+        assert!(pool.is_asked_about(DonorId(1), &chunk(1)), "it is reminded");
+        assert_eq!(pool.inquire(now, || 1), Inquiring::default(), "it may be busy: {minutes}");
+    }
+    let later = now + Duration::from_secs(60 * 170);
+    pass(&mut pool, 170, true);
+    for (by, ..) in pool.inquire(later, || 1).by_donors {
+        assert!(pool.inquired(DonorId(1), &chunk(1), by, &got(false)));
+    }
+    (0..2).for_each(|_| pool.told_more(DonorId(1)));
+    assert_eq!(pool.inquire(later, || 1).lies.len(), 1);
+}
+
+#[test]
 fn who_does_not_reach_a_donor_says_nothing_about_it_and_others_are_asked() {
     let mut pool = donors(9);
     let now = at(10.0);
