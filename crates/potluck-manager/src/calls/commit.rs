@@ -13,16 +13,17 @@ use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
 use potluck_catalog::Catalog;
 use potluck_catalog::commit::{self, Batch, PreparedFile, Refused, Stored};
+use potluck_catalog::placements::Told;
 use potluck_catalog::{CommittedFiles, Error};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_pool::Ticketed;
-use potluck_wire::control::{Commit, Committed, FileCommit, Outcome};
+use potluck_wire::control::{Commit, Committed, FileCommit, Holding, Outcome};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +69,8 @@ impl Answer<Commit> for CommitCalls {
             return Err(refused.clone());
         }
         self.note_receipts(&files);
-        let others = self.copies_without_receipt(&files);
+        let told = self.copies_told_of(&files);
+        let others = self.copies_without_receipt(&told);
 
         let unseen = |path: &PoolPath| {
             let kept = self.scan_state.kept();
@@ -91,6 +93,7 @@ impl Answer<Commit> for CommitCalls {
             commit::Outcome::Repeated(text) => parse(&text)?,
             commit::Outcome::Fresh { files, again } => {
                 self.pool.lock().in_use_again(&again);
+                self.count_late(told, &files).await?;
                 reply(&files)
             }
         };
@@ -211,21 +214,68 @@ impl CommitCalls {
         self.pool.lock().acknowledged(pairs);
     }
 
+    /// Copies of the files' chunks that donors told of, which the catalog does not know.
+    fn copies_told_of(&self, files: &[Prepared]) -> Vec<ToldCopies> {
+        let mut told = Vec::new();
+        let pool = self.pool.lock();
+        for (at, file) in files.iter().enumerate() {
+            for chunk in file.iter().flat_map(|file| &file.chunks) {
+                let Some((len, donors)) = pool.uncommitted(&chunk.name) else { continue };
+                let has_receipt =
+                    |donor: &DonorId| chunk.holders.iter().any(|(holder, _)| holder == donor);
+                let others = donors.iter().copied().filter(|donor| !has_receipt(donor)).collect();
+                let holding = Holding { name: chunk.name, len };
+                told.push(ToldCopies { file: at, holding, donors, others });
+            }
+        }
+        told
+    }
+
     /// Copies that donors told of and no receipt names: the second of a hedged pair, or one whose answer
     /// was lost on the way.
-    fn copies_without_receipt(&self, files: &[Prepared]) -> Vec<(ChunkName, DonorId)> {
-        let mut pool = self.pool.lock();
-        let mut others = Vec::new();
-        for chunk in files.iter().flatten().flat_map(|file| &file.chunks) {
-            let told = pool.take_early(&chunk.name).into_iter();
-            let without =
-                told.filter(|donor| !chunk.holders.iter().any(|(holder, _)| holder == donor));
-            others.extend(without.map(|donor| (chunk.name, donor)));
-        }
+    fn copies_without_receipt(&self, told: &[ToldCopies]) -> Vec<(ChunkName, DonorId)> {
+        let of = |copies: &ToldCopies| {
+            let name = copies.holding.name;
+            copies.others.iter().map(move |donor| (name, *donor)).collect::<Vec<_>>()
+        };
+        let others: Vec<_> = told.iter().flat_map(of).collect();
         // An inventory under way must not count these as missing either.
-        pool.acknowledged(others.iter().map(|(name, donor)| (*donor, name)));
+        self.pool.lock().acknowledged(others.iter().map(|(name, donor)| (*donor, name)));
         others
     }
+
+    /// Of the files that are visible now the catalog knows the copies; those that donors told of since it was
+    /// asked to are counted, too. Those of a file that was refused stay the session's, which says at its end
+    /// where what it leaves is to be reclaimed.
+    async fn count_late<S, F>(
+        &self,
+        told: Vec<ToldCopies>,
+        files: &[Result<S, F>],
+    ) -> Result<(), Error> {
+        let mut late = BTreeMap::<DonorId, Vec<Holding>>::new();
+        for ToldCopies { file, holding, donors, .. } in told {
+            if files.get(file).is_none_or(Result::is_err) {
+                continue;
+            }
+            let now = self.pool.lock().take_early(&holding.name).into_iter();
+            now.filter(|donor| !donors.contains(donor))
+                .for_each(|donor| late.entry(donor).or_default().push(holding));
+        }
+        for (donor, added) in late {
+            let told = Told { added, ..Told::default() };
+            self.catalog.tell(donor, told, self.time.now_ms()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A chunk of one of the files, and the donors that told of it.
+struct ToldCopies {
+    file: usize,
+    holding: Holding,
+    donors: Vec<DonorId>,
+    /// Those of them that no receipt is of.
+    others: Vec<DonorId>,
 }
 
 fn reply(outcomes: &[Result<Stored, Refused<Failure>>]) -> Committed {

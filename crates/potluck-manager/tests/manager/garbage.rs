@@ -1,7 +1,8 @@
 use crate::lab::{Donor, Lab, chunk, commit, eventually, file, offer, reserve, write};
 use potluck_core::ids::{DonorId, SessionId};
 use potluck_wire::control::{
-    Abort, Arrived, CopyFault, Departing, Holding, Open, Outcome, Remove, Report, Revoke, Status,
+    Abort, Arrived, Condition, CopyFault, Departing, Holding, Open, Outcome, Remove, Report,
+    Revoke, Status,
 };
 use potluck_wire::packed::Packed;
 use potluck_wire::token::Role;
@@ -60,6 +61,23 @@ async fn what_was_never_committed_is_reclaimed_d2() {
     tombstone(&donor, 2, 3).await;
     donor.removed(3, &[chunk(1), chunk(2)]).await;
     eventually("all is reclaimed", async || (condemned(&lab).await == 0).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_refused_file_was_made_of_is_reclaimed_d2() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    write(&user, "pot://lab/a", 9, &donor).await;
+    let session = reserve(&user, 1 << 20).await.expect("reserved").session;
+    offer(&user, session, &[1]).await;
+    let mut stored = donor.heartbeat(2);
+    stored.added = Packed(vec![brought(1, session)]);
+    donor.send_heartbeat(stored).await;
+    let mut second = file(&session, "pot://lab/a", &[1], &[&donor]);
+    second.condition = Condition::IfAbsent;
+    let outcome = commit(&user, session, 0, vec![second], true).await.expect("answered");
+    assert!(matches!(outcome.files[0], Outcome::Refused(_)));
+    tombstone(&donor, 1, 2).await;
 }
 
 /// Chunk `n`, as a session brought it.

@@ -3,7 +3,7 @@
 use crate::lab::Donor;
 use potluck_wire::bulk::{Inbox, Reply, SessionKeys, StreamIo};
 use potluck_wire::net::{BoxStream, Net, SystemNet};
-use potluck_wire::ticket::PublicTicket;
+use potluck_wire::ticket::{PublicTicket, TicketTime};
 use potluck_wire::upgrade::{NONCE_HEADER, TICKET_HEADER};
 use potluck_wire::version;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,7 +18,8 @@ pub async fn serve(donor: &Donor, bytes: Vec<u8>) -> u16 {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let Some((ticket, nonce)) = shown(&mut stream).await else { continue };
-            let grant = ticket.grant(&key, me, 0).expect("a ticket for this donor");
+            let grant =
+                ticket.grant(&key, me, TicketTime::default()).expect("a ticket for this donor");
             let SessionKeys { client, mut donor } =
                 SessionKeys::derive(&grant.secret, &nonce, &OURS);
             let mut inbox = Inbox::new(client, &[]).expect("nothing yet");
