@@ -41,7 +41,7 @@ mod recipe;
 mod retry_limits;
 mod source;
 mod write {
-    //! Write protocols (checkpoint store §IV.B): so far the sliding window.
+    //! How bytes get to donors: so far the sliding window (docs/papers.md, checkpoint store).
     pub mod groups;
     pub mod options;
     pub mod pushes;

@@ -52,7 +52,7 @@ pub struct Source {
 }
 
 /// The copy expected to arrive first, of those not `tried` yet; ties go to fewer outstanding
-/// bytes, then to the less loaded (CEFT-PVFS §6.3).
+/// bytes, then to the less loaded donor, so that a read goes round a busy one (docs/papers.md, CEFT).
 ///
 /// Suspects are asked only when no live copy is left. `None` when every copy was tried, or when
 /// those in question have a full window: wait for one of them.

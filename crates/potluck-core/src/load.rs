@@ -1,4 +1,4 @@
-//! How busy a donor is: the one-second sample of CEFT-PVFS §5.3, and its score.
+//! How busy a donor is: a sample of each second, and its score (docs/papers.md, CEFT).
 //!
 //! The donor reads files and counters; this parses ([`ProcText`]) and differences
 //! ([`Counters`]) them, so that every platform's sample means the same.
@@ -65,8 +65,8 @@ pub struct Pressure {
 impl Load {
     /// How loaded the donor is, 0 (idle) to 1: ask the one with the lower score first.
     ///
-    /// A resource counts by how far its use exceeds one half, the threshold of CEFT-PVFS §5.3, and
-    /// a little below that. Its priorities memory, network, disk, CPU weigh 8, 4, 2, 1: a
+    /// A resource counts by how far its use exceeds one half (the threshold is CEFT's, docs/papers.md), and
+    /// a little below that. The priorities memory, network, disk, CPU weigh 8, 4, 2, 1: a
     /// saturated resource outweighs all of lower priority together. Time stalled adds to time in
     /// use, for a resource that somebody waits for is more than busy.
     pub fn score(&self) -> f32 {
@@ -74,7 +74,7 @@ impl Load {
         let memory = 1.0 - ratio(self.memory_free, self.memory_total).unwrap_or(1.0);
         let net = self.net_rx_bytes_s.max(self.net_tx_bytes_s);
         let network = ratio(net, self.net_link_bytes_s).unwrap_or(0.0);
-        // With n processes at a disk, one more gets 1/(n+1) of it: §5.3.
+        // With n processes at a disk, one more gets 1/(n+1) of it (docs/papers.md, CEFT).
         let shared = 1.0 - 1.0 / (self.io_processes as f32 + 1.0);
         let disk = self.disk_busy.max(shared);
         let weighted = 8.0 * weight(memory + stalled.memory / 100.0)

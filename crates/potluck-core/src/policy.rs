@@ -43,7 +43,7 @@ impl std::fmt::Display for AckLevel {
 }
 
 /// Who makes the further copies of a chunk, and whether a write waits for them: the four mirroring
-/// protocols of CEFT-PVFS (§3).
+/// protocols (docs/papers.md, CEFT).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mirror {

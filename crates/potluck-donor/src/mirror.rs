@@ -1,4 +1,4 @@
-//! Server-driven mirroring (CEFT-PVFS §3): a client sends a chunk once, and its donor passes it on
+//! Server-driven mirroring (docs/papers.md, CEFT): a client sends a chunk once, and its donor passes it on
 //! to others, either while it receives it, so that the answer can carry their receipts, or after
 //! the answer. No mirror can fail a put or hold it up for long: one that stalls is given up, and
 //! the manager's repair makes the copy later.

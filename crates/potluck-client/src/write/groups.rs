@@ -6,7 +6,7 @@
 //! that one that occurs again, in its own group or in another, is sent only as often as distinct donors are needed.
 //!
 //! Who makes the copies of a chunk, and which of them a write waits for, is the mirroring protocol's to say
-//! (CEFT-PVFS §3): the donor of the first may be asked to forward it to the others.
+//! (docs/papers.md, CEFT): the donor of the first may be asked to forward it to the others.
 
 use super::targets::{Ack, At, Targets};
 use crate::body::Body;

@@ -1,4 +1,4 @@
-//! The sliding window (checkpoint store §IV.B): cutting, offering, sending and committing overlap,
+//! The sliding window (docs/papers.md, checkpoint store): cutting, offering, sending and committing overlap,
 //! and only so many bytes are under way at a time.
 //!
 //! ```text

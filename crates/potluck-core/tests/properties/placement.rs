@@ -209,7 +209,8 @@ proptest! {
 
 #[test]
 fn overflow_goes_to_the_next_donors_and_the_width_shrinks_last() {
-    // FreeLoader §4.1.2: 40 on the two largest, as far as the smaller allows; the rest re-sorted.
+    // The greedy space fit (docs/papers.md, FreeLoader): 40 on the two largest, as far as the
+    // smaller allows; the rest is sorted again.
     let plan = plan(&frees(&[30, 20, 10, 5]), &request(60, 1, 2, 1)).expect("65 are free");
     let shape: Vec<(usize, u64)> =
         plan.sections.iter().map(|section| (section.donors.len(), section.chunks)).collect();

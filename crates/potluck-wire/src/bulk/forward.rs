@@ -4,7 +4,7 @@ use super::MAX_ROUTES;
 use crate::ticket::Receipt;
 use potluck_core::chunk::ChunkKind;
 
-/// To whom a donor forwards a put: server-driven mirroring (CEFT-PVFS §3).
+/// To whom a donor forwards a put: server-driven mirroring (docs/papers.md, CEFT).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Forward {
     /// Whether the answer waits for the copies, and carries their receipts in this order; one that
