@@ -104,10 +104,10 @@ struct Member {
     identity: Arc<Identity>,
 }
 
-/// What came of many calls.
+/// The outcome of many calls.
 struct Calls {
     failed: usize,
-    /// Milliseconds.
+    /// Time within which 99 of 100 calls were answered, in milliseconds.
     p99: f64,
 }
 

@@ -42,7 +42,7 @@ impl Floor {
     }
 }
 
-/// Sinks of floor-ec.
+/// Number of sinks that floor-ec sends to.
 const SHARDS: usize = floor_ec::DATA + floor_ec::PARITY;
 
 /// Bytes that each sink of floor-ec gets of `length`.
@@ -58,7 +58,7 @@ fn length(path: &Path) -> Result<u64> {
 
 pub struct Floors {
     bench: PathBuf,
-    /// Where sinks put what they receive.
+    /// The directory in which sinks put what they receive.
     dir: PathBuf,
     piece: usize,
 }
@@ -86,7 +86,7 @@ impl Floors {
         .with_context(|| format!("{} failed", floor.name()))
     }
 
-    /// To so many sinks, each of which must have stored `bytes` in the end.
+    /// Runs `program` with `copies` sinks, each of which must have stored `bytes` in the end.
     fn put(&self, source: &Path, program: &str, copies: usize, bytes: u64) -> Result<Cost> {
         let outs: Vec<_> =
             (0..copies).map(|copy| self.dir.join(format!("floor-copy-{copy}"))).collect();

@@ -11,7 +11,7 @@ extern "C" fn note(_signal: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// From here on SIGINT and SIGTERM are noted instead of fatal.
+/// Lets SIGINT and SIGTERM be noted instead of fatal from now on.
 pub fn catch() {
     for signal in [libc::SIGINT, libc::SIGTERM] {
         let handler = note as extern "C" fn(libc::c_int);
@@ -46,7 +46,7 @@ pub fn wait_until(
     Ok(())
 }
 
-/// Lets `time` pass.
+/// Waits for `time`; an error when the bench was interrupted.
 pub fn pass(time: Duration) -> Result<()> {
     let started = Instant::now();
     wait_until("time to pass", Duration::MAX, Duration::from_millis(50), || {

@@ -22,7 +22,7 @@ const COPIES: [usize; 2] = [1, 2];
 /// Each transfer takes at least so long, or the last chunks would count for too much: one donor has a chunk more to
 /// send than the others, which takes a third of a second.
 const SECONDS: u64 = 6;
-/// Of the rate that plain streams have.
+/// The least share of the rate of plain streams that Potluck must reach.
 pub const LEAST: f64 = 0.93;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

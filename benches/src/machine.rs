@@ -16,9 +16,9 @@ pub fn write_back(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// In a virtual machine, makes sure that the free memory is really there; call it last before work that fills fresh pages.
+/// Makes sure, in a virtual machine, that the free memory is really there; call it last before work that fills fresh pages.
 ///
-/// A host takes free pages back after a while, and whoever the guest gives such a page to pays for its return: on a put to two sinks 2.5 or 7 CPU seconds
+/// A host takes free pages back after a while, and whoever the virtual machine gives such a page to pays for its return: on a put to two sinks 2.5 or 7 CPU seconds
 /// by chance, on either side of the comparison. Touching only as much as the work needs did not help, since nobody can say which pages it will get.
 pub fn back_memory() -> Result<()> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").context("cannot read /proc/cpuinfo")?;

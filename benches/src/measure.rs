@@ -24,7 +24,7 @@ pub struct Cost {
 /// A command that ran to its end and succeeded.
 pub struct Finished {
     pub cost: Cost,
-    /// Bytes.
+    /// The most memory that the command had in use, in bytes.
     pub peak_rss: u64,
     pub stdout: String,
 }

@@ -51,7 +51,8 @@ pub fn missing() -> Option<String> {
 }
 
 impl Network {
-    /// So many donors, a manager and a client, on links as fast as this machine without `rates`.
+    /// Makes a network of this many donors, a manager and a client, on links as fast as this machine without
+    /// `rates`.
     pub fn new(donors: usize, rates: Option<Rates>) -> Result<Self> {
         let switch = Namespace::new()?;
         switch.run("ip link add br0 type bridge && ip link set br0 up")?;
@@ -68,7 +69,7 @@ impl Network {
         Ok(network)
     }
 
-    /// `program` on `host`.
+    /// Returns the command that runs `program` on `host`.
     pub fn command(&self, host: Host, program: &Path) -> Command {
         self.namespace(host).command(program)
     }

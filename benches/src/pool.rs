@@ -33,9 +33,9 @@ pub struct Start<'a> {
     pub donors: usize,
     /// The most that each donor lends.
     pub lent: &'a str,
-    /// Of the manager.
+    /// Options of the manager's command line.
     pub options: &'a [&'a str],
-    /// All on loopback without one.
+    /// The network that the machines are on; all are on loopback without one.
     pub network: Option<Arc<Network>>,
 }
 
@@ -352,7 +352,7 @@ impl Drop for Pool {
     }
 }
 
-/// Where a daemon of `host` listens.
+/// Returns the address at which a daemon of `host` listens.
 fn listen(network: Option<&Network>, host: Host) -> String {
     let address = network.map_or(Ipv4Addr::LOCALHOST.into(), |network| network.address(host));
     format!("{address}:0")
@@ -385,7 +385,7 @@ struct Daemon {
     name: String,
     log: PathBuf,
     child: Child,
-    /// Where it serves.
+    /// The address at which the daemon serves.
     address: String,
 }
 

@@ -19,7 +19,7 @@ use crate::report::median;
 const DONORS: usize = 4;
 const THREADS: [usize; 2] = [1, 16];
 const SPACES: [(&str, &[&str]); 2] = [("plain", &["--plain"]), ("sealed", &[])];
-/// Of the echo server's rate.
+/// The least share of the echo server's rate that Potluck must reach.
 const LEAST: f64 = 0.3;
 /// KiB on the wire for one read: its segment of 64 KiB, what proves it, headers.
 const MOST_KIB: f64 = 70.0;

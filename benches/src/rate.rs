@@ -57,7 +57,7 @@ pub fn measure<W: FnMut(u64) -> Result<()>>(
     })
 }
 
-/// splitmix64's output function.
+/// Computes the output function of splitmix64.
 fn mixed(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

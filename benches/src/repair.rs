@@ -21,9 +21,9 @@ const DONORS: usize = 4;
 const TAKES: Duration = Duration::from_secs(20);
 /// A dead donor is gone after this long; what it held is looked for a quarter of that later.
 const GRACE: &str = "4s";
-/// Times that `TAKES`.
+/// The longest that repair may take, as a multiple of `TAKES`.
 const MOST: f64 = 1.3;
-/// Of the reads' rate.
+/// The most that reads may slow down, in percent of their rate.
 const MOST_PERCENT: f64 = 20.0;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const GIVE_UP: Duration = Duration::from_secs(120);

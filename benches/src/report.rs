@@ -1,4 +1,4 @@
-//! From samples to rows, and from rows to what a person, a script or docs/benchmarks.md reads.
+//! Makes rows from samples, and from rows what a person, a script or docs/benchmarks.md reads.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -118,7 +118,7 @@ impl Row {
     }
 }
 
-/// At most two digits after the point.
+/// Formats a number with at most two digits after the point.
 fn short(number: f64) -> String {
     format!("{}", (number * 100.0).round() / 100.0)
 }

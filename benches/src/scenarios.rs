@@ -25,7 +25,7 @@ use crate::random_reads;
 use crate::repair;
 use crate::size::Size;
 
-/// As many as a 4+2 takes.
+/// Number of donors: as many as a 4+2 takes.
 const DONORS: usize = 6;
 /// Donors that are dead while a degraded file is read.
 const DEAD: usize = 2;
@@ -163,7 +163,7 @@ struct Run<'a> {
     dir: &'a Path,
     floors: Floors,
     pool: Pool,
-    /// Of the program that it is compared with.
+    /// A pool of the program that the first is compared with.
     other: Option<Pool>,
     outcome: Outcome,
 }

@@ -42,7 +42,7 @@ pub fn tested_program() -> Result<PathBuf> {
     Ok(target_directory()?.join("debug/potluck"))
 }
 
-/// Where cargo puts what it builds.
+/// Returns the directory in which cargo puts what it builds.
 pub fn target_directory() -> Result<PathBuf> {
     let metadata = metadata()?;
     Ok(metadata["target_directory"].as_str().context("no target directory")?.into())

@@ -10,7 +10,7 @@ use crate::steps::run_command;
 struct Tool {
     program: &'static str,
     packages: &'static [&'static str],
-    /// Without it nothing works; otherwise only the named tests are skipped.
+    /// True for tools without which nothing works; without others only the named tests are skipped.
     required: bool,
     used_for: &'static str,
 }

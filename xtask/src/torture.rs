@@ -32,7 +32,7 @@ use counts::Counts;
 use plan::Plan;
 use stage::Stage;
 
-/// What to do.
+/// The command line of a torture run.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
     /// Only this seed, each step told as it comes
@@ -102,7 +102,7 @@ impl Report {
         }
     }
 
-    /// The last line.
+    /// Returns the line that a run ends with.
     pub fn verdict(&self) -> String {
         let Self { seeds, failed, counts, took } = self;
         let failed =
@@ -204,7 +204,8 @@ fn play(stage: &mut Stage) -> Result<()> {
     stage.strike().context("taking the pool down")
 }
 
-/// In memory where there is such a place: no fault here reaches a real disk, and catalogs sync often.
+/// Makes a directory in memory where there is such a place: no fault here reaches a real disk, and catalogs
+/// sync often.
 fn scratch() -> Result<TempDir> {
     let memory = Path::new("/dev/shm");
     let mut builder = tempfile::Builder::new();

@@ -28,7 +28,7 @@ use std::collections::{BTreeSet, HashMap};
 pub enum WriteSafety {
     /// All of the file's redundancy is there.
     Safe,
-    /// So much that one more donor may die; donors were away.
+    /// Donors were away, and so much redundancy is there that one more donor may die.
     BelowPolicy,
     /// Every chunk is somewhere; further copies are being made.
     Mirroring,
@@ -41,7 +41,7 @@ pub struct Promise {
     pub mirror: Mirror,
     /// Whether all redundancy must be there.
     pub strict: bool,
-    /// What each copy that counts survives.
+    /// The ack level that each copy which counts has reached.
     pub ack: AckLevel,
 }
 

@@ -1,4 +1,4 @@
-//! Whose catalog it is: a backup is restored with the recovery kit of its own pool only.
+//! The pool that a catalog belongs to: a backup is restored with the recovery kit of its own pool only.
 
 use crate::sql::Tx;
 use crate::{Error, meta, notes};
@@ -52,7 +52,7 @@ pub(crate) fn note(db: &Tx, authority: &Digest) -> Result<(), Error> {
     notes::set(db, notes::AUTHORITY, &authority.to_string())
 }
 
-/// Whose a catalog is.
+/// Reads the name and the authority of the pool that a catalog belongs to.
 pub(crate) fn of(db: &Tx) -> Result<Authority, Error> {
     let fingerprint = notes::get(db, notes::AUTHORITY)?;
     Ok(Authority { pool: meta::pool_name(db)?, fingerprint })

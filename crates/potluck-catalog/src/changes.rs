@@ -30,9 +30,9 @@ pub enum Op {
     Dir(PoolPath),
     /// An entry was moved.
     Moved {
-        /// The old path.
+        /// The path of the entry before the move.
         from: PoolPath,
-        /// The new path.
+        /// The path of the entry after the move.
         to: PoolPath,
     },
     /// An entry was removed, with all below it.

@@ -17,7 +17,7 @@ use std::collections::{BTreeSet, HashMap};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i64)]
 pub enum ChunkState {
-    /// In use, or waiting for use.
+    /// The chunk is in use, or waits to be used.
     Here = 0,
     /// May be deleted anywhere at any time: its placements prove nothing.
     Condemned = 1,
@@ -25,14 +25,14 @@ pub enum ChunkState {
     Gone = 2,
 }
 
-/// A chunk's row.
+/// The row of a chunk in the table of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkRow {
-    /// Its number.
+    /// The number by which other rows name the chunk.
     pub id: ChunkId,
     /// Stored bytes; 0 where only an aborted session named it.
     pub len: u32,
-    /// Occurrences in recipes.
+    /// How often recipes name the chunk.
     pub refs: i64,
     /// How far it is on its way out.
     pub state: ChunkState,
@@ -63,7 +63,7 @@ pub(crate) fn packed(names: &[ChunkName]) -> Vec<u8> {
     names.iter().flat_map(|name| name.0).collect()
 }
 
-/// Undoes [`packed`].
+/// Takes apart the names that [`packed`] put one behind the other.
 pub(crate) fn unpacked(blob: &[u8]) -> Vec<ChunkName> {
     blob.as_chunks::<32>().0.iter().map(|name| ChunkName(*name)).collect()
 }
@@ -92,7 +92,7 @@ pub(crate) fn look_up(db: &Tx, names: &[ChunkName], ack: AckLevel) -> Result<Vec
 /// A chunk that no file uses, and that a session is going to use.
 #[derive(Debug, Clone)]
 pub struct Kept {
-    /// Its name.
+    /// The name of the chunk.
     pub name: ChunkName,
     /// Its stored bytes; 0 if the catalog knows it.
     pub len: u32,

@@ -34,16 +34,16 @@ pub struct PreparedFile {
     pub pages: Vec<Vec<u8>>,
     /// Its chunks in order, then its parity; all were offered in the session.
     pub chunks: Vec<PreparedChunk>,
-    /// When it may replace what is there.
+    /// The condition under which the file may replace what is at its path.
     pub condition: Condition,
 }
 
 /// A chunk of a file.
 #[derive(Debug, Clone)]
 pub struct PreparedChunk {
-    /// Its name.
+    /// The name of the chunk.
     pub name: ChunkName,
-    /// Stored bytes.
+    /// Size of the chunk in stored bytes.
     pub len: u32,
     /// Donors whose receipts were valid, and at which level.
     pub holders: Vec<(DonorId, AckLevel)>,
@@ -52,9 +52,9 @@ pub struct PreparedChunk {
 /// A batch of files of one session.
 #[derive(Debug)]
 pub struct Batch<F> {
-    /// The session.
+    /// The write session that commits these files.
     pub session: SessionId,
-    /// The session's space.
+    /// The space in which the session writes.
     pub space: SpaceId,
     /// Counts the session's commits.
     pub number: u32,
@@ -77,9 +77,9 @@ pub struct Batch<F> {
 pub enum Outcome<F> {
     /// It was committed before; the reply that was given then.
     Repeated(String),
-    /// For each file its version, or why it was refused.
+    /// The batch was committed now, all of it or in part.
     Fresh {
-        /// In the order of the batch's files.
+        /// The outcome of each file, in the order of the batch: what was stored, or why it was refused.
         files: Vec<Result<Stored, Refused<F>>>,
         /// Chunks that nobody used before.
         again: InUseAgain,
@@ -89,7 +89,7 @@ pub enum Outcome<F> {
 /// A file that became visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stored {
-    /// As this version.
+    /// The version that the file has.
     pub version: VersionId,
     /// Whether it has less redundancy than its policy asks for, because donors are away.
     pub below_policy: bool,
@@ -98,9 +98,9 @@ pub struct Stored {
 /// Why a file of a batch was refused.
 #[derive(Debug)]
 pub enum Refused<F> {
-    /// Before the catalog was asked.
+    /// The file was refused before the catalog was asked.
     Before(F),
-    /// By the catalog.
+    /// The catalog refused the file.
     Here(Error),
 }
 

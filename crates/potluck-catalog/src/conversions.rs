@@ -38,24 +38,24 @@ pub(crate) fn parity_of(
 /// The parity of one group of a version.
 #[derive(Debug, Clone)]
 pub struct Encoded {
-    /// Of which version.
+    /// The version that the group belongs to.
     pub version: VersionId,
-    /// In which code.
+    /// The erasure code of the group.
     pub ec: Ec,
     /// The number of the group.
     pub group: u32,
     /// Names and stored bytes.
     pub parity: Vec<(ChunkName, u32)>,
-    /// Who has it.
+    /// The donors that have all of these parity chunks.
     pub holders: Vec<DonorId>,
 }
 
 /// Parity that donors computed, and what is to become of it.
 #[derive(Debug, Clone)]
 pub enum Computed {
-    /// By two that agree, or by the only one that could be asked.
+    /// Two donors computed the same parity, or only one could be asked.
     Believed(Encoded),
-    /// By one whose word alone is not taken.
+    /// One donor computed the parity, and its word alone is not taken.
     Doubtful(Encoded),
 }
 

@@ -42,11 +42,11 @@ pub struct CopyRequest {
     pub to: PoolPath,
     /// Whether a directory is copied with all that is in it.
     pub recursive: bool,
-    /// When a file may be replaced.
+    /// The condition under which a copy may replace a file.
     pub condition: Condition,
     /// The redundancy that the copies are to have, whatever their directories say.
     pub asked: Option<Redundancy>,
-    /// From where to go on in a tree.
+    /// The cursor from which the copy of a tree goes on; `None` at its beginning.
     pub after: Option<String>,
 }
 
@@ -55,7 +55,7 @@ pub struct CopyRequest {
 pub struct Copied {
     /// Each file's path, and its version or why it was refused.
     pub files: Vec<(PoolPath, Result<CopiedVersion, Error>)>,
-    /// From where to go on; `None` when all was copied.
+    /// The cursor from which the copy goes on; `None` when all was copied.
     pub next: Option<String>,
     /// Chunks that nobody used before.
     pub again: InUseAgain,
@@ -64,7 +64,7 @@ pub struct Copied {
 /// A copy of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopiedVersion {
-    /// Its version.
+    /// The version of the copy.
     pub version: Version,
     /// Whether it has less redundancy than its source should have, because donors are away.
     pub below_policy: bool,

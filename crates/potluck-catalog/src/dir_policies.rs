@@ -76,16 +76,16 @@ fn largest_chunk(ec: Ec) -> u32 {
 /// The policies that hold in the directories of a tree, each worked out once.
 pub struct Inherited<'db> {
     db: &'db Tx,
-    /// Without policies of directories there is nothing to look up.
+    /// False where no directory has a policy of its own, so that nothing need be looked up.
     any: bool,
-    /// By path relative to the tree's root.
+    /// The policies found so far, by path relative to the tree's root.
     known: HashMap<String, Here>,
 }
 
 /// The policy that holds in one directory.
 #[derive(Debug, Clone)]
 pub struct Here {
-    /// The policy.
+    /// The policy with the parts that directories override.
     pub policy: Policy,
     /// Whether a directory below the tree's root decides what redundancy.
     pub own_redundancy: bool,

@@ -12,18 +12,18 @@ use std::ops::RangeInclusive;
 /// A donor as it is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Known {
-    /// The donor.
+    /// The id of the donor.
     pub donor: DonorId,
     /// When it was last heard; nobody knows that after a restore.
     #[serde(skip)]
     pub heard_ms: Option<u64>,
-    /// Its absence is announced until then.
+    /// The pool's time in milliseconds until which its absence is announced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub away_until_ms: Option<u64>,
-    /// Its give-back.
+    /// The goal of its give-back, while its owner takes space back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub giving: Option<Goal>,
-    /// Why its copies do not count.
+    /// The reason why its copies do not count, while it is quarantined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,
     /// Where it was reached when it registered last.
@@ -42,7 +42,7 @@ pub struct Goal {
     pub lose: Vec<VersionId>,
 }
 
-/// All donors of which something is remembered.
+/// Reads what is remembered of all donors.
 pub(crate) fn all(db: &Tx) -> Result<Vec<Known>, Error> {
     select(db, DonorId(0)..=DonorId(u32::MAX))
 }

@@ -6,7 +6,7 @@ use crate::sql::{Tx, params};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 
-/// A directory.
+/// The number of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DirId(pub(crate) i64);
 
@@ -18,7 +18,7 @@ impl DirId {
 /// The directory or file that an entry leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// A directory.
+    /// The entry leads to a directory.
     Dir(DirId),
     /// A file's current version.
     File(VersionId),
@@ -29,7 +29,7 @@ pub enum Place {
 pub struct Found {
     /// The directory or file that it leads to.
     pub place: Place,
-    /// When it was made, for people.
+    /// When the entry was made, in milliseconds of wall time, to be shown to people.
     pub mtime_ms: i64,
 }
 

@@ -9,7 +9,7 @@ use potluck_core::size::count;
 /// Why a catalog operation did not happen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// No such space.
+    /// No space has this name.
     #[error("there is no space “{0}”")]
     NoSpaceNamed(String),
     /// A space of this name is there.
@@ -18,7 +18,7 @@ pub enum Error {
     /// The space has files.
     #[error("the space “{name}” is not empty: it holds {}", count(*files, "file"))]
     SpaceNotEmpty {
-        /// The name.
+        /// The name of the space.
         name: String,
         /// The number of files.
         files: u64,
@@ -32,7 +32,7 @@ pub enum Error {
     /// Another version is at the path.
     #[error("{path} is {}, not version {expected}", found.map_or("gone".into(), |v| format!("version {v}")))]
     WrongVersion {
-        /// The path.
+        /// The path at which the versions differ.
         path: PoolPath,
         /// The version that should have been there.
         expected: VersionId,
@@ -48,17 +48,17 @@ pub enum Error {
     /// An empty file would take the place of one that has content, and nobody asked for that.
     #[error("{path} has {}, and what was to replace it is empty", count(*bytes, "byte"))]
     HasContent {
-        /// The file.
+        /// The path of the file.
         path: PoolPath,
-        /// Its size.
+        /// Size of the file in bytes.
         bytes: u64,
     },
     /// Only who has the keys of both spaces can copy from one to the other.
     #[error("{from} is sealed with another key than {to} is to be")]
     OtherKey {
-        /// The source.
+        /// The path of the file to copy.
         from: PoolPath,
-        /// The copy.
+        /// The path of the copy.
         to: PoolPath,
     },
     /// A directory that has entries, or is to be read, and nobody asked for a whole tree.
@@ -73,23 +73,23 @@ pub enum Error {
     /// A move from one space to another.
     #[error("{from} and {to} lie in different spaces")]
     AcrossSpaces {
-        /// Source.
+        /// The path of what was to be moved.
         from: PoolPath,
-        /// Target.
+        /// The path to which it was to be moved.
         to: PoolPath,
     },
     /// A directory moved into itself.
     #[error("{from} cannot be moved into itself, to {to}")]
     IntoItself {
-        /// Source.
+        /// The path of the directory.
         from: PoolPath,
-        /// Target.
+        /// The path below it to which it was to be moved.
         to: PoolPath,
     },
     /// A path below the target of a move or a copy would be longer than any may be.
     #[error("below {to} a path would have {bytes} bytes: at most {MAX_PATH} fit")]
     TooLong {
-        /// The target.
+        /// The target of the move or the copy.
         to: PoolPath,
         /// How long it would be.
         bytes: usize,
@@ -103,17 +103,17 @@ pub enum Error {
     /// A chunk of the file is not known to be anywhere.
     #[error("no donor acknowledged chunk {index} of {path} to this session")]
     NotAcknowledged {
-        /// The file.
+        /// The path of the file.
         path: PoolPath,
-        /// Which of its chunks.
+        /// The chunk's index in the file, from 0.
         index: usize,
     },
     /// A chunk of the file has fewer copies than its policy asks for.
     #[error("chunk {index} of {path} is on {have} of the {need} distinct donors asked for")]
     TooFewCopies {
-        /// The file.
+        /// The path of the file.
         path: PoolPath,
-        /// Which of its chunks.
+        /// The chunk's index in the file, from 0.
         index: usize,
         /// Donors that have it.
         have: usize,
@@ -123,17 +123,17 @@ pub enum Error {
     /// A chunk of an erasure-coded group shares its donors with others of its group.
     #[error("chunk {index} of {path} has no donor of its own among the chunks of its {ec} group")]
     NotApart {
-        /// The file.
+        /// The path of the file.
         path: PoolPath,
         /// Which of its chunks; parity counts on after the data.
         index: usize,
-        /// The file's code.
+        /// The erasure code of the file.
         ec: Ec,
     },
     /// Donors acknowledged enough, and are not heard any more.
     #[error("of chunk {index} of {path} too little is left: donors that took it have gone since")]
     HoldersAway {
-        /// The file.
+        /// The path of the file.
         path: PoolPath,
         /// The first of its chunks with such a donor; parity counts on after the data.
         index: usize,
@@ -141,7 +141,7 @@ pub enum Error {
     /// A file has less than all its redundancy, and its directory or its command asks for all.
     #[error("{path} is to have {redundancy} from the start, and too few donors took it")]
     NotStrict {
-        /// The file.
+        /// The path of the file.
         path: PoolPath,
         /// The redundancy that it is to have.
         redundancy: Redundancy,
@@ -149,9 +149,9 @@ pub enum Error {
     /// A chunk known by another length.
     #[error("chunk {index} of {path} has another length than the pool knows it by")]
     WrongLength {
-        /// The file.
+        /// The path of the file.
         path: PoolPath,
-        /// Which of its chunks.
+        /// The chunk's index in the file, from 0.
         index: usize,
     },
     /// Nobody issued this token.
@@ -165,7 +165,7 @@ pub enum Error {
     /// The token's time is over.
     #[error("this join token has expired")]
     ExpiredToken,
-    /// No such token.
+    /// No token has this number.
     #[error("there is no invitation {0}")]
     NoToken(u32),
     /// A token that is more than a token by now.
@@ -173,13 +173,13 @@ pub enum Error {
     TokenOfMember {
         /// The number of the token.
         token: u32,
-        /// Who joined with it.
+        /// The number of the member that joined with the token.
         member: u32,
     },
     /// A request that cannot be certified.
     #[error("{0}")]
     BadCertificateRequest(String),
-    /// No such member.
+    /// No member has this number.
     #[error("there is no member {0}")]
     NoMember(u32),
     /// The pool would be left without an admin.

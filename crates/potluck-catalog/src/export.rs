@@ -23,7 +23,7 @@ const AT_ONCE: usize = 4 << 20;
 /// Bytes of a record beside recipes, parity and content, about.
 const SMALL: usize = 256;
 
-/// Changes as records.
+/// Changes of the catalog as records of the metadata log.
 #[derive(Debug)]
 pub struct Changes {
     /// The changes, each as a record.
@@ -47,7 +47,7 @@ pub(crate) fn changes(db: &Tx, after: i64, limit: usize) -> Result<Option<Change
     Ok(Some(Changes { records: out.records, last: ChangeNumber(last) }))
 }
 
-/// Records under way.
+/// Records that are being collected for one read.
 #[derive(Default)]
 struct Out {
     records: Vec<Record>,
@@ -181,7 +181,7 @@ fn made_at(db: &Tx, path: &PoolPath) -> Result<i64, Error> {
 
 /// The whole state of one moment, read a few records at a time while writes go on.
 pub struct Snapshot {
-    /// In a transaction from the first read to the end.
+    /// The connection, in one transaction from the first read to the end.
     db: Database,
     /// The last change that the state has.
     pub last: ChangeNumber,

@@ -64,7 +64,7 @@ impl Fixture {
         Self::of(dir, db)
     }
 
-    /// Of the catalog in `dir`, whose first space is called “lab”.
+    /// Makes a fixture of the catalog in `dir`, whose first space is called “lab”.
     pub fn of(dir: TempDir, db: Database) -> Self {
         let session = SessionId([0; 16]);
         let mut fixture = Self { dir, db, session, pool: donors_there(32), batch: 0 };
@@ -76,7 +76,7 @@ impl Fixture {
         self.dir.path().join("catalog.db")
     }
 
-    /// As after a restart of the manager.
+    /// Closes the catalog and opens it again, as a restart of the manager does.
     pub fn reopen(self) -> Self {
         let file = self.file();
         drop(self.db);

@@ -18,12 +18,12 @@ use potluck_pool::redundancy::Version;
 /// Entries in one page: a transaction of some ten milliseconds.
 const PAGE: usize = 2000;
 
-/// Where a policy is set.
+/// The directory or file for which a policy is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// A space or a directory, with all below it.
     Tree(DirId),
-    /// One file.
+    /// The policy is set for one file.
     File,
 }
 
@@ -32,7 +32,7 @@ pub enum Scope {
 pub struct Change {
     /// Whether that is a tree.
     pub scope: Scope,
-    /// Its policy then.
+    /// The policy that the directory or file has then.
     pub policy: Policy,
 }
 
@@ -80,11 +80,11 @@ pub(crate) fn set(db: &Tx, path: &PoolPath, over: &Override) -> Result<(), Error
 pub struct Page {
     /// Files whose redundancy is to change.
     pub files: u64,
-    /// Their plaintext bytes.
+    /// Size of those files in bytes of plaintext.
     pub bytes: u64,
     /// About so many bytes more are stored while they have both redundancies.
     pub needs_bytes: u64,
-    /// From where to go on; `None` when all was looked at.
+    /// The cursor from which the change goes on; `None` when all was looked at.
     pub next: Option<String>,
 }
 

@@ -92,13 +92,13 @@ pub(crate) fn list(
 /// The facts about one path.
 #[derive(Debug)]
 pub struct Facts {
-    /// As in a listing.
+    /// The entry as a listing shows it.
     pub entry: Entry,
     /// The policy that holds there.
     pub policy: Policy,
-    /// Of a file, its version.
+    /// The version of a file; `None` for a directory.
     pub version: Option<Version>,
-    /// Of a file, its chunks with their holders.
+    /// The chunks of a file with their holders; empty for a directory.
     pub layout: Layout,
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn usage(
 struct UsageSums<'db> {
     db: &'db Tx,
     used: Used,
-    /// Bytes on donors.
+    /// Bytes that the files take on donors.
     stored: f64,
     left: u64,
 }
@@ -182,7 +182,7 @@ impl UsageSums<'_> {
         }
     }
 
-    /// In walk order all that is below a child comes together.
+    /// Adds a child to the list, once: the walk meets all that is below a child together.
     fn child(&mut self, name: &str, dir: bool) {
         if self.used.children.last().is_none_or(|last| last.name != name) {
             let child = ChildUse { name: name.into(), dir, ..ChildUse::default() };

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct Position {
     /// The sequence of the generation's first block.
     pub generation: u64,
-    /// The last block.
+    /// The sequence number of the last block.
     pub sequence: u64,
-    /// Its name.
+    /// The name of the last block.
     pub last: ChunkName,
     /// The manager's epoch when it was written.
     pub epoch: Epoch,
@@ -39,7 +39,7 @@ pub struct Position {
 /// The file of a copy, and its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Its number in the directory of backups.
+    /// The number of the file in the directory of backups.
     pub number: u64,
     /// How long it is.
     pub bytes: u64,
@@ -62,9 +62,9 @@ const MIN_SEGMENTS: u64 = 1024;
 /// Where a copy of the log is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copy {
-    /// On donors of the pool.
+    /// The copy on donors of the pool.
     OnDonors,
-    /// In a file of the manager's machine.
+    /// The copy in a file of the manager's machine.
     InFile,
 }
 
@@ -78,7 +78,7 @@ impl Copy {
 }
 
 impl Position {
-    /// After a generation's first block.
+    /// The position after the first block of a generation.
     pub fn first(sequence: u64, last: ChunkName, epoch: Epoch, attempt: u64) -> Self {
         let (base, log) = (Extent::default(), Extent::default());
         let generation = sequence;
@@ -147,11 +147,11 @@ pub(crate) fn forget_covered(db: &Tx) -> Result<(), Error> {
 /// How a copy of the log goes on.
 #[derive(Debug, Clone)]
 pub struct Advance {
-    /// The copy.
+    /// The copy of the log that advances.
     pub copy: Copy,
-    /// Where it was when this was begun.
+    /// The position from which this advance began.
     pub before: Option<Position>,
-    /// Where it is now.
+    /// The position that the copy has now.
     pub after: Position,
     /// The manager's epoch when this was begun.
     pub epoch: Epoch,

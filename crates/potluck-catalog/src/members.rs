@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 pub struct Member {
     /// The number of the member.
     pub id: MemberId,
-    /// Their role.
+    /// The role of the member.
     pub role: Role,
     /// The name that people call them by.
     pub name: String,
-    /// Their certificate's fingerprint.
+    /// The fingerprint of the member's certificate.
     pub fingerprint: Digest,
     /// Whether their rights ended.
     pub revoked: bool,
-    /// When they joined, wall time.
+    /// When the member joined, in milliseconds of wall time.
     pub joined_wall_ms: i64,
-    /// Whose invitation it was; `None` for an admin that was made with the pool or at a restore.
+    /// The member that made the invitation; `None` for an admin that was made with the pool or at a restore.
     pub invited_by: Option<MemberId>,
     /// When a call of theirs came last, wall time, as far as it was saved.
     pub seen_wall_ms: Option<i64>,
@@ -32,20 +32,20 @@ pub struct Member {
 /// Somebody who is about to become a member.
 #[derive(Debug, Clone)]
 pub struct NewMember<'a> {
-    /// Their role.
+    /// The role of the new member.
     pub role: Role,
     /// The name that people call them by.
     pub name: &'a str,
-    /// Wall time.
+    /// When the member joined, in milliseconds of wall time.
     pub joined_wall_ms: i64,
-    /// Whose invitation it is.
+    /// The member that made the invitation; `None` for an admin that is made with the pool or at a restore.
     pub invited_by: Option<MemberId>,
 }
 
 const SELECT: &str = "SELECT id, role, name, fingerprint, revoked, joined_wall_ms, invited_by, \
                       seen_wall_ms FROM members";
 
-/// All members that ever were, by number.
+/// Reads all members that ever were, by number.
 pub(crate) fn all(db: &Tx) -> Result<Vec<Member>, Error> {
     let mut rows = db.prepare(&format!("{SELECT} ORDER BY id"))?;
     let members = rows.query_map(params![], member)?.collect::<Result<_, _>>()?;

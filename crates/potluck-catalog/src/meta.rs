@@ -8,9 +8,9 @@ use potluck_core::ids::Epoch;
 /// Numbers the catalog counts for itself.
 #[derive(Debug, Clone, Copy)]
 pub enum Counter {
-    /// The next [`potluck_core::ids::VersionId`].
+    /// The number of the next version ([`potluck_core::ids::VersionId`]).
     Version,
-    /// The next directory.
+    /// The number of the next directory.
     Dir,
 }
 

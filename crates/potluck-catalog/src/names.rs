@@ -22,9 +22,9 @@ const COUNTED: usize = 10_000;
 /// The moment of a change, on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct When {
-    /// The pool's time.
+    /// The pool's time in milliseconds.
     pub pool_ms: u64,
-    /// Wall time.
+    /// The wall time in milliseconds.
     pub wall_ms: i64,
 }
 

@@ -20,7 +20,7 @@ pub const LOG_ON_DONORS: &str = "log_on_donors";
 pub const LOG_IN_FILE: &str = "log_in_file";
 /// The terms of managers that led to this catalog, as a JSON list.
 pub const TERMS: &str = "terms";
-/// Why garbage collection is held.
+/// The reason of the GC freeze, while there is one.
 pub const GC_FROZEN: &str = "gc_frozen";
 
 /// The notes of admins' decisions, which a restore brings back.
@@ -62,7 +62,7 @@ pub(crate) fn set_donors(db: &Tx, key: &str, donors: &BTreeSet<DonorId>) -> Resu
     set(db, key, &text)
 }
 
-/// Forgets a fact.
+/// Removes the note with this key.
 pub(crate) fn clear(db: &Tx, key: &str) -> Result<(), Error> {
     db.prepare("DELETE FROM notes WHERE key = ?1")?.execute(params![key])?;
     note_change(db, key)

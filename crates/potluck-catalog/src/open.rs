@@ -30,11 +30,11 @@ const PAGE_DIRS: usize = 10_000;
 pub struct Page {
     /// Directories, relative, parents first.
     pub dirs: Vec<String>,
-    /// Files.
+    /// The files of this page.
     pub files: Vec<OpenFile>,
     /// The space's secret, when it is sealed.
     pub key: Option<SpaceKey>,
-    /// From where to go on.
+    /// The cursor from which the next page goes on; `None` after the last.
     pub next: Option<String>,
 }
 

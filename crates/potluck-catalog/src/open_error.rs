@@ -1,4 +1,4 @@
-//! Why a catalog cannot be opened.
+//! The reasons why a catalog cannot be opened, and what to do next.
 
 use super::error::Error;
 use std::io;
@@ -10,34 +10,34 @@ pub enum OpenError {
     /// The directory has none.
     #[error("{} holds no pool", .0.display())]
     Missing(PathBuf),
-    /// It is not what was written.
+    /// The file is not what was written.
     #[error("the catalog {} is damaged: {detail}", path.display())]
     Damaged {
-        /// The file.
+        /// The path of the file that is damaged.
         path: PathBuf,
         /// The damage that was found.
         detail: String,
     },
-    /// It was written by a later release.
+    /// The catalog was written by a later release.
     #[error("the catalog {} was written by a newer Potluck (format {found})", path.display())]
     TooNew {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its format.
+        /// The format that the file has.
         found: i64,
     },
-    /// It cannot be used.
+    /// The file cannot be used as a catalog.
     #[error("the catalog {}: {detail}", path.display())]
     Unusable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The error, in words.
         detail: String,
     },
-    /// Its file cannot be made.
+    /// The file cannot be made or read.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

@@ -25,7 +25,7 @@ const NEXT_AT: &str = "SELECT c.id, c.name, c.len FROM placements p JOIN chunks 
      WHERE p.donor = ?1 AND p.chunk >= ?2 AND p.state = 0 AND c.refs > 0
      ORDER BY p.chunk LIMIT 1";
 
-/// All of these.
+/// The statements that read the placements of one donor.
 #[cfg(test)]
 pub const BY_DONOR: [&str; 6] = [SOME_AT, COUNTED_AT, BYTES_BY_PART, USED_AT, ROWS_AT, NEXT_AT];
 
@@ -100,11 +100,11 @@ pub(crate) fn told_before(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(),
 /// The report of a donor on some chunks, in the order in which it is believed.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// Not there (any more).
+    /// Names of chunks that the donor does not have, or not any more.
     pub removed: Vec<ChunkName>,
     /// Damaged or not to be read, quarantined.
     pub spoiled: Vec<ChunkName>,
-    /// Arrived.
+    /// Chunks that the donor has and did not have before.
     pub added: Vec<Holding>,
     /// Looked at and sound.
     pub sound: Vec<ChunkName>,
@@ -123,7 +123,7 @@ impl Told {
 /// A donor's listed chunks, compared with the catalog.
 #[derive(Debug, Default)]
 pub struct Compared {
-    /// Known chunks.
+    /// Chunks of the donor's list that the catalog knows.
     pub known: Vec<ChunkId>,
     /// Known chunks that were not counted there.
     pub uncounted: Vec<Holding>,
@@ -329,11 +329,11 @@ pub(crate) fn state_of(
 /// A copy drawn for an audit.
 #[derive(Debug, Clone)]
 pub struct Drawn {
-    /// The chunk.
+    /// The name of the chunk.
     pub name: ChunkName,
-    /// Stored bytes.
+    /// Size of the chunk in stored bytes.
     pub len: u32,
-    /// All that have it.
+    /// The donors that have the chunk.
     pub holders: Vec<DonorId>,
 }
 

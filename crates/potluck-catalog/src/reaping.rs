@@ -19,7 +19,7 @@ enum Thrown {
     Dir(DirId, SpaceId),
     /// A version, and the digest of its file.
     Version(VersionId, Digest),
-    /// Chunks.
+    /// Names of chunks whose references are to be released.
     Names(Vec<ChunkName>),
 }
 

@@ -20,7 +20,7 @@ pub struct Rebuild {
 
 /// The facts that turn a rebuilt catalog into that of a pool which can be served again.
 pub struct Revival<'a> {
-    /// Why garbage collection is held.
+    /// The reason of the GC freeze that the catalog begins with.
     pub why: &'a str,
     /// The epoch becomes a later one.
     pub above: Epoch,
@@ -29,7 +29,7 @@ pub struct Revival<'a> {
     /// The name of the new admin. The rights of those that earlier restores made end: this one's take their
     /// place.
     pub admin: &'a str,
-    /// When the admin was made, wall time.
+    /// When the admin was made, in milliseconds of wall time.
     pub wall_ms: i64,
 }
 

@@ -26,52 +26,52 @@ pub const PARITY_NAMES: usize = 2048;
 pub enum Record {
     /// A space is there, with this policy.
     Space {
-        /// Its name.
+        /// The name of the space.
         name: String,
-        /// Its policy.
+        /// The policy of the space.
         policy: Policy,
-        /// Its secret, when sealed.
+        /// The secret of the space, when it is sealed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<SpaceKey>,
     },
     /// A space is gone with all that was in it.
     SpaceRemoved {
-        /// Its name.
+        /// The name that the space had.
         name: String,
     },
     /// A directory is there.
     Dir {
-        /// The path.
+        /// The path of the directory.
         path: PoolPath,
-        /// When it was made, wall time.
+        /// When the directory was made, in milliseconds of wall time.
         mtime_ms: i64,
     },
     /// The parts of the policy that a directory sets differently.
     Policy {
-        /// The directory.
+        /// The path of the directory.
         path: PoolPath,
         /// The parts that differ.
         over: Override,
     },
     /// The next page of a version's recipe; the version follows.
     Page {
-        /// Of which version.
+        /// The version that the page belongs to.
         version: VersionId,
         /// The page as the catalog keeps it.
         page: Blob,
     },
     /// The next names of a version's parity chunks; the version follows.
     Parity {
-        /// Of which version.
+        /// The version that the parity belongs to.
         version: VersionId,
-        /// Names in order.
+        /// Names of parity chunks, in order.
         names: Packed<ChunkName>,
     },
     /// A version is at a path.
     File {
-        /// The path.
+        /// The path of the file.
         path: PoolPath,
-        /// Its number.
+        /// The number of the version.
         version: VersionId,
         /// The facts about the version.
         #[serde(flatten)]
@@ -79,7 +79,7 @@ pub enum Record {
     },
     /// The redundancy of a version is this now.
     Keeping {
-        /// The version.
+        /// The number of the version.
         version: VersionId,
         /// How it is kept.
         #[serde(flatten)]
@@ -87,19 +87,19 @@ pub enum Record {
     },
     /// The entry that was at a path at that time is no more: later records say how it ended.
     Passed {
-        /// The path.
+        /// The path that the entry had at that time.
         path: PoolPath,
     },
     /// An entry was moved.
     Moved {
-        /// The old path.
+        /// The path of the entry before the move.
         from: PoolPath,
-        /// The new path.
+        /// The path of the entry after the move.
         to: PoolPath,
     },
     /// An entry was removed, with all below it.
     Removed {
-        /// The path.
+        /// The path that the entry had.
         path: PoolPath,
     },
     /// A member, as they are now.
@@ -116,7 +116,7 @@ pub enum Record {
     },
     /// The pool's time, by which donors' announcements go on.
     Time {
-        /// Its milliseconds.
+        /// The pool's time in milliseconds.
         pool_ms: u64,
     },
 }
@@ -124,7 +124,7 @@ pub enum Record {
 /// A version without recipe and parity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// Plaintext bytes.
+    /// Size of the file in bytes of plaintext.
     pub size: u64,
     /// Digest of the plaintext.
     pub digest: Digest,
@@ -140,7 +140,7 @@ pub struct About {
     /// Its content, if that lives in the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<Blob>,
-    /// Since when all its redundancy is there, wall time.
+    /// When the version came to have all its redundancy, in milliseconds of wall time; `None` until it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safe_wall_ms: Option<i64>,
     /// How it is kept.
@@ -148,12 +148,12 @@ pub struct About {
     pub keeping: Keeping,
 }
 
-/// A version's redundancy.
+/// The redundancy of a version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keeping {
     /// Copies of each chunk; 1 beside a code.
     pub copies: u32,
-    /// Its erasure code.
+    /// The erasure code of the version; `None` where it has copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ec: Option<Ec>,
     /// The redundancy that it is being changed to.
@@ -166,7 +166,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl About {
-    /// Of a version as the catalog has it.
+    /// The facts about a version that the catalog has.
     pub fn of(version: &Version, inline: Option<Vec<u8>>) -> Self {
         Self {
             size: version.size,
@@ -201,7 +201,7 @@ impl About {
 }
 
 impl Keeping {
-    /// Of a version as the catalog has it.
+    /// The redundancy of a version that the catalog has.
     pub fn of(version: &Version) -> Self {
         Self { copies: version.copies, ec: version.ec, goal: version.goal }
     }

@@ -31,9 +31,9 @@ pub(crate) fn settle(db: &Tx, why: &str) -> Result<(), Error> {
 pub struct Content {
     /// Spaces that users made.
     pub spaces: u64,
-    /// Files in them.
+    /// Files in those spaces.
     pub files: u64,
-    /// Their sizes together.
+    /// Size of all files together, in bytes of plaintext.
     pub bytes: u64,
     /// Donors that were not removed.
     pub donors: u64,

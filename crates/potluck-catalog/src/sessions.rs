@@ -15,17 +15,17 @@ const OFFER_ROW: usize = 4096;
 /// A write session as it is kept.
 #[derive(Debug, Clone)]
 pub struct StoredSession {
-    /// Its id.
+    /// The id of the session.
     pub id: SessionId,
-    /// Who opened it.
+    /// The member who opened the session.
     pub member: MemberId,
-    /// Where it writes.
+    /// The space in which the session writes.
     pub space: SpaceId,
     /// The policy of its files.
     pub policy: Policy,
     /// The parts of the policy that its command set, whatever directories say.
     pub asked: Override,
-    /// Where it writes to.
+    /// The donors that the session writes to.
     pub plan: Plan,
     /// Stored bytes that it asked for, without redundancy.
     pub bytes: u64,
@@ -33,7 +33,7 @@ pub struct StoredSession {
     pub ended: bool,
 }
 
-/// The column `policy`.
+/// The JSON in the column `policy` of a session's row.
 #[derive(Serialize, Deserialize)]
 struct Terms {
     #[serde(flatten)]
@@ -76,7 +76,7 @@ pub(crate) fn grow(db: &Tx, id: &SessionId, plan: &Plan, bytes: u64) -> Result<(
     Ok(())
 }
 
-/// All sessions, ended ones included.
+/// Reads all sessions, ended ones included.
 pub(crate) fn all(db: &Tx) -> Result<Vec<StoredSession>, Error> {
     let mut rows = db.prepare(
         "SELECT id, member, space, policy, plan, bytes, ended FROM sessions ORDER BY id",
@@ -123,7 +123,7 @@ pub(crate) fn offer(db: &Tx, id: &SessionId, names: &[ChunkName]) -> Result<(), 
     Ok(())
 }
 
-/// All names that a session offered.
+/// Reads the names of all chunks that a session offered.
 pub(crate) fn offered(db: &Tx, id: &SessionId) -> Result<Vec<ChunkName>, Error> {
     let mut rows = db.prepare("SELECT names FROM offers WHERE session = ?1 ORDER BY id")?;
     let mut names = Vec::new();

@@ -15,26 +15,26 @@ use potluck_wire::control::SpaceInfo;
 /// A space as the catalog knows it.
 #[derive(Debug, Clone)]
 pub struct Space {
-    /// Its number.
+    /// The number of the space.
     pub id: SpaceId,
-    /// Its name.
+    /// The name of the space.
     pub name: String,
-    /// Its root directory.
+    /// The root directory of the space.
     pub root: DirId,
-    /// Its policy.
+    /// The policy of the space.
     pub policy: Policy,
-    /// Its secret, when sealed.
+    /// The secret of the space, when it is sealed.
     pub key: Option<SpaceKey>,
-    /// Its sums.
+    /// The sums over the files of the space.
     pub sums: Sums,
 }
 
 /// Files and their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sums {
-    /// Files.
+    /// Number of files in the space.
     pub files: i64,
-    /// Their sizes together.
+    /// Size of all files together, in bytes of plaintext.
     pub bytes: i64,
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn numbered(db: &Tx, id: SpaceId) -> Result<Option<Space>, Error> {
     db.prepare(&format!("{COLUMNS} WHERE id = ?1"))?.query_one(params![id.0], space)
 }
 
-/// All spaces in order of their names.
+/// Reads all spaces in order of their names.
 pub(crate) fn all(db: &Tx) -> Result<Vec<SpaceInfo>, Error> {
     let mut rows = db.prepare(&format!("{COLUMNS} ORDER BY name"))?;
     let found = rows.query_map(params![], space)?.collect::<Result<Vec<_>, _>>()?;

@@ -10,19 +10,19 @@ use potluck_core::ids::ChunkId;
 /// A value of a column or a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
-    /// None.
+    /// The value of a column that has none.
     Null,
     /// A number, or 0 and 1 for what is false or true.
     Number(i64),
-    /// Words.
+    /// A text in UTF-8.
     Text(&'a str),
-    /// Bytes.
+    /// Bytes as they are.
     Blob(&'a [u8]),
 }
 
 /// A value that can be a parameter of a statement.
 pub trait Param {
-    /// As the engine takes it.
+    /// The value that the engine is given for the parameter.
     fn value(&self) -> Value<'_>;
 }
 

@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 pub struct Stats {
     /// Files in all spaces.
     pub files: u64,
-    /// Their sizes together.
+    /// Size of all files together, in bytes of plaintext.
     pub bytes: u64,
     /// Files whose redundancy is being changed.
     pub changing: u64,
-    /// Their sizes together.
+    /// Size of those files together, in bytes of plaintext.
     pub changing_bytes: u64,
     /// Chunks no file uses that are still somewhere.
     pub condemned: u64,
@@ -28,7 +28,7 @@ pub struct Stats {
 pub struct Copies {
     /// Copies that are there.
     pub here: u64,
-    /// Missing or spoiled.
+    /// Copies that are missing or spoiled.
     pub bad: u64,
 }
 

@@ -13,7 +13,7 @@ use potluck_core::policy::Policy;
 /// The directory of blocks.
 const DIR: &str = "log";
 
-/// Where the block with a number lies.
+/// The path of the block of the metadata log with this sequence number.
 pub fn block_path(sequence: u64) -> Result<PoolPath, Error> {
     PoolPath::system(&[DIR, &name(sequence)]).map_err(bad)
 }

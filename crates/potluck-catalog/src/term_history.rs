@@ -24,7 +24,7 @@ pub const LAST_EPOCH: Epoch = Epoch(1 << 31);
 /// The term of a manager over one catalog, or the part of it with one epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Term {
-    /// Its epoch.
+    /// The epoch of the term.
     pub epoch: Epoch,
     /// Drawn at its start; 0 where that is not known.
     pub start: u64,
@@ -52,7 +52,7 @@ pub(crate) fn go_on(db: &Tx, epoch: Epoch, start: u64) -> Result<(), Error> {
     }
 }
 
-/// Of all terms only the last counts from now on: what others may have done is given up.
+/// Forgets all terms but the last: what managers of other terms may have done is given up.
 pub(crate) fn give_up(db: &Tx) -> Result<(), Error> {
     let terms = all(db)?;
     set(db, &terms[terms.len().saturating_sub(1)..])

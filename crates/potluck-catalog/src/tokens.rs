@@ -20,11 +20,11 @@ pub struct Token {
     pub id: u32,
     /// The role that it gives.
     pub role: Role,
-    /// Who made it.
+    /// The member who made the token.
     pub made_by: MemberId,
-    /// When, wall time.
+    /// When the token was made, in milliseconds of wall time.
     pub made_wall_ms: i64,
-    /// Who joined with it.
+    /// The member who joined with the token; `None` while nobody has.
     pub used_by: Option<MemberId>,
     epoch: Epoch,
     expires_ms: u64,
@@ -36,9 +36,9 @@ pub struct Token {
 pub struct Moment {
     /// this term of the manager.
     pub epoch: Epoch,
-    /// The pool's time.
+    /// The pool's time in milliseconds.
     pub pool_ms: u64,
-    /// Wall time.
+    /// The wall time in milliseconds.
     pub wall_ms: i64,
 }
 
@@ -47,7 +47,7 @@ pub struct Moment {
 pub struct NewToken {
     /// The role that it is to give.
     pub role: Role,
-    /// Who makes it.
+    /// The member who makes the token.
     pub by: MemberId,
     /// How long it can be used.
     pub ttl_ms: u64,
@@ -56,16 +56,16 @@ pub struct NewToken {
 /// Who joins with a token, by its role.
 #[derive(Debug, Clone, Copy)]
 pub struct Invited {
-    /// Their role.
+    /// The role that the new member gets.
     pub role: Role,
-    /// Who invited them.
+    /// The member who made the token.
     pub by: MemberId,
 }
 
 /// A membership and the certificate that proves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certified {
-    /// The member.
+    /// The member that the certificate is for.
     pub member: Member,
     /// The certificate, in DER.
     pub certificate: Vec<u8>,

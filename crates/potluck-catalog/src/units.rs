@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 pub struct PageLimit {
     /// Chunks of the files in it.
     pub chunks: u64,
-    /// Entries, directories included.
+    /// Number of entries, directories included.
     pub entries: usize,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn layout(db: &Tx, version: &Version) -> Result<Layout, Error> {
 /// The finding of a look at everything at one path.
 #[derive(Debug)]
 pub enum Met {
-    /// Nothing that has chunks of its own.
+    /// A directory, which has no chunks of its own.
     Dir,
     /// A file and how it is laid out.
     File(Box<Version>, Layout),
@@ -68,7 +68,7 @@ pub enum Met {
 /// Files of a page, each with its path, and from where to go on, if there is more.
 #[derive(Debug, Default)]
 pub struct FilePage {
-    /// Those that have chunks, or might.
+    /// The files that have chunks, or might.
     pub files: Vec<(String, Met)>,
     /// The path after which the next page begins.
     pub next: Option<String>,
@@ -173,11 +173,11 @@ fn pieces(db: &Tx, names: &[ChunkName]) -> Result<Vec<Piece>, Error> {
 /// A space to be walked.
 #[derive(Debug, Clone)]
 pub struct Root {
-    /// Its number.
+    /// The number of the space.
     pub space: SpaceId,
-    /// Its name.
+    /// The name of the space.
     pub name: String,
-    /// Its root directory.
+    /// The root directory of the space.
     pub dir: DirId,
 }
 

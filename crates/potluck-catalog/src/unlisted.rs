@@ -44,7 +44,7 @@ const NAMED: usize = 100;
 pub struct Unlisted {
     /// The number of files.
     pub files: u64,
-    /// Their sizes together.
+    /// Size of these files together, in bytes of plaintext.
     pub bytes: u64,
     /// The first of them.
     pub first: Vec<String>,

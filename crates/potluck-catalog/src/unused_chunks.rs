@@ -16,7 +16,7 @@ use potluck_wire::control::Holding;
 pub struct Waiting(i64, ChunkId);
 
 impl Waiting {
-    /// Before all of them.
+    /// The place before all unused chunks.
     pub const FIRST: Self = Self(i64::MIN, ChunkId::FIRST);
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn condemn(db: &Tx, names: &[ChunkName], before_ms: u64) -> Result<()
 pub struct Condemned {
     /// Its number, by which the next page goes on.
     pub id: ChunkId,
-    /// Its name.
+    /// The name of the chunk.
     pub name: ChunkName,
     /// Donors that may have it.
     pub donors: Vec<DonorId>,

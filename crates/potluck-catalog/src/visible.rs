@@ -63,7 +63,7 @@ pub struct NewFile<'a> {
     pub inline: Option<&'a [u8]>,
     /// Otherwise its recipe as it is kept.
     pub pages: &'a [Vec<u8>],
-    /// Its chunks in order, then its parity.
+    /// The chunks of the file in order, then its parity.
     pub chunks: &'a [PreparedChunk],
     /// The redundancy that was asked for, whatever its directory says.
     pub asked: Option<Redundancy>,

@@ -24,9 +24,9 @@ pub struct Item {
 /// The kind of an entry.
 #[derive(Debug, Clone)]
 pub enum What {
-    /// A directory.
+    /// The entry is a directory.
     Dir(DirId),
-    /// A file.
+    /// The entry is a file, with its current version.
     File(Box<Version>),
 }
 

@@ -40,7 +40,7 @@ struct Known {
 }
 
 impl Donors {
-    /// No donors yet.
+    /// Makes an empty set of donors, whose connections use `env` and `buffers`.
     pub fn new(env: Env, buffers: Buffers) -> Self {
         let (known, rates, room) = Default::default();
         Self { env, buffers, known, rates, room, client: None }

@@ -103,7 +103,7 @@ impl Drop for Asked<'_> {
 }
 
 impl Fetcher {
-    /// For chunks that are sealed with `key` if there is one, received into `memory`.
+    /// Makes a fetcher of chunks that are sealed with `key`, if there is one; chunks are received into `memory`.
     pub fn new(client: &Pool, memory: ReadMemory, key: Option<SpaceKey>) -> Self {
         Self {
             client: client.clone(),

@@ -56,7 +56,7 @@ impl File {
         Ok(Self::new(recipe, fetcher))
     }
 
-    /// Its length in bytes.
+    /// Returns the size of the file in bytes.
     pub fn size(&self) -> u64 {
         self.inner.recipe.file.size
     }
@@ -66,12 +66,12 @@ impl File {
         self.inner.recipe.file.digest
     }
 
-    /// Which version of the file this is.
+    /// Returns the number of the version that is read.
     pub fn version(&self) -> VersionId {
         self.inner.recipe.file.version
     }
 
-    /// When it was modified, milliseconds since 1970.
+    /// Returns when the file was modified, in milliseconds since 1970.
     pub fn mtime_ms(&self) -> i64 {
         self.inner.recipe.file.mtime_ms
     }

@@ -29,9 +29,9 @@ const FILES_AT_ONCE: usize = 32;
 /// The report of a get.
 #[derive(Debug, Clone, Default)]
 pub struct GetReport {
-    /// Files read whole.
+    /// Number of files that were read whole.
     pub files: u64,
-    /// Their bytes.
+    /// Size of these files together, in bytes of plaintext.
     pub bytes: u64,
     /// Files that were not, and why; relative to what was asked for.
     pub failed: Vec<(String, Failure)>,
@@ -45,12 +45,12 @@ pub struct GetReport {
 pub enum ByteRange {
     /// Bytes from `start` up to, not including, `end`.
     From(u64, Option<u64>),
-    /// The last bytes.
+    /// The last bytes of the file, this many.
     Last(u64),
 }
 
 impl ByteRange {
-    /// The whole file.
+    /// The range of a whole file.
     pub const ALL: Self = Self::From(0, None);
 
     /// The bytes meant of a file of `size` bytes; `None` where it begins after their end.

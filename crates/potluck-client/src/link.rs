@@ -36,19 +36,19 @@ pub type GetResult = Result<Buffer, LinkError>;
 /// A donor's word that it stored a chunk.
 #[derive(Debug, Clone)]
 pub struct Stored {
-    /// At which level.
+    /// The ack level that the copy has reached.
     pub ack: AckLevel,
     /// The donor's proof that it holds the chunk.
     pub receipt: Receipt,
-    /// Of a put that waited for forwarded copies: their proofs in the order of
-    /// [`Forwarding::to`]; `None` for those that were not made.
+    /// The receipts of the donors that the chunk was forwarded to, in the order of [`Forwarding::to`], where
+    /// the put waited for them; `None` for copies that were not made.
     pub forwarded: Vec<Option<Receipt>>,
 }
 
 /// Where a donor is to forward what it stores.
 #[derive(Debug, Clone)]
 pub struct Forwarding {
-    /// To whom, at most [`potluck_wire::bulk::MAX_ROUTES`].
+    /// The donors that copies are forwarded to, at most [`potluck_wire::bulk::MAX_ROUTES`].
     pub to: Vec<Source>,
     /// Whether its answer waits for these copies.
     pub wait: bool,
@@ -60,7 +60,7 @@ pub enum LinkError {
     /// Cannot be reached, went away or stopped answering.
     #[error("{0}")]
     Away(String),
-    /// Answered, and refused.
+    /// The donor answered, and refused.
     #[error("{}", describe(*.0))]
     Refused(Status),
     /// Sent bytes that are not the chunk.
@@ -126,9 +126,9 @@ enum Body {
 /// A chunk to fetch or a part of it, and how to know that it came.
 #[derive(Debug, Clone)]
 pub struct ChunkRequest {
-    /// Its name.
+    /// The name of the chunk.
     pub name: ChunkName,
-    /// Its stored bytes.
+    /// Size of the chunk in stored bytes.
     pub len: u32,
     /// Which of these are to come, whole segments; all of them otherwise.
     pub part: Option<Range<u32>>,

@@ -29,7 +29,7 @@ const WRITTEN_AHEAD: usize = 2;
 /// Chunks for each donor of a write that are cut and offered while others are sent.
 const CUT_AHEAD: usize = 12;
 
-/// From one word to the manager that a donor cannot be reached to the next of the same donor.
+/// How long the manager is not told again that the same donor cannot be reached.
 const MISSED_AGAIN: Duration = Duration::from_secs(60);
 
 /// A client of one pool. Cheap to clone; clones share connections and memory.

@@ -6,7 +6,7 @@ use crate::retry_limits::Wait;
 pub trait Progress: Send + Sync {
     /// The work has grown by this many bytes.
     fn expect(&self, bytes: u64);
-    /// This many bytes are done.
+    /// This many bytes of the work are done.
     fn advance(&self, bytes: u64);
     /// A remark that does not end the work, such as a skipped file.
     fn warn(&self, text: &str);

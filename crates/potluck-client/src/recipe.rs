@@ -21,7 +21,7 @@ pub struct Recipe {
     holders: Mutex<Arc<Holders>>,
     /// When the manager was asked last where its chunks are. Held while somebody asks.
     pub(crate) reopened: tokio::sync::Mutex<Option<Tick>>,
-    /// Its chunks in order.
+    /// The chunks of the file in order.
     pub entries: Vec<Entry>,
     /// Where each of them ends in the file.
     ends: Vec<u64>,
@@ -169,9 +169,9 @@ pub fn largest(file: &OpenFile) -> (usize, usize) {
 pub struct Group<'a> {
     recipe: &'a Recipe,
     holders: Arc<Holders>,
-    /// The code.
+    /// The erasure code of the group.
     pub ec: Ec,
-    /// Its data chunks in the file.
+    /// The indexes of the group's data chunks in the file.
     pub data: Range<usize>,
     /// Its parity chunks among all of the file.
     parity: Range<usize>,
@@ -193,7 +193,7 @@ impl Group<'_> {
         }
     }
 
-    /// Who holds the chunk at a position.
+    /// Returns the donors that hold the chunk at a position.
     pub fn holders(&self, position: usize) -> &[DonorId] {
         let holders = match position.checked_sub(self.ec.data()) {
             None if position < self.data.len() => self.holders.data.get(self.data.start + position),

@@ -7,13 +7,13 @@ use std::time::Duration;
 /// How long work waits for those who do not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryLimits {
-    /// Before anything was moved.
+    /// How long a command waits for the manager before anything was moved.
     pub at_first: Duration,
     /// Once work has begun: for the manager.
     pub under_way: Duration,
-    /// For donors that took or brought something in this transfer and are away now; others only as long
-    /// as [`STRANGERS`] says. Where this is nothing, too few donors are an error as soon as they are known
-    /// to be (promise A2).
+    /// How long a transfer waits for donors that took or brought something in it and are away now; others only
+    /// as long as [`STRANGERS`] says. Where this is nothing, too few donors are an error as soon as they are
+    /// known to be (promise A2).
     pub donors: Duration,
 }
 
@@ -23,7 +23,7 @@ pub struct RetryLimits {
 pub const STRANGERS: Duration = Duration::from_secs(10);
 
 impl Default for RetryLimits {
-    /// For programs that decide themselves what to do about a pool that does not answer.
+    /// The limits for programs that decide themselves what to do about a pool that does not answer.
     fn default() -> Self {
         Self {
             at_first: Duration::ZERO,
@@ -33,22 +33,22 @@ impl Default for RetryLimits {
     }
 }
 
-/// Somebody is waited for.
+/// A wait for a manager or for donors.
 #[derive(Debug, Clone)]
 pub struct Wait {
     /// Why, such as `the manager at lab-head:7700 does not answer`.
     pub why: String,
-    /// For how long.
+    /// How long the wait has lasted so far.
     pub waited: Duration,
     /// How long it is waited for at most.
     pub limit: Duration,
 }
 
-/// From when the wait for a manager's good answer counts.
+/// The moments from which the wait for a manager's good answer counts.
 pub(crate) struct Asked {
-    /// When it was asked first.
+    /// When the manager was asked first.
     pub began: Tick,
-    /// Since when it answers at all.
+    /// The moment since which the manager answers at all; `None` while it does not.
     pub answers_since: Option<Tick>,
 }
 
@@ -64,11 +64,11 @@ impl Asked {
     }
 }
 
-/// Between two words about one wait: what is told counts seconds.
+/// How long nothing more is told of a wait that was told of: what is told counts seconds.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// The first pause between two tries; doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Whoever comes back is noticed this soon.
+/// The longest pause between two tries: whoever comes back is noticed this soon.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Pauses between the tries of one piece of work, told to the client's

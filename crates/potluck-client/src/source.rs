@@ -28,7 +28,7 @@ const LEFT_IN_FILE: usize = 1 << 20;
 /// Small files cut in one go, so that handing work between threads costs less than the work.
 const FILES_PER_UNIT: usize = 64;
 
-/// Where bytes come from.
+/// The source of a file's bytes.
 pub enum Input {
     /// A local file; opened when its turn comes.
     File(PathBuf),
@@ -40,7 +40,7 @@ pub enum Input {
         reader: Box<dyn Read + Send>,
         /// Its length, as far as is known before it is read.
         bytes: u64,
-        /// When it was modified, milliseconds since 1970.
+        /// When the file was modified, in milliseconds since 1970.
         mtime_ms: i64,
         /// Whether its owner may execute it.
         executable: bool,
@@ -49,9 +49,9 @@ pub enum Input {
 
 /// One file to store.
 pub struct Item {
-    /// Where it becomes visible.
+    /// The path at which the file becomes visible.
     pub path: PoolPath,
-    /// Where its bytes come from.
+    /// The source of the file's bytes.
     pub input: Input,
 }
 
@@ -80,9 +80,9 @@ pub enum Cut {
     Failed {
         /// The number of the file in its session.
         file: u32,
-        /// Which one it was.
+        /// The path of the file in the pool.
         path: PoolPath,
-        /// The reason why.
+        /// The reason why the file could not be read.
         error: CutError,
     },
 }
@@ -90,7 +90,7 @@ pub enum Cut {
 /// Why a file could not be cut.
 #[derive(Debug, thiserror::Error)]
 pub enum CutError {
-    /// It could not be read.
+    /// The source could not be read.
     #[error(transparent)]
     Read(#[from] io::Error),
     /// The encoded chunks do not decode to what they were made from (promise I2).
@@ -100,11 +100,11 @@ pub enum CutError {
 
 /// A file that was read to its end.
 pub struct Facts {
-    /// Where it becomes visible.
+    /// The path at which the file becomes visible.
     pub path: PoolPath,
-    /// Plaintext bytes.
+    /// Size of the file in bytes of plaintext.
     pub size: u64,
-    /// Of the plaintext.
+    /// The digest of the file's plaintext.
     pub digest: Digest,
     /// Milliseconds since 1970; `None` for a stream.
     pub mtime_ms: Option<i64>,

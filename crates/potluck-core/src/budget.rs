@@ -10,7 +10,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum KeepFree {
-    /// This many bytes.
+    /// The owner keeps this many bytes.
     Bytes(u64),
     /// This share of the whole disk, 0 to 100.
     Percent(f64),
@@ -25,12 +25,12 @@ pub enum BadKeepFree {
     /// A number with a decimal point and nothing behind: of what?
     #[error("“{text}” may be a share or a size: write {meant}")]
     Fraction {
-        /// The whole text.
+        /// The text that was given.
         text: String,
         /// The readings it may stand for.
         meant: String,
     },
-    /// Not a size either.
+    /// The text is neither a share nor a size.
     #[error(transparent)]
     Size(#[from] BadSize),
 }
@@ -94,7 +94,7 @@ impl From<KeepFree> for String {
     }
 }
 
-/// The owner's limits.
+/// The limits that a donor's owner sets.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
     /// The most bytes Potluck may hold.

@@ -24,7 +24,7 @@ pub trait Clock: Send + Sync + 'static {
 /// A clock shared by the tasks of one role.
 pub type SharedClock = Arc<dyn Clock>;
 
-/// The machine's clocks.
+/// The clock that reads the machine's own clocks.
 #[derive(Debug)]
 pub struct SystemClock(std::time::Instant);
 

@@ -12,14 +12,14 @@ pub trait Entropy: Send + Sync + 'static {
 pub type SharedEntropy = Arc<dyn Entropy>;
 
 impl dyn Entropy {
-    /// `N` random bytes.
+    /// Draws `N` random bytes.
     pub fn bytes<const N: usize>(&self) -> [u8; N] {
         let mut out = [0; N];
         self.fill(&mut out);
         out
     }
 
-    /// A random integer.
+    /// Draws a random integer of 64 bits.
     pub fn u64(&self) -> u64 {
         u64::from_le_bytes(self.bytes())
     }

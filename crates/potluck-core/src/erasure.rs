@@ -21,8 +21,8 @@ pub const MAX_DATA: u8 = 16;
 pub const MAX_PARITY: u8 = 8;
 /// The shortest chunk that a short group is cut into: below, a chunk costs more than it spreads.
 pub const MIN_SHARD: u32 = 4096;
-/// From here on chunks of a short group are whole segments: that costs little, and their hashes are then those
-/// of the file's segments, which are hashed once.
+/// Bytes per chunk from which the chunks of a short group are whole segments: that costs little, and their
+/// hashes are then those of the file's segments, which are hashed once.
 const WHOLE_SEGMENTS: u64 = 16 * SEGMENT as u64;
 /// Bytes coded at a time, so that all pieces of a group stay in the cache.
 const PIECE: usize = 32 << 10;
@@ -146,7 +146,7 @@ impl Codec {
         Self { ec, coder: rusty_erasure::coder(matrix).expect("a systematic matrix") }
     }
 
-    /// Which code it is.
+    /// Returns the code that this codec computes.
     pub fn ec(&self) -> Ec {
         self.ec
     }

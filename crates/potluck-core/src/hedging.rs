@@ -17,8 +17,8 @@ const LATE_BOUNDS: (Duration, Duration) = (Duration::from_millis(250), Duration:
 /// A donor that failed so often in a row is asked like a suspect: each group that waited for a donor
 /// that hangs would be waited for anew. Once may be one damaged chunk.
 const AVOIDED_AFTER: u32 = 2;
-/// After so long without a request one tries it again, for files stay open for days; each further failure
-/// doubles the time, up to [`DOUBLED`] times.
+/// How long an avoided donor is left alone before one request tries it again, for files stay open for days;
+/// each further failure doubles the time, up to [`DOUBLED`] times.
 const AVOIDED_FOR: Duration = Duration::from_secs(15);
 const DOUBLED: u32 = 5;
 
@@ -43,11 +43,11 @@ pub type Rates = BTreeMap<DonorId, RateEstimate>;
 /// A donor that holds a chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Source {
-    /// The donor.
+    /// The donor that holds the copy.
     pub donor: DonorId,
     /// Whether the manager heard of it lately; otherwise a suspect.
     pub live: bool,
-    /// [`crate::load::Load::score`].
+    /// The donor's load as a score from 0 (idle) to 1 ([`crate::load::Load::score`]).
     pub load: f32,
 }
 
@@ -108,10 +108,10 @@ pub fn overdue(
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     sources: Vec<Source>,
-    /// Who was asked, the last one last.
+    /// The donors that were asked, the last one last.
     tried: Vec<DonorId>,
     under_way: usize,
-    /// When the last of them is late.
+    /// When the request to the last donor asked is late.
     due: Tick,
     /// Whether it is, and no other live donor has the chunk.
     late: bool,

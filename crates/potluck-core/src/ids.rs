@@ -52,7 +52,7 @@ numeric_id!(
 pub struct ChunkId(i64);
 
 impl ChunkId {
-    /// Before all chunks, for pages that go on after one.
+    /// The number before those of all chunks, from which the first page goes on.
     pub const FIRST: Self = Self(0);
 
     /// For the catalog alone, whose number of the chunk it is.

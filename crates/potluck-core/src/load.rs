@@ -25,7 +25,7 @@ pub struct Load {
     pub load1: f32,
     /// Bytes of memory that programs can have without swapping.
     pub memory_free: u64,
-    /// Bytes of memory.
+    /// Size of the machine's memory in bytes.
     pub memory_total: u64,
     /// Bytes a second read from all disks.
     pub disk_read_bytes_s: u64,
@@ -41,7 +41,7 @@ pub struct Load {
     pub net_tx_bytes_s: u64,
     /// Bytes a second the network link carries each way; 0 when unknown.
     pub net_link_bytes_s: u64,
-    /// Where the kernel tells it.
+    /// Pressure stall information; `None` where the kernel does not tell it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pressure: Option<Pressure>,
     /// Bytes a second Potluck served to readers.
@@ -54,9 +54,9 @@ pub struct Load {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pressure {
-    /// For a CPU.
+    /// Percent of the time in which some task waited for a CPU.
     pub cpu: f32,
-    /// For a disk.
+    /// Percent of the time in which some task waited for a disk.
     pub io: f32,
     /// The pressure of memory.
     pub memory: f32,
@@ -101,16 +101,16 @@ fn weight(used: f32) -> f32 {
 pub struct CpuTimes {
     /// Spent on anything but idling or waiting for a disk.
     pub busy: u64,
-    /// All time together.
+    /// Ticks of all kinds together.
     pub total: u64,
 }
 
 /// One disk's work since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskTotals {
-    /// Bytes read.
+    /// Bytes read from the disk.
     pub read: u64,
-    /// Bytes written.
+    /// Bytes written to the disk.
     pub written: u64,
     /// Milliseconds with at least one request.
     pub busy_ms: u64,
@@ -119,9 +119,9 @@ pub struct DiskTotals {
 /// One network interface's work since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NetTotals {
-    /// Bytes received.
+    /// Bytes received by the interface.
     pub rx: u64,
-    /// Bytes sent.
+    /// Bytes sent by the interface.
     pub tx: u64,
 }
 
@@ -129,11 +129,11 @@ pub struct NetTotals {
 /// one that comes or goes makes no rate jump.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Processor time.
+    /// CPU time of all processors.
     pub cpu: CpuTimes,
-    /// By name; whole disks only.
+    /// The work of whole disks, by the name of the disk.
     pub disks: BTreeMap<String, DiskTotals>,
-    /// By name; real links only.
+    /// The work of real network links, by the name of the interface.
     pub nets: BTreeMap<String, NetTotals>,
     /// Bytes Potluck served to readers.
     pub served: u64,
@@ -172,7 +172,7 @@ impl Counters {
     }
 }
 
-/// By how much a figure grew on each device that was there at both times.
+/// The growth of a figure on each device that was there at both times.
 fn growth<T>(
     now: &BTreeMap<String, T>,
     earlier: &BTreeMap<String, T>,

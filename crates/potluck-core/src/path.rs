@@ -25,7 +25,7 @@ pub struct PoolPath {
 /// A path the pool cannot hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadPath {
-    /// Not of the form `pot://space/…`.
+    /// The text is not of the form `pot://space/…`.
     #[error("“{0}” is not a pool path: write pot://SPACE/PATH")]
     NoScheme(String),
     /// A single name is too long.

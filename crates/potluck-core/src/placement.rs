@@ -20,11 +20,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A donor that may take chunks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// The donor.
+    /// The id of the donor.
     pub donor: DonorId,
     /// Bytes it can still promise.
     pub free: u64,
-    /// [`crate::load::Load::score`].
+    /// The donor's load as a score from 0 (idle) to 1 ([`crate::load::Load::score`]).
     pub load: f32,
     /// The label that its owner gave it: donors with one label fail together; unknown counts as apart from
     /// all others.
@@ -55,9 +55,9 @@ pub struct Request {
 /// A run of chunks dealt in turn to a set of donors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
-    /// In the order of dealing.
+    /// The donors of the section, in the order of dealing.
     pub donors: Vec<DonorId>,
-    /// How many chunks.
+    /// Number of chunks that the section takes.
     pub chunks: u64,
     /// Stored bytes of one copy of these chunks; only the last chunk may be short.
     pub bytes: u64,
@@ -67,7 +67,7 @@ pub struct Section {
 /// chunk here is a group, and what is called its copies are its chunks, position by position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// One after the other.
+    /// The sections of the plan, in file order.
     pub sections: Vec<Section>,
     /// Copies of every chunk, or chunks of every group; a section with fewer donors has so many fewer.
     pub copies: u32,
@@ -78,7 +78,7 @@ pub struct Plan {
 /// Why nothing can be placed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Nobody to place on.
+    /// No donor is there to place chunks on.
     #[error("no donor is available: lend space with `potluck lend`, or wait for a donor to return")]
     NoDonors,
     /// The chunks of a slot need as many donors.
@@ -87,7 +87,7 @@ pub enum Refusal {
         count(u64::from(*need), "donor")
     )]
     TooFewDonors {
-        /// Donors there are.
+        /// Number of donors that are available.
         have: u32,
         /// Donors there must be.
         need: u32,

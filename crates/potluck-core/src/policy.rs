@@ -108,7 +108,7 @@ pub enum Race {
     Auto,
     /// Never, unless a chunk cannot be had.
     Off,
-    /// So many from the start.
+    /// The read asks for this many more chunks from the start.
     Extra(u8),
 }
 
@@ -154,7 +154,7 @@ impl From<Race> for String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Redundancy {
-    /// So many copies of every chunk.
+    /// Every chunk has this many copies.
     Copies(u32),
     /// Groups of an erasure code.
     Ec(Ec),
@@ -169,7 +169,7 @@ impl Redundancy {
         }
     }
 
-    /// Donors it takes.
+    /// Number of donors that one chunk's copies or one group need.
     pub fn donors(self) -> u32 {
         match self {
             Self::Copies(copies) => copies,
@@ -253,28 +253,28 @@ pub struct BadPolicy(pub String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Override {
-    /// Instead of [`Policy::chunk_size`].
+    /// The chunk size instead of [`Policy::chunk_size`], in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunk_size: Option<u32>,
-    /// Instead of [`Policy::stripe_width`].
+    /// The stripe width instead of [`Policy::stripe_width`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stripe_width: Option<Width>,
-    /// Instead of [`Policy::copies`].
+    /// The number of copies instead of [`Policy::copies`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<u32>,
-    /// Instead of copies, [`Policy::ec`].
+    /// The erasure code instead of copies ([`Policy::ec`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ec: Option<Ec>,
-    /// Instead of [`Policy::mirror`].
+    /// The mirroring protocol instead of [`Policy::mirror`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mirror: Option<Mirror>,
-    /// Instead of [`Policy::race`].
+    /// The way of reading groups instead of [`Policy::race`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub race: Option<Race>,
-    /// Instead of [`Policy::ack`].
+    /// The ack level instead of [`Policy::ack`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack: Option<AckLevel>,
-    /// Instead of [`Policy::strict`].
+    /// Whether all redundancy must be there at the commit, instead of [`Policy::strict`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
 }

@@ -40,7 +40,7 @@ pub struct RateEstimate {
     /// still when acknowledgements arrive in bursts, where a mean of quotients would explode.
     delivered: f64,
     busy: f64,
-    /// All bytes ever delivered.
+    /// Bytes ever delivered by the donor.
     total: u64,
     /// When the donor last became busy or made progress.
     since: Tick,

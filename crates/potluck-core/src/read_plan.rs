@@ -13,11 +13,11 @@ pub enum ShardState {
         /// Whether waiting for it is not worth it.
         late: bool,
     },
-    /// Not asked for yet, and a live donor has it.
+    /// The chunk was not asked for yet, and a live donor has it.
     Open,
-    /// Not asked for yet, and only suspects have it.
+    /// The chunk was not asked for yet, and only suspects have it.
     Suspect,
-    /// Cannot be had.
+    /// The chunk cannot be had from any donor.
     Lost,
 }
 
@@ -97,13 +97,13 @@ pub fn next_of_group(
 /// The part of one chunk that belongs to a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// Which chunk, counted from 0.
+    /// Index of the chunk in the file, from 0.
     pub index: usize,
     /// Bytes of the chunk before the part.
     pub skip: u32,
     /// Bytes of the part; never 0.
     pub take: u32,
-    /// Where the part begins in the file.
+    /// Offset in the file, in bytes, at which the part begins.
     pub at: u64,
 }
 

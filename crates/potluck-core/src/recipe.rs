@@ -32,7 +32,7 @@ pub struct Entry {
     pub name: ChunkName,
     /// The chunk as written.
     pub digest: Digest,
-    /// Plaintext bytes.
+    /// Size of the chunk in bytes of plaintext.
     pub len: u32,
     /// Whether the stored bytes are sealed.
     pub sealed: bool,

@@ -18,7 +18,7 @@ pub type Domain = u32;
 /// The worth of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Worth {
-    /// It counts, and can be fetched now.
+    /// The copy counts, and can be fetched now.
     Counts,
     /// It counts: its donor is silent, but not for so long that it is given up.
     Silent,
@@ -63,14 +63,14 @@ pub enum Stand {
     Missing,
 }
 
-/// A unit, judged.
+/// The judgement of a unit: what it has and what it lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judged {
     /// Shards it takes to have everything.
     pub need: usize,
     /// Shards in distinct domains that count.
     pub matching: usize,
-    /// Of them, without any on donors that are silent.
+    /// Shards in distinct domains that count, without any on donors that are silent.
     pub awake: usize,
     /// Whether everything can be had now.
     pub readable: bool,
@@ -162,7 +162,7 @@ fn awake(counting: &[Vec<Copy>]) -> usize {
 /// A donor that may be given something to make or asked for something, at this moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Helper {
-    /// The donor.
+    /// The id of the donor.
     pub donor: DonorId,
     /// The failure domain of the donor.
     pub domain: Domain,
@@ -177,11 +177,11 @@ pub struct Helper {
 /// Why nobody takes a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoTarget {
-    /// Somebody could, when budgets allow.
+    /// A donor could take it, when budgets allow.
     Later,
     /// Every donor with room holds something of the unit already, or fails together with one.
     NoneApart,
-    /// Nobody apart has room for it.
+    /// No donor in another domain has room for it.
     Full,
 }
 
@@ -262,7 +262,7 @@ impl Bucket {
         self.level = self.level.min(whole(rate));
     }
 
-    /// Bytes a second.
+    /// The rate at which the budget fills, in bytes a second.
     pub fn rate(&self) -> u64 {
         self.rate
     }

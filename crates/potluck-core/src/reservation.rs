@@ -22,7 +22,7 @@ impl Ledger {
         self.grow(session, bytes);
     }
 
-    /// Promises `bytes` more.
+    /// Promises `bytes` to `session` on top of what it has.
     pub fn grow(&mut self, session: SessionId, bytes: BTreeMap<DonorId, u64>) {
         let held = self.sessions.entry(session).or_default();
         for (donor, more) in bytes {

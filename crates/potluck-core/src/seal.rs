@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for SpaceKey {
 pub struct NotSealedHere;
 
 impl SpaceKey {
-    /// A new secret.
+    /// Draws a new secret for a space.
     pub fn generate(entropy: &dyn Entropy) -> Self {
         Self(entropy.bytes())
     }
@@ -236,7 +236,7 @@ const RECORD_NONCE: usize = 12;
 const RECORD_HEADER: usize = 8 + 8 + 8;
 
 impl RecoveryKey {
-    /// A new secret.
+    /// Draws a new secret for recovery.
     pub fn generate(entropy: &dyn Entropy) -> Self {
         Self(entropy.bytes())
     }

@@ -34,7 +34,7 @@ pub enum BadSize {
         "“{unit}” in “{text}” is not a unit: use KiB MiB GiB TiB PiB (×1024) or KB MB GB TB PB (×1000)"
     )]
     NoUnit {
-        /// The whole text.
+        /// The text that was given.
         text: String,
         /// The part that should be a unit.
         unit: String,

@@ -22,9 +22,9 @@ const ROUND_TRIP: Duration = Duration::from_secs(10);
 pub(crate) struct NewCopy {
     /// The name of the chunk.
     pub chunk: ChunkName,
-    /// Its stored bytes.
+    /// Size of the chunk in stored bytes.
     pub len: u32,
-    /// When it counts as stored.
+    /// The ack level at which the copy counts as stored.
     pub ack: AckLevel,
     /// The kind of the chunk.
     pub kind: ChunkKind,

@@ -70,7 +70,7 @@ pub trait NewFile: Send {
 
 /// A file that is only read.
 pub trait OldFile: ReadAt {
-    /// Its bytes when it was opened.
+    /// Returns the size of the file when it was opened, in bytes.
     fn len(&self) -> u64;
 
     /// Whether it has no bytes.
@@ -85,7 +85,7 @@ pub trait OldFile: ReadAt {
 /// One entry of a directory.
 #[derive(Debug, Clone, Copy)]
 pub struct Listed<'a> {
-    /// Its name there.
+    /// The name of the entry in its directory.
     pub name: &'a OsStr,
     /// Bytes, if it is a regular file; `None` for anything else.
     pub file: Option<u64>,
@@ -94,7 +94,7 @@ pub struct Listed<'a> {
 /// A file system at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
-    /// Its size in bytes.
+    /// Size of the file system in bytes.
     pub total: u64,
     /// Bytes an ordinary process may still write.
     pub available: u64,

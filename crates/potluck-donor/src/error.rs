@@ -8,13 +8,13 @@ use std::path::PathBuf;
 /// Why a donor does not start or cannot go on; says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum DonorError {
-    /// The lent directory.
+    /// The lent directory cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The donor's own state.
     #[error("cannot keep the donor's state in {}: {why}. Check that the directory can be written, and that its disk has room", dir.display())]
     State {
-        /// Where the state is.
+        /// The directory that keeps the donor's state.
         dir: PathBuf,
         /// The error of the system.
         why: io::Error,
@@ -27,7 +27,7 @@ pub enum DonorError {
         "cannot listen at {address}: {why}. If another donor of this machine has the port, give this one another with --listen, such as [::]:7702, and open that in the firewall"
     )]
     Listen {
-        /// The `host:port`.
+        /// The address to listen at, as `host:port`.
         address: String,
         /// The error of the system.
         why: io::Error,

@@ -7,7 +7,7 @@ use potluck_wire::control::{TaskFault, TaskOutcome};
 /// Why a task was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// The reason.
+    /// The reason why the task was not carried out.
     pub why: TaskFault,
     /// Which donor was at fault; `None` when it was this one.
     pub donor: Option<DonorId>,
@@ -24,8 +24,7 @@ impl Fault {
         Self { why, donor: None }
     }
 
-    /// Of two donors' faults the one the manager must hear of: a lie before a loss, and a loss
-    /// before an absence.
+    /// Chooses the fault that the manager must hear of: a lie before a loss, and a loss before an absence.
     pub fn or_worse(self, other: Self) -> Self {
         let rank = |fault: &Self| match fault.why {
             TaskFault::SourceWrong => 2,

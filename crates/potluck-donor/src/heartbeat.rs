@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// From one heartbeat to the next.
+/// Time from one heartbeat to the next.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest time from one heartbeat to the next, when results of tasks wait.
 const SHORTEST: Duration = Duration::from_millis(200);
@@ -37,7 +37,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// A manager that restarts holds its clients up until its donors have reported, so that they must
 /// not be long about it; more often than with each heartbeat it is not asked.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// After the store could not be listed.
+/// How long a listing waits to be tried again after the store could not be listed.
 const LISTING_PAUSE: Duration = Duration::from_secs(10);
 /// How many changes the manager told of is written down so often: each time would cost an fsync a
 /// second in a busy pool. In between a donor that is killed forgets them; one that is stopped does not.
@@ -46,7 +46,7 @@ const NOTE_EVERY: Duration = Duration::from_secs(10);
 /// The facts that a donor tells of itself when it registers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct About {
-    /// Where others reach it.
+    /// The addresses at which others reach the donor.
     pub told: Told,
     /// Where bulk connections are taken on this machine.
     pub port: u16,
@@ -95,7 +95,7 @@ struct Listing {
 enum Stepped {
     /// The manager answered the call that shows that it is there.
     Heard,
-    /// Nothing was learnt of that.
+    /// The step did not show whether the manager is there.
     Waited,
 }
 
@@ -131,7 +131,7 @@ impl Heartbeats {
         }
     }
 
-    /// Reports until dropped.
+    /// Sends heartbeats until it is dropped.
     pub async fn run_for_ever(&mut self) {
         loop {
             match self.step().await {
@@ -246,8 +246,8 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// After a round of the scrub everything is listed anew: a round reads what is there, and only
-    /// the manager knows what is missing. So it is when the manager asks.
+    /// Lists everything anew after a round of the scrub, and when the manager asks for it: a round reads what
+    /// is there, and only the manager knows what is missing.
     async fn list_again(&mut self, rounds: u64) -> Result<(), Failure> {
         let incarnation = self.service.store.incarnation();
         let holdings = Packed::default();

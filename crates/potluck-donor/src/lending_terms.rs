@@ -1,4 +1,4 @@
-//! On what terms the donor lends, as far as the manager has heard of them: whoever changed them can wait
+//! The terms on which the donor lends, as far as the manager has heard of them: whoever changed them can wait
 //! until it has, so that what is asked of the pool next is answered by them.
 
 use tokio::sync::watch;
@@ -18,7 +18,7 @@ impl Default for LendingTerms {
 }
 
 impl LendingTerms {
-    /// They were changed.
+    /// Notes that the terms were changed.
     pub fn change(&self) {
         self.changes.send_modify(|changes| *changes += 1);
     }

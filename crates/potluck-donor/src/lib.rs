@@ -247,7 +247,7 @@ impl Donor {
         Ok(Self { address, listener, service, server, heartbeats, disk, controls })
     }
 
-    /// Where it listens.
+    /// Returns the address at which bulk connections are taken.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

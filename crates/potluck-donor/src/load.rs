@@ -6,7 +6,7 @@ use potluck_core::clock::{SharedClock, Tick};
 use potluck_core::load::{Counters, Load, ProcText};
 use std::path::Path;
 
-/// In the order of [`ProcText`]'s fields.
+/// The files that a sample reads, in the order of [`ProcText`]'s fields.
 const FILES: [&str; 8] = [
     "/proc/stat",
     "/proc/loadavg",
@@ -23,7 +23,7 @@ const SPEED_EVERY: u32 = 60;
 /// A file that has more is not what we think it is.
 const MOST: usize = 4 << 20;
 
-/// Samples the machine.
+/// Samples the load of the machine.
 pub(crate) struct Sampler {
     clock: SharedClock,
     files: [ProcFile; FILES.len()],

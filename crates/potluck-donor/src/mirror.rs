@@ -71,7 +71,7 @@ enum Message {
 
 /// One put on its way to its mirrors.
 pub(crate) struct Forwarding {
-    /// In the order of the put's routes.
+    /// The copies under way, in the order of the put's routes.
     copies: Vec<Copying>,
 }
 

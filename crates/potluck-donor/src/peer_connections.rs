@@ -154,12 +154,12 @@ impl Fetch<'_> {
         Ok(want)
     }
 
-    /// Who sends it.
+    /// Returns the donor that sends the chunk.
     pub fn donor(&self) -> DonorId {
         self.to.donor
     }
 
-    /// All of it was read.
+    /// Keeps the connection for the next chunk, if all of this one was read.
     pub fn done(self) {
         if self.left == 0 {
             self.kept_by.keep(self.to, self.connection, self.now);

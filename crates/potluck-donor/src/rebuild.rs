@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Where a chunk is in its group, and what else there is of it.
 pub(crate) struct Group {
-    /// The code.
+    /// The erasure code of the group.
     pub ec: Ec,
     /// Data chunks there are; further positions of data are zeros.
     pub data: usize,

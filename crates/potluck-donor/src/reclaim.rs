@@ -20,7 +20,7 @@ pub(crate) enum Deletion {
     OtherLife,
     /// The chunk was put later, or may have been: somebody needs it.
     WrittenSince,
-    /// The disk refused.
+    /// The disk refused to delete the file.
     Failed,
 }
 

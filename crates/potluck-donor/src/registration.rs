@@ -26,7 +26,7 @@ struct Heard {
 pub(crate) type ManagerTerm = (Epoch, u64);
 
 impl Registration {
-    /// Nothing heard yet.
+    /// Makes the state of a donor that has not heard of a manager yet.
     pub fn new(clock: SharedClock) -> Self {
         Self { clock, heard: Mutex::default() }
     }

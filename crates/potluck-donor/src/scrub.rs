@@ -21,12 +21,12 @@ use tokio::sync::{Notify, oneshot};
 
 pub(crate) const FILE: &str = "scrub.json";
 const MAX_FILE: u64 = 4096;
-/// So many times as fast as a machine that is always on may one read that seldom is. That keeps up
-/// with three hours a day, and 1 TiB is read at 4 MB/s then.
+/// How much faster a machine that is seldom on may read than one that is always on. This keeps up with three
+/// hours a day, and 1 TiB is read at 4 MB/s then.
 const CATCHING_UP: u64 = 10;
-/// From one look at the disk to the next: seldom enough to cost an idle machine nothing.
+/// Time from one look at the disk to the next: seldom enough to cost an idle machine nothing.
 const TURN: Duration = Duration::from_secs(10);
-/// From one look at the disk to the next in a round that the manager asked for.
+/// Time from one look at the disk to the next in a round that the manager asked for.
 const HURRIED_TURN: Duration = Duration::from_millis(250);
 /// How much of a round a crash may repeat.
 const SAVED_EVERY: Duration = Duration::from_secs(60);
@@ -144,7 +144,7 @@ impl Scrub {
         self.round().rounds
     }
 
-    /// Reads until dropped.
+    /// Reads back what is held, round after round, until it is dropped.
     pub async fn scrub_for_ever(&self, service: Arc<Service>, disk: Arc<dyn Disk>) {
         let clock = &service.env.clock;
         let mut pause = TURN;

@@ -43,7 +43,7 @@ const THREADS: usize = 128;
 const THREADS_EACH: usize = THREADS * 3 / 4;
 /// How long a stranger may take over a request's head.
 const HEADER_DEADLINE: Duration = Duration::from_secs(5);
-/// After the system refused a connection (no more files), wait this long.
+/// How long no connection is accepted after the system refused one (no more files).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// hyper wants at least this much; all of a request's head must fit.
 const REQUEST_BUFFER: usize = 8 << 10;

@@ -35,11 +35,11 @@ pub(crate) struct Service {
     /// Chunks to delete and to verify.
     pub chunk_orders: ChunkOrderQueues,
     pub lending_terms: LendingTerms,
-    /// Figures for monitoring.
+    /// The figures that monitoring asks for.
     pub metrics: Metrics,
-    /// Where other donors are.
+    /// The addresses of other donors.
     pub peer_addresses: PeerAddresses,
-    /// Calls the manager.
+    /// The connection by which the manager is called.
     pub caller: Caller,
     /// Why the daemon goes by settings of before.
     pub settings_fault: Mutex<Option<String>>,
@@ -47,7 +47,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Nobody connected yet.
+    /// Makes the service of a donor to which nobody has connected yet.
     pub fn new(env: Env, store: Arc<Store>, key: Secret, scrub: Scrub, caller: Caller) -> Self {
         let registration = Registration::new(env.clock.clone());
         Self {

@@ -23,7 +23,7 @@ const WINDOW_BYTES: u64 = 64 << 10;
 /// The bytes expected of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Maybe another request.
+    /// Nothing is expected, though another request may come.
     Idle,
     /// The rest of a request's head.
     Head,
@@ -37,12 +37,12 @@ pub(crate) struct StallTimeout {
     phase: Phase,
     waited: Duration,
     moved: u64,
-    /// Since when we wait.
+    /// When the wait under way began.
     since: Tick,
 }
 
 impl StallTimeout {
-    /// Nothing asked yet.
+    /// Makes the timeout of a connection on which nothing was asked yet.
     pub fn new(clock: SharedClock) -> Self {
         let since = clock.now();
         Self { clock, phase: Phase::Idle, waited: Duration::ZERO, moved: 0, since }
@@ -58,7 +58,7 @@ impl StallTimeout {
         self.phase
     }
 
-    /// The wait begins.
+    /// Begins to count the time: the peer is waited for.
     pub fn start(&mut self) {
         self.since = self.clock.now();
     }

@@ -27,7 +27,7 @@ pub(crate) struct State {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Own {
-    /// Whose memory it is.
+    /// The donor whose state this is.
     owner: Owner,
     /// Shared with the manager alone; tickets and receipts are worth nothing without it.
     key: Secret,

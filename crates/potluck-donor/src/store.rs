@@ -83,7 +83,7 @@ pub(crate) struct Store {
     served: AtomicU64,
     stored: AtomicU64,
     id: StoreId,
-    /// Of the directory; none while that is missing.
+    /// The lock on the lent directory; `None` while the directory is missing.
     lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Store {
 pub(crate) enum Refusal {
     /// No lent space left.
     Full,
-    /// The disk failed.
+    /// The disk failed to store or to find it.
     Disk,
     /// Files that were found at the start are missing at the end.
     Lost,
@@ -130,7 +130,7 @@ impl Store {
         Ok(store)
     }
 
-    /// This incarnation.
+    /// Returns the incarnation of this process.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
@@ -292,7 +292,7 @@ impl Store {
         self.usage.excess()
     }
 
-    /// The owner's limits.
+    /// Returns the limits that the owner set.
     pub fn limits(&self) -> Limits {
         self.usage.limits()
     }

@@ -38,7 +38,7 @@ pub(crate) struct Tasks {
 
 /// The queue of each kind of task.
 struct Queues {
-    /// One chunk comes from another donor.
+    /// Tasks that fetch one chunk from another donor.
     fetch: Queue,
     /// Chunks of a group come from other donors, and another is made of them. Each such task takes
     /// memory by the width of its code.
@@ -49,7 +49,7 @@ struct Queues {
 
 /// Tasks of one kind that wait, the oldest first.
 struct Queue {
-    /// As many as are carried out at once.
+    /// Permits for the tasks of this kind that are carried out at once.
     permits: Arc<Semaphore>,
     waiting: Arc<Mutex<VecDeque<Task>>>,
 }

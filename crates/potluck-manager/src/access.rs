@@ -1,4 +1,4 @@
-//! Who may do what.
+//! The rights of each role: which calls a member may make.
 
 use crate::callers::Caller;
 use crate::calls::Verb;

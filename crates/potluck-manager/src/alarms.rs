@@ -37,14 +37,14 @@ handles! {
     }
 }
 
-/// So many chunks lost or spoiled since they were committed are no accident any more. A bit flips
-/// now and then, and nobody needs to look at a disk for one.
+/// Number of chunks lost or spoiled since they were committed that are no accident any more. A bit flips now
+/// and then, and nobody needs to look at a disk for one.
 const MANY_BAD: u64 = 8;
 /// Space is short when less than so many percent of what is lent are left.
 const SHORT_PERCENT: u64 = 5;
 
 impl Alarms {
-    /// All there are, the most urgent first.
+    /// Lists all alarms there are, the most urgent first.
     pub fn all(&self, donors: &[DonorStatus], repair: &RepairState) -> Vec<Alarm> {
         let disk = self.catalog.disk_fault();
         // A write that fails for that reason is no fault of donors.
@@ -106,7 +106,7 @@ impl Alarms {
     }
 }
 
-/// That little space is left.
+/// Raises an alarm when little space is left.
 fn short_of_space(donors: &[DonorStatus]) -> Option<Alarm> {
     let takes = |donor: &&DonorStatus| donor.state == DonorState::Live && !donor.takes_nothing;
     let takers = || donors.iter().filter(takes);

@@ -115,9 +115,9 @@ pub fn inviting_donor(members: &[Member], invited: &Member) -> Option<DonorId> {
 /// A member who makes a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Who {
-    /// Their number.
+    /// The number of the member.
     pub member: MemberId,
-    /// Their role.
+    /// The role of the member.
     pub role: Role,
     /// The name that people call them by.
     pub name: String,
@@ -128,9 +128,9 @@ pub struct Who {
 pub struct Caller {
     /// The member; `None` for somebody without a certificate.
     pub who: Option<Who>,
-    /// Where the call came from.
+    /// The address from which the call came.
     pub peer: IpAddr,
-    /// Which connection it came over; 0: none.
+    /// The number of the connection over which the call came; 0 where there is none.
     pub connection: u64,
 }
 

@@ -50,7 +50,7 @@ pub struct ManagerConfig {
 }
 
 impl ManagerConfig {
-    /// By what the pool decides.
+    /// Returns the limits by which the pool decides.
     pub fn limits(&self) -> Limits {
         Limits {
             lease: self.lease,

@@ -51,11 +51,11 @@ const PAGE: PageLimit = PageLimit { chunks: 2048, entries: 512 };
 /// Donors that leave together, or one that holds less.
 #[derive(Debug, Clone)]
 pub struct Departure {
-    /// The donors.
+    /// The donors that leave, or the one that holds less.
     pub donors: BTreeSet<DonorId>,
-    /// So many bytes leave each; `None`: all.
+    /// Bytes that leave each donor; `None` where all that it holds does.
     pub over: Option<u64>,
-    /// Whose files are told by their paths: those on this donor; `None`: everybody's.
+    /// The donor whose files are told by their paths; `None` where those of all donors are.
     pub told: Option<DonorId>,
 }
 
@@ -93,7 +93,7 @@ pub struct Loss {
     pub paths: Vec<String>,
     /// The number of files.
     pub files: u64,
-    /// All of these files, in order.
+    /// The versions of all these files, in order.
     pub versions: Vec<VersionId>,
     /// Files whose records are damaged, so that nobody knows whether they are lost.
     pub damaged: u64,

@@ -7,12 +7,12 @@ use std::sync::Mutex;
 pub struct GcFreeze(Mutex<Option<String>>);
 
 impl GcFreeze {
-    /// As an earlier term left it.
+    /// Makes the freeze as an earlier term left it: `why` is its reason.
     pub fn new(why: Option<String>) -> Self {
         Self(Mutex::new(why))
     }
 
-    /// Why, if so. Asked before every deletion.
+    /// Returns the reason of the freeze, while there is one. Asked before every deletion.
     pub fn why(&self) -> Option<String> {
         self.0.lock().expect("no holder panics").clone()
     }

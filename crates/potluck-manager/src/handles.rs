@@ -46,9 +46,9 @@ parts! {
     settings: Arc<Settings>,
     /// The outside world: time, chance, and the network.
     env: Env,
-    /// The pool's time.
+    /// The clock of the pool's time.
     time: PoolTime,
-    /// Which of the pool's terms this is.
+    /// The term of this manager: its epoch and its start.
     term: Arc<OwnTerm>,
     /// The soft state of the pool.
     pool: SharedPool,
@@ -58,23 +58,23 @@ parts! {
     bodies: Arc<Bodies>,
     /// Turns of donors that list what they hold.
     inventory_turns: Arc<InventoryTurns>,
-    /// Who is who.
+    /// The members and their certificates.
     members: Arc<Members>,
-    /// Vouches for members.
+    /// The certificate authority, which vouches for members.
     ca: Arc<Ca>,
-    /// Where this manager is.
+    /// The whereabouts of this manager.
     signpost: Arc<Signpost>,
     /// Wakes the background work.
     background: Wakeup,
-    /// Why nothing is reclaimed.
+    /// The GC freeze, and its reason.
     gc_freeze: Arc<GcFreeze>,
     /// What donors told of other managers without proof.
     unproven_terms: Arc<UnprovenTerms>,
     /// How the copies of the metadata log are kept.
     log: Arc<Copies>,
-    /// Figures for monitoring.
+    /// The figures that monitoring asks for.
     metrics: Arc<Metrics>,
-    /// Figures for status.
+    /// The figures that status shows, counted now and then.
     stats: Arc<StatsCache>,
     /// The facts known about the pool's safety.
     scan_state: Arc<ScanState>,

@@ -1,4 +1,4 @@
-//! Making a pool.
+//! Makes a new pool: its certificate authority, its catalog, its first admin and its recovery kit.
 
 use crate::config::ManagerConfig;
 use potluck_catalog::Founding;

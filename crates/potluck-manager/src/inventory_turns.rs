@@ -10,7 +10,7 @@ const AT_ONCE: usize = 4;
 /// How long a page waits for its turn. Then its donor sends it again, and none of those before.
 const TURN_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The turns.
+/// The turns in which donors' lists are compared with the catalog.
 #[derive(Debug)]
 pub struct InventoryTurns(Semaphore);
 

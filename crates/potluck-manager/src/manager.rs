@@ -47,7 +47,7 @@ use std::time::Duration;
 pub struct Manager {
     handles: Handles,
     listener: Box<dyn Listener>,
-    /// Where metrics are asked for, if anywhere.
+    /// The listener at which metrics are asked for, if anywhere.
     metrics: Option<Box<dyn Listener>>,
     address: SocketAddr,
     told: Told,
@@ -154,17 +154,17 @@ impl Manager {
         (&self.handles).into()
     }
 
-    /// Which pool it manages: its authority's fingerprint.
+    /// Returns the fingerprint of the authority of the pool that it manages.
     pub fn pool(&self) -> Digest {
         fingerprint(self.handles.ca.certificate())
     }
 
-    /// Where it listens.
+    /// Returns the address at which calls are taken.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where others reach it.
+    /// Returns the addresses at which others reach the manager.
     pub fn told(&self) -> &Addresses {
         &self.told.addresses
     }

@@ -44,7 +44,7 @@ handles! {
 const CONNECTIONS: usize = 16;
 /// How long one may take from its beginning to its end.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
-/// After a failure to accept a connection.
+/// How long no connection is accepted after a failure to accept one.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Exporter {

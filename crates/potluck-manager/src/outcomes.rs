@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub struct Outcomes(BTreeMap<&'static str, String>);
 
 impl Outcomes {
-    /// One attempt at `what` ended.
+    /// Notes how an attempt at `what` ended.
     pub fn note(&mut self, what: &'static str, result: Result<(), Error>) {
         match result {
             Err(Error::Closed) => {}

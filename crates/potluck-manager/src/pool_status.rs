@@ -43,7 +43,7 @@ handles! {
 }
 
 impl Overview {
-    /// The pool now.
+    /// Reads the status of the pool as it is now.
     pub async fn pool_status(&self) -> Result<PoolStatus, Error> {
         let stats = self.stats.get(&self.catalog, &self.time).await?;
         let now = self.time.tick();

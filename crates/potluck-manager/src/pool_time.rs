@@ -30,12 +30,12 @@ impl PoolTime {
         Self { started: clock.now(), clock, base_ms }
     }
 
-    /// The pool's milliseconds.
+    /// Returns the pool's time in milliseconds.
     pub fn now_ms(&self) -> u64 {
         self.base_ms + self.uptime().as_millis() as u64
     }
 
-    /// This term's age.
+    /// Returns the age of this term.
     pub fn uptime(&self) -> Duration {
         self.tick().saturating_sub(self.started)
     }

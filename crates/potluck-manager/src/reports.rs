@@ -22,15 +22,15 @@ handles! {
     }
 }
 
-/// After this much of the manager's term nobody is held up any more: a donor that still has not
-/// reported died with the earlier term. Longer than a donor pauses between two tries, and shorter
-/// than a caller waits for an answer.
+/// Age of the manager's term from which nobody is held up any more: a donor that still has not reported died
+/// with the earlier term. Longer than a donor pauses between two tries, and shorter than a caller waits for an
+/// answer.
 const ASSEMBLING: Duration = Duration::from_secs(6);
 /// Who asks for a verdict waits no longer than this, and is told what is known by then.
 const VERDICT_LIMIT: Duration = Duration::from_secs(10);
 /// Donors speak once a second; the next word of one that was not heard for so long is overdue.
 const OVERDUE: Duration = Duration::from_secs(2);
-/// Between two looks.
+/// Time between two looks whether donors have reported.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 impl Reports {

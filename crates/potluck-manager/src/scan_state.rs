@@ -12,12 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// After a change a scan waits for more of the kind: donors behind one switch go within seconds
-/// of each other. Never longer than a quarter of the grace.
+/// How long a scan waits after a change for more of the kind: donors behind one network switch go within
+/// seconds of each other. Never longer than a quarter of the grace.
 const SETTLE: Duration = Duration::from_secs(5);
-/// After its start a manager waits so long for its donors before it first judges how safe files
-/// are: all of them seem lost to one that nobody has told what is there. Never longer than the
-/// grace.
+/// How long a manager that started waits for its donors before it first judges how safe files are: all of them
+/// seem lost to one that nobody has told what is there. Never longer than the grace.
 const ASSEMBLING: Duration = Duration::from_secs(15);
 /// While repair goes on, everything is looked at anew this often at most.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -30,7 +29,7 @@ pub(crate) const RETRY: Duration = Duration::from_secs(15);
 pub enum Priority {
     /// Something happened, so the scan hurries.
     Urgent,
-    /// It is only time.
+    /// Nothing happened, and the next scan is due by time.
     Routine,
 }
 
@@ -65,7 +64,7 @@ pub struct Kept {
     unreached: BTreeMap<DonorId, u64>,
     /// The effects of a donor's leaving, found when it began to; a scan that began later knows.
     foreseen: BTreeMap<DonorId, (Tick, Leaving)>,
-    /// When the last scan began that ended.
+    /// When the last scan that came to its end began.
     pub began: Option<Tick>,
     /// When one last began, whatever came of it.
     tried: Option<Tick>,
@@ -73,13 +72,13 @@ pub struct Kept {
     pub failed: Option<String>,
     /// Files of which the last could not see what they are made of.
     pub damaged: Damaged,
-    /// Since when something changed that it has not seen.
+    /// When the first change happened that the scan has not seen.
     pub(crate) dirty: Option<Tick>,
-    /// Since when something got worse that it has not seen, and what.
+    /// When something first got worse that the scan has not seen, and what.
     worse: Option<(Tick, &'static str)>,
     /// Donors whose copies it could not rely on at that moment.
     unheard: BTreeSet<DonorId>,
-    /// Of these, those whose copies counted for nothing.
+    /// Donors among `unheard` whose copies counted for nothing.
     lost: BTreeSet<DonorId>,
     /// Someone waits for it now.
     pub(crate) hurry: bool,
@@ -197,7 +196,7 @@ impl ScanState {
 pub enum Unseen {
     /// Anything: there was none since the manager's start.
     All,
-    /// That these donors are not heard.
+    /// These donors are not heard any more.
     Silent(BTreeSet<DonorId>),
     /// Something else has changed.
     Worse(&'static str),
@@ -267,7 +266,7 @@ impl Kept {
         since.is_none_or(|since| since >= every).then_some(Priority::Routine)
     }
 
-    /// A scan begins.
+    /// Notes that a scan begins, and returns what is due to it.
     pub(crate) fn begin(&mut self, now: Tick) -> Due {
         self.tried = Some(now);
         self.looking = self.hurry;

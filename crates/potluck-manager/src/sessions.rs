@@ -65,7 +65,7 @@ pub struct InSession {
 }
 
 impl InSession {
-    /// For a call that [`Pool::enter`](potluck_pool::Pool::enter) let in.
+    /// Makes the guard of a call that [`Pool::enter`](potluck_pool::Pool::enter) let in.
     pub fn new(pool: SharedPool, time: PoolTime, session: SessionId) -> Self {
         Self { pool, time, session }
     }

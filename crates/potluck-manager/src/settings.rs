@@ -16,7 +16,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Those that a manager starts with.
+    /// Makes the settings that a manager starts with.
     pub fn new(config: ManagerConfig) -> Self {
         Self {
             config: RwLock::new(Arc::new(config)),
@@ -25,7 +25,7 @@ impl Settings {
         }
     }
 
-    /// The settings now.
+    /// Returns the settings that hold now.
     pub fn get(&self) -> Arc<ManagerConfig> {
         Arc::clone(&self.config.read().expect("no holder panics"))
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct SharedPool(Arc<Mutex<Pool>>);
 
 impl SharedPool {
-    /// Shares `pool`.
+    /// Shares `pool` among all who have a clone.
     pub fn new(pool: Pool) -> Self {
         Self(Arc::new(Mutex::new(pool)))
     }

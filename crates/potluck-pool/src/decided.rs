@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub struct Count {
     /// The incarnation that counted.
     pub incarnation: Incarnation,
-    /// Its write sequence.
+    /// The donor's write sequence at that moment.
     pub write_sequence: u64,
 }
 

@@ -45,7 +45,7 @@ pub struct Donor {
 pub struct Registration {
     pub(crate) incarnation: Incarnation,
     pub(crate) key: Secret,
-    /// Where it is reached, the best first.
+    /// The addresses at which the donor is reached, the best first.
     pub addresses: Addresses,
     pub reach: Reach,
     pub(crate) version: String,
@@ -64,7 +64,7 @@ pub struct Registration {
     pub taking: Option<Taking>,
     /// The fault of its disk.
     pub(crate) fault: Option<DiskFault>,
-    /// Why it goes by settings of before.
+    /// The reason why the donor goes by earlier settings, if it does.
     pub(crate) settings_fault: Option<String>,
     /// True if the owner said that all it held before is lost for good.
     pub(crate) new_store: bool,
@@ -75,19 +75,19 @@ pub struct Registration {
 /// How to reach a donor.
 #[derive(Debug, Clone)]
 pub struct Contact {
-    /// The donor.
+    /// The id of the donor.
     pub donor: DonorId,
     /// The name that people call it by.
     pub name: String,
     /// Where it is reached, the best first; none while it has not registered.
     pub addresses: Addresses,
-    /// Heard from lately.
+    /// True while the donor is heard from.
     pub live: bool,
-    /// [`Load::score`].
+    /// The donor's load as a score from 0 (idle) to 1 ([`Load::score`]).
     pub load: f32,
     /// The label that its owner gave it: donors with one label fail together.
     pub label: Option<String>,
-    /// Its key, once it registered.
+    /// The key of the donor, once it registered.
     pub key: Option<Secret>,
 }
 

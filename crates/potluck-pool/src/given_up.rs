@@ -19,11 +19,11 @@ pub struct GivenUp(pub(crate) BTreeMap<DonorId, Turn>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Others list first.
+    /// The donor waits while others list.
     Waits,
-    /// It is asked to list since then.
+    /// The donor was asked at this time to list what it holds.
     Asked(Tick),
-    /// It lists since then.
+    /// The donor has listed what it holds since this time.
     Lists(Tick),
 }
 

@@ -61,7 +61,7 @@ impl Taking {
 /// Chunks that were counted at a donor, and that its inventory did not list.
 #[derive(Debug, Clone, Default)]
 pub struct UnlistedCopies {
-    /// Those that had not arrived meanwhile.
+    /// The names of those that had not arrived meanwhile.
     pub names: Vec<ChunkName>,
     /// Whether the donor's store is new, so that nothing is wrong with its disk.
     pub new_store: bool,

@@ -14,7 +14,7 @@ pub struct Offered {
 
 #[derive(Debug)]
 enum Claim {
-    /// By far the commonest: it costs no allocation.
+    /// One session offered the chunk, which is by far the commonest and costs no allocation.
     One(SessionId),
     Many(Vec<SessionId>),
 }

@@ -12,9 +12,9 @@ pub struct Probations(pub(crate) BTreeMap<DonorId, Probation>);
 
 #[derive(Debug)]
 pub(crate) struct Probation {
-    /// Why it was not trusted.
+    /// The reason why it was quarantined.
     pub(crate) why: String,
-    /// Chunks in all.
+    /// Number of chunks that are tested in all.
     pub(crate) of: usize,
     /// Those not tested yet: stored bytes, and when somebody was asked.
     pub(crate) left: BTreeMap<ChunkName, (u32, Option<Tick>)>,
@@ -23,7 +23,7 @@ pub(crate) struct Probation {
 /// The conclusion of the last test.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProbationResult {
-    /// All chunks were right.
+    /// The chunks were all right.
     Right,
     /// One was not; why the donor is not trusted now.
     Wrong(String),

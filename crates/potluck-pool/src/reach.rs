@@ -9,7 +9,7 @@ use std::time::Duration;
 const AGAIN: Duration = Duration::from_secs(300);
 /// One that was not is tried again so soon: somebody may be at its firewall.
 const SOON: Duration = Duration::from_secs(5);
-/// So many tries in a row without an answer are no accident.
+/// Number of tries in a row without an answer that are no accident.
 const FAILED: u32 = 2;
 
 /// A member's complaint about a donor counts for so long.
@@ -20,9 +20,9 @@ const COMPLAINANTS: usize = 64;
 /// How a donor was reached since it registered.
 #[derive(Debug, Default)]
 pub struct Reach {
-    /// When it was tried last.
+    /// When the donor was tried last.
     pub(crate) last: Tick,
-    /// When to try next.
+    /// When the donor is to be tried next.
     pub(crate) next: Tick,
     /// Tries in a row that nobody answered.
     pub(crate) failures: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Complaint {
 }
 
 impl Reach {
-    /// Why nobody reaches the donor, if so.
+    /// Returns why nobody reaches the donor, if so.
     pub fn unreachable(&self) -> Option<&str> {
         (self.failures >= FAILED).then_some(self.why.as_str())
     }

@@ -55,6 +55,6 @@ pub struct Giving {
     pub at_once: bool,
     /// Versions that may be lost for it, in order: their last copies are not waited for either.
     pub lose: Arc<[VersionId]>,
-    /// When it was asked for.
+    /// When the give-back was asked for.
     pub since: Tick,
 }

@@ -28,11 +28,11 @@ pub const MANAGER: MemberId = MemberId(0);
 /// A session about to be opened.
 #[derive(Debug, Clone)]
 pub struct NewSession {
-    /// Its id.
+    /// The id of the session.
     pub id: SessionId,
-    /// Who opens it.
+    /// The member who opens the session.
     pub member: MemberId,
-    /// Where it writes.
+    /// The space in which the session writes.
     pub space: SpaceId,
     /// The policy of its files.
     pub policy: Policy,
@@ -86,13 +86,13 @@ impl From<NoSession> for Failure {
 /// The facts of a session that its tickets are made of.
 #[derive(Debug, Clone)]
 pub struct Ticketed {
-    /// Where it writes.
+    /// The space in which the session writes.
     pub space: SpaceId,
     /// The policy of its files.
     pub policy: Policy,
     /// The parts of the policy that its command set, whatever directories say.
     pub asked: Override,
-    /// Its whole plan.
+    /// The whole plan of the session.
     pub plan: Plan,
     /// Stored bytes asked for so far, without redundancy.
     pub bytes: u64,

@@ -17,7 +17,7 @@ pub struct Uncommitted {
 struct Stored {
     len: u32,
     donors: BTreeSet<DonorId>,
-    /// Whose bytes these are: a session that offered the chunk.
+    /// A session that offered the chunk, to which the bytes are counted.
     session: SessionId,
 }
 

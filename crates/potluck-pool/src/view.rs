@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// When a copy that leaves may be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// When its unit is whole without it.
+    /// The copy may be deleted when its unit is whole without it.
     WhenWhole,
     /// When its unit survives one more death without it.
     WhenSafe,
@@ -91,7 +91,7 @@ impl PoolView {
         self.0.get(&donor)
     }
 
-    /// All donors of the pool.
+    /// Goes over all donors of the pool.
     pub fn iter(&self) -> impl Iterator<Item = (DonorId, &DonorView)> {
         self.0.iter().map(|(donor, status)| (*donor, status))
     }

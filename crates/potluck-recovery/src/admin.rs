@@ -12,11 +12,11 @@ use potluck_wire::token::Role;
 
 /// An admin that nobody invites.
 pub struct NewAdmin<'a> {
-    /// The pool's name.
+    /// The name of the pool.
     pub pool: &'a str,
     /// The name that people call them by.
     pub name: &'a str,
-    /// Where the manager is.
+    /// The addresses at which the manager is reached.
     pub manager: Addresses,
 }
 

@@ -20,7 +20,7 @@ pub enum StateError {
     /// A directory that should be new has something in it.
     #[error("{} {}", path.display(), if *holds_pool { "holds a pool" } else { "is not empty" })]
     NotEmpty {
-        /// The directory.
+        /// The directory that was to be new.
         path: PathBuf,
         /// Whether that is a pool.
         holds_pool: bool,
@@ -34,9 +34,9 @@ pub enum StateError {
     /// A catalog of one pool beside the authority of another.
     #[error("{} holds the catalog of {catalog_of}, and the keys of {authority}", state.display())]
     OtherAuthority {
-        /// The directory.
+        /// The state directory of the manager.
         state: PathBuf,
-        /// The catalog's pool.
+        /// The name of the pool whose catalog it holds.
         catalog_of: String,
         /// The pool of the authority in `ca`.
         authority: String,
@@ -44,7 +44,7 @@ pub enum StateError {
     /// A backup that is not as it was written.
     #[error("the backup {} is damaged: {detail}", path.display())]
     BadBackup {
-        /// The file.
+        /// The path of the backup.
         path: PathBuf,
         /// The damage that was found.
         detail: String,
@@ -52,9 +52,9 @@ pub enum StateError {
     /// A copy of the catalog that would lie in a state directory.
     #[error("{} lies in the manager's state directory {}", file.display(), state.display())]
     InState {
-        /// Where the copy was to be.
+        /// The path at which the copy was to lie.
         file: PathBuf,
-        /// The state directory.
+        /// The state directory of the manager.
         state: PathBuf,
     },
     /// A recovery kit of one pool and a backup of another.
@@ -62,23 +62,23 @@ pub enum StateError {
     OtherPool {
         /// The path of the kit.
         kit: PathBuf,
-        /// Its pool.
+        /// The pool that the kit is of.
         kit_of: String,
-        /// The backup's pool.
+        /// The pool that the backup is of.
         backup_of: String,
     },
     /// A file that is no recovery kit of this release.
     #[error("{}: {detail}", path.display())]
     BadKit {
-        /// The file.
+        /// The path of the recovery kit.
         path: PathBuf,
         /// The fault, in words.
         detail: String,
     },
-    /// Nobody to restore from.
+    /// No donor was reached that a pool could be restored from.
     #[error("none of the donors that were named is reached: {0}")]
     NobodyReached(String),
-    /// Nothing to restore from.
+    /// The donors that answered have no log that a pool could be restored from.
     #[error(
         "{} answered, with nothing of this pool's metadata log that can be read, and {} that cannot",
         count(*answered as u64, "donor"),
@@ -99,7 +99,7 @@ pub enum StateError {
     /// A file of the state directory failed.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
@@ -107,7 +107,7 @@ pub enum StateError {
     /// Keys or certificates cannot be made or read.
     #[error("the pool's certificates in {}: {detail}", path.display())]
     Certificates {
-        /// Where they are.
+        /// The directory of the pool's certificates.
         path: PathBuf,
         /// The error, in words.
         detail: String,
@@ -118,7 +118,7 @@ pub enum StateError {
     /// The port is not to be had.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// The address.
+        /// The address to listen on.
         address: String,
         /// The error of the system.
         source: io::Error,

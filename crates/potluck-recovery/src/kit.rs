@@ -45,7 +45,7 @@ impl Kit {
         RecoveryKey::from_bytes(self.recovery_key.0)
     }
 
-    /// Reads a kit.
+    /// Reads a recovery kit from the file at `path`.
     pub fn load(path: &Path) -> Result<Self, StateError> {
         let io = |source| StateError::Io { path: path.into(), source };
         let text = fs::read(path).map_err(io)?;

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 /// The order for a restore: from what, and where to.
 #[derive(Debug, Clone)]
 pub struct Restore {
-    /// The recovery kit.
+    /// The path of the recovery kit.
     pub kit: PathBuf,
     /// The new state directory: absent, empty, or with what an interrupted restore left.
     pub state: PathBuf,
@@ -39,13 +39,13 @@ pub struct Restore {
 pub struct Restored {
     /// The name of the pool.
     pub pool: String,
-    /// Where members will look for the manager.
+    /// The addresses at which members will look for the manager.
     pub addresses: Addresses,
     /// The number of spaces.
     pub spaces: u64,
     /// The number of files.
     pub files: u64,
-    /// Their sizes together.
+    /// Size of all files together, in bytes of plaintext.
     pub bytes: u64,
     /// Donors that belong to the pool.
     pub donors: u64,
@@ -97,9 +97,9 @@ impl Replayed {
 /// How much of what is known to have been there came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// All of it.
+    /// All that is known to have been there came back.
     Whole,
-    /// Changes are missing.
+    /// The latest changes are missing.
     Incomplete,
     /// Files cannot be read from what the donors that answered have.
     Unreadable,

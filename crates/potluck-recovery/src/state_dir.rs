@@ -117,7 +117,7 @@ impl StateDir {
         self.root.join(ADMIN)
     }
 
-    /// The recovery kit.
+    /// Returns the path of the recovery kit.
     pub fn kit(&self) -> PathBuf {
         self.root.join(KIT)
     }

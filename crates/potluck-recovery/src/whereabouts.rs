@@ -27,7 +27,7 @@ struct Told {
 }
 
 impl Signpost {
-    /// Of a manager at these addresses.
+    /// Makes the signpost of a manager that is reached at `told`.
     pub fn new(told: Addresses) -> Self {
         let told = Mutex::new(Told { moves: 0, addresses: told });
         let (signed, superseded, moved) = Default::default();
@@ -52,7 +52,7 @@ impl Signpost {
         Issue { epoch, moves: self.told().moves }
     }
 
-    /// Where members are told that it is.
+    /// Returns the addresses that members are told.
     pub fn addresses(&self) -> Addresses {
         self.told().addresses.clone()
     }

@@ -22,7 +22,7 @@ const LIES_LAST: Duration = Duration::from_secs(60);
 /// A scenario by its name.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// Such as `liar/BitFlip/2 copies/1`.
+    /// The name of the scenario, such as `liar/BitFlip/2 copies/1`.
     pub name: String,
     /// The plan of what happens.
     pub plan: Plan,

@@ -1,4 +1,4 @@
-//! Who takes part in a scenario.
+//! The machines that take part in a scenario: a manager, donors, clients and an admin.
 
 use std::fmt;
 
@@ -10,33 +10,33 @@ pub const CLIENTS: u8 = 3;
 /// A machine of the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
-    /// The manager.
+    /// The machine of the manager.
     Manager,
-    /// A donor.
+    /// The machine of the donor with this number.
     Donor(u8),
-    /// A client.
+    /// The machine of the client with this number.
     Client(u8),
     /// Makes the pool and watches its status; nothing ever happens to it.
     Admin,
 }
 
 impl Who {
-    /// All donors.
+    /// Lists the machines of all donors.
     pub fn donors() -> impl Iterator<Item = Self> + Clone {
         (0..DONORS).map(Self::Donor)
     }
 
-    /// All clients.
+    /// Lists the machines of all clients.
     pub fn clients() -> impl Iterator<Item = Self> + Clone {
         (0..CLIENTS).map(Self::Client)
     }
 
-    /// All to whom something can happen.
+    /// Lists the machines to which something can happen.
     pub fn mortals() -> impl Iterator<Item = Self> + Clone {
         std::iter::once(Self::Manager).chain(Self::donors()).chain(Self::clients())
     }
 
-    /// Returns its `host:port`.
+    /// Returns the machine's address as `host:port`.
     pub fn address(self) -> String {
         let port = if self == Self::Manager { 7700 } else { 7701 };
         format!("{self}:{port}")

@@ -24,7 +24,7 @@ pub const SPACE: &str = "data";
 /// A write waits this long for a manager that is away, and once more for the deadline of its last
 /// call; each of its stages may do so (A2).
 const WRITE_MOST: Duration = Duration::from_secs(200);
-/// Everything else gives up sooner (A2).
+/// The longest that a read may take. Everything else gives up sooner (A2).
 const READ_MOST: Duration = Duration::from_secs(60);
 
 /// Runs until the host crashes.

@@ -16,7 +16,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// Returns the bytes.
+    /// Returns the bytes of this content.
     pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len as usize];
         let mut hasher = blake3::Hasher::new_derive_key("potluck 2026-11 simulated content");

@@ -145,7 +145,7 @@ impl Drive {
         bits > 0
     }
 
-    /// From now on reads of chunks give something else, or with `None` the truth again.
+    /// Makes reads of chunks give something else from now on, or with `None` the truth again.
     pub fn lie(&self, lie: Option<Lie>) {
         self.state().lie = lie;
     }
@@ -368,7 +368,7 @@ impl Drop for Lock {
     }
 }
 
-/// An open file.
+/// An open file of the disk.
 struct Handle {
     disk: MemoryDisk,
     inode: Arc<Mutex<Inode>>,

@@ -1,4 +1,4 @@
-//! Everything a seed decides.
+//! Chance: everything that a seed decides.
 
 use potluck_core::chunk::Digest;
 use potluck_core::entropy::{SeededEntropy, SharedEntropy};
@@ -38,7 +38,7 @@ impl Draw {
         self.below(100) < percent
     }
 
-    /// One of some.
+    /// Draws one of the values in `of`.
     pub fn pick<T: Copy>(&self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }

@@ -9,7 +9,7 @@ use crate::world::{LENT, World};
 use potluck_core::policy::AckLevel;
 use std::path::Path;
 
-/// At most so many chunks are spoiled by one such fault.
+/// Number of chunks that one such fault spoils at most.
 const FLIPS: u64 = 5;
 
 impl World {

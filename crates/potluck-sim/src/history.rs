@@ -18,15 +18,15 @@ const LATE: Duration = Duration::from_secs(30);
 /// How a write ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is under way.
+    /// The write is under way.
     Open,
     /// It took effect; as which version, if it stored a file.
     Done(Option<VersionId>),
-    /// It did not, and never will.
+    /// The write did not take effect, and never will.
     Refused,
     /// It did not take effect, and never will, because another was there first.
     Beaten,
-    /// Its writer does not know.
+    /// The writer does not know whether it took effect.
     Unknown,
 }
 
@@ -39,11 +39,11 @@ struct Write {
     fate: Fate,
 }
 
-/// Names a write.
+/// The name of a write: its path and its number among the writes of that path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WriteId(String, usize);
 
-/// All writes to all paths.
+/// The writes to all paths.
 #[derive(Debug, Default)]
 pub struct History {
     paths: BTreeMap<String, Vec<Write>>,
@@ -51,7 +51,7 @@ pub struct History {
 }
 
 impl Write {
-    /// When it took effect at the latest.
+    /// Returns the latest time at which the write can have taken effect.
     fn last(&self) -> Duration {
         match self.fate {
             Fate::Done(_) | Fate::Refused | Fate::Beaten => self.ended,

@@ -59,7 +59,7 @@ impl Host {
         self.sent.store(0, Ordering::Relaxed);
     }
 
-    /// Bytes sent since.
+    /// Returns the bytes sent since they were counted anew.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
@@ -89,7 +89,7 @@ impl Host {
         *self.member.lock().expect("no holder panics")
     }
 
-    /// From now on it is the member with this certificate.
+    /// Makes the host the member with this certificate from now on.
     pub fn become_member(&self, certificate: &[u8]) {
         let fingerprint = fingerprint(&certificate.to_vec().into());
         *self.member.lock().expect("no holder panics") = Some(fingerprint);

@@ -22,11 +22,11 @@ use turmoil::net::{TcpListener, TcpStream};
 /// The network as one host has it.
 #[derive(Debug, Clone)]
 pub struct SimNet {
-    /// Whose it is.
+    /// The machine that this network belongs to.
     pub who: Who,
     /// Hears of every connection.
     pub trace: Trace,
-    /// Counts bytes sent.
+    /// Number of bytes that the machine sent.
     pub sent: Arc<AtomicU64>,
 }
 
@@ -127,7 +127,7 @@ impl AsyncWrite for SimStream {
 #[derive(Debug, Clone, Copy)]
 pub struct SayWho(pub Option<Digest>);
 
-/// Believes who calls.
+/// Takes connections and believes whoever says who it is.
 #[derive(Debug, Clone, Copy)]
 pub struct BelieveWho;
 

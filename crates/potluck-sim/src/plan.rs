@@ -34,7 +34,7 @@ const DAY_MS: i64 = 86_400_000;
 /// The plan of a scenario.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Everything follows from it.
+    /// The seed, from which everything follows.
     pub seed: u64,
     /// How far the simulation goes at a time; messages arrive at its multiples.
     pub tick: Duration,
@@ -42,13 +42,13 @@ pub struct Plan {
     pub redundancy: Redundancy,
     /// Whether clients seal chunks.
     pub sealed: bool,
-    /// When donors acknowledge.
+    /// The ack level at which donors acknowledge.
     pub ack: AckLevel,
     /// The longest a message takes.
     pub latency: Duration,
     /// Messages a connection holds before its writer waits.
     pub window: usize,
-    /// By how much each machine's wall clock is wrong, in milliseconds.
+    /// The error of each machine's wall clock, in milliseconds.
     pub skews: Vec<(Who, i64)>,
     /// The one donor whose disk may lose what was acknowledged.
     pub victim: u8,
@@ -68,9 +68,9 @@ pub struct Plan {
 /// One thing a client does.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// Not before this time.
+    /// The time before which the step does not begin.
     pub at: Duration,
-    /// The action.
+    /// The action of the client.
     pub op: Op,
 }
 
@@ -79,9 +79,9 @@ pub struct Step {
 pub enum Op {
     /// Stores files in one session.
     Put {
-        /// Paths and contents.
+        /// The path and the content of each file.
         files: Vec<(String, Content)>,
-        /// When they may replace what is there.
+        /// The condition under which they may replace what is there.
         condition: Condition,
         /// Whether their size is told beforehand.
         known: bool,
@@ -90,9 +90,9 @@ pub enum Op {
     Torn(String, Content),
     /// Reads a file, from a byte on.
     Get(String, u64),
-    /// Removes a file.
+    /// Removes the file at a path.
     Remove(String),
-    /// Lists a directory.
+    /// Lists the directory at a path.
     List(String),
     /// Notes which chunks a file has.
     Recipe(String),
@@ -103,9 +103,9 @@ pub enum Op {
 pub struct Event {
     /// The time at which it begins.
     pub at: Duration,
-    /// For how long.
+    /// The time for which it lasts.
     pub lasts: Duration,
-    /// The fault.
+    /// The fault that happens.
     pub fault: Fault,
 }
 

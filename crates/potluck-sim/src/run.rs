@@ -22,11 +22,11 @@ const NOTE_EVERY: Duration = Duration::from_secs(5);
 pub struct Outcome {
     /// The options that the seed expanded to.
     pub options: String,
-    /// Everything that happened, in order.
+    /// The lines about everything that happened, in order.
     pub trace: String,
     /// A digest of that.
     pub hash: Digest,
-    /// Simulated time.
+    /// The simulated time that the run took.
     pub took: Duration,
     /// The first broken promise, if any.
     pub result: Result<(), String>,

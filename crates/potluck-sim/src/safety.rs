@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Who holds each chunk whole.
+    /// Returns the donors that hold each chunk whole.
     pub fn holders(&self) -> Holders {
         let mut holders = Holders::new();
         for (number, drive) in (0..).zip(&self.drives) {

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The stage of one run. Clones are the same stage.
 #[derive(Clone, Default)]
 pub struct Stage {
-    /// Everything that happened.
+    /// The record of everything that happened.
     pub trace: Trace,
     /// Tokens for those who have not joined.
     pub invitations: Invitations,
@@ -27,15 +27,15 @@ pub struct Stage {
 /// The state that changes during a run.
 #[derive(Default)]
 pub struct Board {
-    /// When the clients' scripts begin.
+    /// The time at which the clients' scripts begin.
     pub curtain: Option<Duration>,
     /// The steps still to be done, by client.
     pub scripts: Vec<VecDeque<Step>>,
     /// The action that each client is at.
     pub busy: BTreeMap<Who, Busy>,
-    /// The reference model.
+    /// The reference model: all writes, and what readers may see of them.
     pub history: History,
-    /// Who can reach whom.
+    /// The faults of the moment, by which it is known who can reach whom.
     pub health: Health,
     /// Chunks of the files as they were last opened, by everybody and at rest.
     pub needed: BTreeSet<ChunkName>,
@@ -51,7 +51,7 @@ pub struct Board {
     pub named: BTreeSet<String>,
     /// Whether donors whose reads lie must be named before they stop.
     pub name_liars: bool,
-    /// Broken promises.
+    /// The promises that were found broken.
     pub broken: Vec<String>,
 }
 

@@ -35,7 +35,7 @@ impl Trace {
         self.text().now
     }
 
-    /// Writes one event.
+    /// Writes a line with the simulated time, who did something and what.
     pub fn say(&self, who: impl Display, what: impl Display) {
         let now = self.now();
         let (seconds, millis) = (now.as_secs(), now.subsec_millis());
@@ -43,7 +43,7 @@ impl Trace {
         writeln!(text.lines, "{seconds:4}.{millis:03} {who:<9} {what}").expect("memory");
     }
 
-    /// All of it.
+    /// Returns all lines that were written.
     pub fn lines(&self) -> String {
         self.text().lines.clone()
     }

@@ -28,7 +28,7 @@ pub const LEASE: Duration = Duration::from_secs(10);
 pub const GC_DELAY: Duration = Duration::from_secs(10);
 /// How long interrupted writes can be taken up.
 pub const RESUME_WINDOW: Duration = Duration::from_secs(15);
-/// Everything is looked at this often.
+/// The manager scans everything this often.
 const SCAN_EVERY: Duration = Duration::from_secs(10);
 /// Bytes of a donor's disk.
 const DISK: u64 = 512 << 20;
@@ -43,9 +43,9 @@ pub struct World {
     pub sim: Sim<'static>,
     /// Shared with the machines.
     pub stage: Stage,
-    /// The machines.
+    /// The machines of the pool.
     pub hosts: BTreeMap<Who, Host>,
-    /// The donors' disks.
+    /// The disks of the donors.
     pub drives: Vec<Drive>,
     /// Decides what faults leave open.
     pub draw: Draw,
@@ -177,7 +177,7 @@ impl World {
         Ok(())
     }
 
-    /// The simulated time.
+    /// Returns the simulated time that has passed.
     pub fn now(&self) -> Duration {
         self.sim.elapsed()
     }

@@ -23,7 +23,7 @@ use std::thread;
 const SEED: &str = "POTLUCK_SIM_SEED";
 /// The case to play in this process.
 const CASE: &str = "POTLUCK_SIM_CASE";
-/// Where this process leaves its trace.
+/// Environment variable with the file in which this process leaves its trace.
 const TRACE: &str = "POTLUCK_SIM_TRACE";
 /// Adds a loss to the scenario that must be noticed.
 const RUIN: &str = "POTLUCK_SIM_RUIN";

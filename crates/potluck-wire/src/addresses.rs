@@ -15,7 +15,7 @@ pub const MANAGER_PORT: u16 = 7700;
 pub const DONOR_PORT: u16 = 7701;
 /// Where managers listen, unless told otherwise: everywhere, by IPv4 and IPv6.
 pub const MANAGER_LISTEN: &str = "[::]:7700";
-/// Where donors listen, unless told otherwise.
+/// The address at which donors listen, unless told otherwise: everywhere, by IPv4 and IPv6.
 pub const DONOR_LISTEN: &str = "[::]:7701";
 
 /// The longest name that the domain name system has.
@@ -71,7 +71,7 @@ impl Address {
         Self(SocketAddr::new(ip.to_canonical(), port).to_string())
     }
 
-    /// The text.
+    /// Returns the address as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -82,7 +82,7 @@ impl Address {
         host.trim_start_matches('[').trim_end_matches(']')
     }
 
-    /// The port.
+    /// Returns the port of the address.
     pub fn port(&self) -> u16 {
         self.0.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0)
     }
@@ -153,7 +153,7 @@ impl Addresses {
         Self(list)
     }
 
-    /// The best first.
+    /// Goes over the addresses, the best first.
     pub fn iter(&self) -> std::slice::Iter<'_, Address> {
         self.0.iter()
     }
@@ -179,7 +179,7 @@ impl Addresses {
         Self(first.into_iter().chain(rest).collect())
     }
 
-    /// These, and then those of `others`.
+    /// Returns these addresses, and then those of `others`.
     pub fn and(&self, others: &Self) -> Self {
         Self::new(self.iter().chain(others.iter()).cloned())
     }

@@ -34,10 +34,10 @@ pub struct Bodies {
     turns: Mutex<BTreeMap<Digest, Weak<tokio::sync::Mutex<()>>>>,
 }
 
-/// A request's body.
+/// The body of a request that was received.
 #[derive(Debug)]
 pub struct Received {
-    /// All of it.
+    /// The bytes of the whole body.
     pub bytes: Bytes,
     /// Its part of the budget, to be kept as long as what it says is.
     pub claim: Option<Claim>,
@@ -124,7 +124,7 @@ mod tests {
         Body::from(vec![b' '; len])
     }
 
-    /// Of a length that nobody says.
+    /// Makes a body of a length that it does not tell.
     fn unsaid(len: usize) -> Body {
         Body::from_stream(stream::iter([Ok::<_, std::io::Error>(vec![b' '; len])]))
     }

@@ -116,13 +116,13 @@ impl Lane {
 /// Why a connection cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// The stream broke.
+    /// The stream broke before the frame was whole.
     #[error("the connection broke: {0}")]
     Io(#[from] io::Error),
     /// The stream ended inside a frame.
     #[error("the connection ended inside a frame")]
     Truncated,
-    /// Not a frame, or one that asks for the impossible.
+    /// The bytes are not a frame, or are one that asks for the impossible.
     #[error("not a frame: {0}")]
     Malformed(&'static str),
     /// The MAC does not fit: no ticket, a changed frame, or one played back.
@@ -137,13 +137,13 @@ pub enum Request {
     Put {
         /// The name that the body's bytes hash to.
         name: ChunkName,
-        /// When to answer.
+        /// The ack level at which the donor answers.
         ack: AckLevel,
         /// Bytes of the body.
         len: u32,
         /// The kind of the chunk.
         kind: ChunkKind,
-        /// Where else it is to be stored.
+        /// The donors that the chunk is forwarded to.
         forward: Forward,
     },
     /// The body, JSON of a [`crate::control::Source`] whose ticket lets the bearer put, says how
@@ -156,9 +156,9 @@ pub enum Request {
     },
     /// Send the stored chunk, or a part of it.
     Get {
-        /// The chunk.
+        /// The name of the chunk.
         name: ChunkName,
-        /// Which part; the whole chunk otherwise.
+        /// The part that is asked for; the whole chunk otherwise.
         part: Option<Part>,
     },
 }
@@ -168,7 +168,7 @@ pub enum Request {
 pub struct Part {
     /// Stored bytes before it.
     pub offset: u32,
-    /// Its stored bytes; never 0.
+    /// Size of the part in stored bytes; never 0.
     pub len: u32,
     /// Whether it must be whole segments, and what proves them to who knows the name is to go before them
     /// ([`potluck_core::merkle::TreeParts::proof`]).
@@ -205,7 +205,7 @@ pub enum Status {
     Mismatch = 3,
     /// The ticket does not allow it.
     Denied = 4,
-    /// The disk failed.
+    /// The disk of the donor failed.
     DiskFailed = 5,
     /// The owner has paused the donor, or it is going down.
     Away = 6,
@@ -230,13 +230,13 @@ impl Status {
 /// The answer of a donor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
-    /// How it went.
+    /// The status of the request: whether it was carried out.
     pub status: Status,
     /// Bytes of the body that follows: after a successful get what was asked for, and before it its proof.
     pub body: u32,
-    /// After a successful put: at which level the donor holds it, and the proof.
+    /// The ack level at which the donor holds the chunk, and its proof, after a successful put.
     pub receipt: Option<(AckLevel, Receipt)>,
-    /// After a put that was forwarded and waited for: the proofs of the other donors.
+    /// The proofs of the other donors, after a put that was forwarded and waited for.
     pub forwarded: Forwarded,
 }
 
@@ -400,7 +400,7 @@ pub enum SendFileError {
     /// The file ended early or cannot be read.
     #[error("the file cannot be read: {0}")]
     File(io::Error),
-    /// The stream broke.
+    /// The stream broke before all was sent.
     #[error("the connection broke: {0}")]
     Stream(#[from] io::Error),
 }

@@ -44,7 +44,7 @@ struct Shared {
     look: Mutex<(Instant, Duration)>,
 }
 
-/// From the first look for a manager on this network to the next; doubles up to [`LOOK_AT_MOST`].
+/// Time from the first look for a manager on this network to the next; doubles up to [`LOOK_AT_MOST`].
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// A network is not asked more rarely than that for a manager that is away.
 const LOOK_AT_MOST: Duration = Duration::from_secs(60);
@@ -53,7 +53,7 @@ const LOOK_AT_MOST: Duration = Duration::from_secs(60);
 enum Broken {
     /// The connection was gone before the request left; asking again is safe.
     NotSent(String),
-    /// Anything else.
+    /// The call failed for any other reason.
     Failed(Failure),
 }
 

@@ -87,6 +87,6 @@ macro_rules! call {
 
 use call;
 
-/// Nothing to say.
+/// The empty reply of calls that have nothing to tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Done {}

@@ -19,7 +19,7 @@ pub struct Env {
 }
 
 impl Env {
-    /// The machine itself.
+    /// The clocks, the randomness, the network and the threads of the machine itself.
     pub fn system() -> Self {
         Self {
             clock: Arc::new(SystemClock::default()),
@@ -33,7 +33,7 @@ impl Env {
 /// Where work goes that would hold up a runtime's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offload {
-    /// To the runtime's pool of blocking threads.
+    /// The work goes to the runtime's pool of blocking threads.
     Threads,
     /// Nowhere: done on the spot, so that one thread and one seed decide everything.
     Inline,

@@ -19,7 +19,7 @@ pub enum ErrorKind {
     NoSpace,
     /// Bytes are not what they should be.
     Integrity,
-    /// Who asks may not.
+    /// The caller may not do this.
     Auth,
     /// Somebody else was first, or it exists already.
     Conflict,
@@ -65,7 +65,7 @@ impl ErrorKind {
 /// what, and what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub struct Failure {
-    /// Its kind.
+    /// The kind of the failure.
     pub kind: ErrorKind,
     /// A stable code such as `POT-E012`; listed in docs/errors.md.
     pub code: String,
@@ -113,11 +113,11 @@ pub mod code {
     pub const BAD_SETTINGS: &str = "POT-E004";
     /// No such file or directory.
     pub const NO_ENTRY: &str = "POT-E010";
-    /// No such space.
+    /// No space has the name.
     pub const NO_SPACE_NAMED: &str = "POT-E011";
     /// The file changed or vanished while it was read.
     pub const CHANGED: &str = "POT-E012";
-    /// It exists already.
+    /// The file, directory or space exists already.
     pub const EXISTS: &str = "POT-E020";
     /// The version is not the expected one.
     pub const WRONG_VERSION: &str = "POT-E021";
@@ -165,9 +165,9 @@ pub mod code {
     pub const REVOKED: &str = "POT-E065";
     /// The directory is not this donor's to lend.
     pub const NOT_OURS: &str = "POT-E066";
-    /// No manager answers.
+    /// No manager answers the call.
     pub const NO_MANAGER: &str = "POT-E070";
-    /// The catalog failed.
+    /// The catalog cannot be read or written.
     pub const CATALOG: &str = "POT-E080";
     /// A local file or directory failed.
     pub const LOCAL_IO: &str = "POT-E081";

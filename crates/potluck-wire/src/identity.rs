@@ -23,11 +23,11 @@ const KEY: &str = "key.pem";
 pub struct About {
     /// The name of the pool.
     pub pool: String,
-    /// Where the manager is.
+    /// The addresses at which the manager is reached.
     pub manager: Addresses,
-    /// The member's number.
+    /// The number of the member.
     pub member: MemberId,
-    /// Its role.
+    /// The role of the member.
     pub role: Role,
     /// The name that people call it by.
     pub name: String,
@@ -38,11 +38,11 @@ pub struct About {
 pub struct Identity {
     /// The facts that are not secret.
     pub about: About,
-    /// The pool's CA.
+    /// The certificate of the pool's CA.
     pub ca: CertificateDer<'static>,
-    /// This member's certificate.
+    /// The certificate of this member.
     pub certificate: CertificateDer<'static>,
-    /// This member's key.
+    /// The private key of this member.
     pub key: PrivateKeyDer<'static>,
 }
 

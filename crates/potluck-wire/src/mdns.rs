@@ -33,7 +33,7 @@ const LOOK_AT_INTERFACES_SECONDS: u32 = 10;
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// More records are remembered only where somebody floods the network.
 const MOST_RECORDS: i64 = 2_000;
-/// After a flood nothing is announced for so long.
+/// How long nothing is announced after a flood.
 const REST: Duration = Duration::from_secs(600);
 
 /// Whether this process keeps away from multicast DNS. One switch for the process: names are resolved
@@ -52,7 +52,7 @@ fn is_off() -> bool {
 /// The role that announces itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Announced {
-    /// The pool's manager.
+    /// The manager of the pool.
     Manager,
     /// A donor, which knows where its manager is.
     Donor,
@@ -165,7 +165,7 @@ fn host_name(is_taken: bool) -> String {
 /// The answers for a pool on this machine's networks. Nobody has proved anything yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nearby {
-    /// Where its manager may be.
+    /// Addresses at which its manager may be.
     pub managers: Addresses,
     /// Where donors may be, who know where it is.
     pub donors: Addresses,

@@ -40,14 +40,14 @@ impl Exposition {
         exposition
     }
 
-    /// Adds a value.
+    /// Adds a gauge with one value.
     pub fn gauge(&mut self, name: &str, help: &str, value: f64) {
         let gauge = Gauge::<f64, AtomicU64>::default();
         gauge.set(value);
         self.add(name, help, gauge);
     }
 
-    /// Values by `label`.
+    /// Adds a gauge with a value for each `label`.
     pub fn gauges(
         &mut self,
         name: &str,
@@ -84,7 +84,7 @@ impl Exposition {
         self.0.register(name, help, metric);
     }
 
-    /// All of it.
+    /// Returns all metrics in the text format of OpenMetrics.
     pub fn text(&self) -> String {
         let mut text = String::new();
         encode(&mut text, &self.0).expect("a string takes what is written");
@@ -108,7 +108,7 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// A call ended.
+    /// Counts a call that ended after `took`, `well` or not.
     pub fn ended(&self, op: &'static str, took: Duration, well: bool) {
         self.seconds.get_or_create(&[("op", op)]).observe(took.as_secs_f64());
         if !well {

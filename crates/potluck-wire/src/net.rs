@@ -51,7 +51,7 @@ pub struct KernelSide {
 }
 
 impl KernelSide {
-    /// Of a machine's socket.
+    /// Makes the kernel's side of a socket of this machine.
     pub fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self {
             socket: Some(Arc::new(socket.try_clone_to_owned()?)),
@@ -153,7 +153,7 @@ impl LowWater {
 /// Any stream, on the heap.
 pub type BoxStream = Box<dyn Stream>;
 
-/// Where streams come from.
+/// A network: it opens streams and accepts them.
 pub trait Net: Send + Sync + 'static {
     /// Opens a stream to `address` (`host:port`) within [`CONNECT_DEADLINE`].
     fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<BoxStream>>;
@@ -176,9 +176,9 @@ pub trait Net: Send + Sync + 'static {
 /// A network shared by the tasks of a role.
 pub type SharedNet = Arc<dyn Net>;
 
-/// Accepts streams.
+/// A listener that accepts streams.
 pub trait Listener: Send {
-    /// Where it listens.
+    /// Returns the address at which it listens.
     fn local_addr(&self) -> io::Result<SocketAddr>;
     /// How many streams can be open at once; a thousand or two where nothing limits them.
     fn capacity(&self) -> usize {
@@ -188,7 +188,7 @@ pub trait Listener: Send {
     fn accept(&mut self) -> BoxFuture<'_, io::Result<(BoxStream, SocketAddr)>>;
 }
 
-/// The machine's network.
+/// The network of the machine.
 #[derive(Debug, Default)]
 pub struct SystemNet;
 

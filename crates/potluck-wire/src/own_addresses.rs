@@ -64,7 +64,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of a daemon that listens at `listen` and has told `told`.
+    /// Makes the watch of a daemon that listens at `listen` and has told `told`.
     pub fn new(net: SharedNet, listen: SocketAddr, told: Told) -> Self {
         // Not what they were when it was guessed: a network may have come up since.
         Self { net, listen, told, seen: Vec::new() }

@@ -28,16 +28,16 @@ pub struct PeerConnection {
 /// connection is of no more use.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// It cannot be reached.
+    /// The donor cannot be reached.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The connection broke, or what came was no answer.
     #[error(transparent)]
     Broken(#[from] FrameError),
-    /// It was silent for too long.
+    /// The donor was silent for too long.
     #[error("it does not answer")]
     Silent,
-    /// The donor refused.
+    /// The donor refused the request.
     #[error("it refused: {0:?}")]
     Refused(Status),
     /// It sent bytes that are not the chunk.

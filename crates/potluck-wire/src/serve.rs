@@ -142,7 +142,7 @@ impl Admitted {
 pub struct Peer {
     /// The fingerprint of the certificate of the pool that was shown; none of strangers.
     pub certificate: Option<Digest>,
-    /// Where the connection comes from.
+    /// The address from which the connection comes.
     pub address: SocketAddr,
     /// Counts connections, from 1.
     pub connection: u64,

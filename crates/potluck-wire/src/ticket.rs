@@ -39,7 +39,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// A new secret.
+    /// Draws a new secret for tickets.
     pub fn generate(entropy: &dyn Entropy) -> Self {
         Self::from_bytes(entropy.bytes())
     }
@@ -69,9 +69,9 @@ impl Secret {
 pub struct Ops(pub u8);
 
 impl Ops {
-    /// Read chunks.
+    /// The bearer may read chunks.
     pub const GET: Self = Self(1);
-    /// Store chunks.
+    /// The bearer may store chunks.
     pub const PUT: Self = Self(2);
     /// Store chunks of other kinds than data; managers only.
     pub const RECORD: Self = Self(4);
@@ -81,7 +81,7 @@ impl Ops {
         self.0 & ops.0 == ops.0
     }
 
-    /// Both sets together.
+    /// Returns the operations of both sets together.
     pub fn and(self, ops: Self) -> Self {
         Self(self.0 | ops.0)
     }
@@ -90,9 +90,9 @@ impl Ops {
 /// One restriction of a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caveat {
-    /// Only at this donor.
+    /// The ticket is good only at this donor.
     Donor(DonorId),
-    /// Only these operations.
+    /// The ticket allows these operations only.
     Ops(Ops),
     /// At most this many stored bytes in all puts of its session at the donor together, whatever tickets
     /// they show.
@@ -100,7 +100,7 @@ pub enum Caveat {
     /// Only until the manager's clock shows this many milliseconds; donors follow the manager's
     /// clock through their heartbeats, never their own wall clock.
     Expires(u64),
-    /// For this write session.
+    /// The ticket is for this write session.
     Session(SessionId),
     /// Issued when the manager's clock showed this many milliseconds.
     Issued(u64),
@@ -161,7 +161,7 @@ pub struct Grant {
     pub expires: u64,
     /// The write session it serves, if any.
     pub session: Option<SessionId>,
-    /// Keys the connection.
+    /// The secret that keys the connection.
     pub secret: Secret,
 }
 
@@ -183,10 +183,10 @@ pub struct PublicTicket {
 /// A ticket that allows nothing here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadTicket {
-    /// Not a ticket.
+    /// The bytes are not a ticket.
     #[error("not a ticket of a version this donor knows")]
     Malformed,
-    /// For somebody else.
+    /// The ticket is for another donor.
     #[error("the ticket is for another donor")]
     OtherDonor,
     /// The ticket is too old.
@@ -334,9 +334,9 @@ impl Receipt {
 pub struct Acknowledged {
     /// Index of the chunk in its file's recipe.
     pub chunk: u32,
-    /// Who holds it.
+    /// The donor that holds the chunk.
     pub donor: DonorId,
-    /// At which level.
+    /// The ack level that the copy has reached.
     pub ack: AckLevel,
     /// The proof that the donor holds it.
     pub receipt: Receipt,

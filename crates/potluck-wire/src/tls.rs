@@ -66,12 +66,12 @@ fn in_time<'a, T: 'a>(
     })
 }
 
-/// Dials with TLS.
+/// Secures the connections that a client opens, with TLS.
 #[derive(Clone)]
 pub struct TlsDial(TlsConnector);
 
 impl TlsDial {
-    /// As a member, trusting the pool's CA only.
+    /// Makes the side of a member, which trusts the pool's CA only.
     pub fn member(identity: &Identity) -> Result<Self, rustls::Error> {
         let config = ClientConfig::builder()
             .with_root_certificates(roots(&identity.ca)?)
@@ -79,7 +79,7 @@ impl TlsDial {
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// As somebody about to join, trusting the one CA whose fingerprint is `pin`.
+    /// Makes the side of somebody about to join, who trusts the one CA whose fingerprint is `pin`.
     pub fn joining(pin: Digest) -> Self {
         let verifier = Arc::new(PinnedCa { pin });
         let config = ClientConfig::builder()
@@ -97,12 +97,12 @@ impl Dial for TlsDial {
     }
 }
 
-/// Admits with TLS.
+/// Secures the connections that a manager accepts, with TLS.
 #[derive(Clone)]
 pub struct TlsAdmit(TlsAcceptor);
 
 impl TlsAdmit {
-    /// As the manager whose certificate this is.
+    /// Makes the side of the manager whose certificate this is.
     pub fn new(
         ca: &CertificateDer<'static>,
         certificate: CertificateDer<'static>,

@@ -18,7 +18,7 @@ pub enum Role {
     Donor,
     /// Reads and writes files.
     User,
-    /// Also invites, makes spaces and sees everything.
+    /// An admin also invites, makes spaces and sees everything.
     Admin,
 }
 
@@ -47,7 +47,7 @@ impl FromStr for Role {
 /// A join token. [`fmt::Display`] shows it whole, secret included; [`fmt::Debug`] does not.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinToken {
-    /// Where the manager is.
+    /// The addresses at which the manager is reached.
     #[serde(rename = "m")]
     pub manager: Addresses,
     /// BLAKE3 of the pool CA's certificate, in DER.

@@ -72,7 +72,7 @@ pub fn nonce_of(headers: &HeaderMap) -> Option<[u8; 16]> {
 
 /// An open bulk connection as the client holds it.
 pub struct Opened {
-    /// The stream.
+    /// The stream that the frames cross.
     pub io: StreamIo<BoxStream>,
     /// Receives the donor's answers.
     pub inbox: Inbox,

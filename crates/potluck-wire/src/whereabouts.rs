@@ -45,12 +45,12 @@ pub struct Issue {
     pub moves: u64,
 }
 
-/// Where a manager is.
+/// The addresses of a manager, with what tells the latest statement from earlier ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Whereabouts {
-    /// Of two, the later holds.
+    /// The issue of the statement: of two, the later holds.
     pub issue: Issue,
-    /// Its addresses.
+    /// The addresses at which the manager is reached.
     pub addresses: Addresses,
 }
 
@@ -169,7 +169,7 @@ impl Guide {
         self.known().1.addresses.clone()
     }
 
-    /// Which it was that was heard.
+    /// Returns the issue of the whereabouts that was heard.
     pub fn issue(&self) -> Issue {
         self.known().1.issue
     }

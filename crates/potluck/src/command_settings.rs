@@ -22,11 +22,11 @@ use std::time::Duration;
 
 /// Everything a command needs to know of where it runs.
 pub struct Settings {
-    /// `$XDG_CONFIG_HOME/potluck`.
+    /// The directory of the user's configuration, `$XDG_CONFIG_HOME/potluck`.
     pub config_dir: PathBuf,
-    /// `$XDG_STATE_HOME/potluck`.
+    /// The directory of the daemons' state, `$XDG_STATE_HOME/potluck`.
     pub state_dir: PathBuf,
-    /// `$XDG_DATA_HOME/potluck`.
+    /// The directory of the user's data, `$XDG_DATA_HOME/potluck`.
     pub data_dir: PathBuf,
     /// Whether to draw progress bars on a terminal.
     pub progress: bool,
@@ -208,7 +208,7 @@ pub fn list(text: Option<String>) -> Vec<String> {
     text.iter().flat_map(|text| text.split(',')).map(str::to_owned).collect()
 }
 
-/// Reads an identity.
+/// Reads the identity in `dir`.
 pub fn load_identity(dir: &Path) -> Result<Identity, Failure> {
     Identity::load(dir).map_err(|error| {
         let what = format!("cannot use the identity in {}: {error}", dir.display());
@@ -245,9 +245,9 @@ pub fn guided(identity: &Identity, dir: &Path) -> Result<Caller, Failure> {
 /// A pool that this user joined.
 #[derive(Debug, Clone)]
 pub struct Joined {
-    /// Where the identity is.
+    /// The directory of the identity.
     pub dir: PathBuf,
-    /// Whose it is.
+    /// The pool and the member that the identity is of.
     pub about: About,
     /// The pool, by its CA's fingerprint.
     pub ca: Digest,

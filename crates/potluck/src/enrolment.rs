@@ -1,4 +1,4 @@
-//! From a join token to an identity in a directory.
+//! Turns a join token into an identity in a directory.
 //!
 //! The manager uses a token up for one key. So the key is written down before the manager is asked:
 //! whatever breaks afterwards, the same command run again asks with the same key, and the manager
@@ -25,9 +25,9 @@ use std::sync::Arc;
 /// The file of a joining that was begun, until the identity is there.
 const PENDING: &str = "joining.json";
 
-/// Where an identity goes.
+/// The directory into which an identity is written.
 pub enum Place<'a> {
-    /// Into this directory.
+    /// The identity is written into this directory.
     Dir(&'a Path),
     /// Into one below this directory that is called by the pool's name.
     Pools(&'a Path),
@@ -39,9 +39,9 @@ struct Pending {
     /// Digest of the token's secret.
     token: Digest,
     name: String,
-    /// PKCS#8 in DER.
+    /// The key of the identity, in PKCS#8 and DER.
     key: Blob,
-    /// PKCS#10 in DER.
+    /// The request for its certificate, in PKCS#10 and DER.
     request: Blob,
 }
 

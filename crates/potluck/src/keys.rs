@@ -14,9 +14,9 @@ pub const FILE: &str = "settings.toml";
 /// Which daemon a key is for. `potluck up` is both in one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Daemon {
-    /// `potluck manager`.
+    /// The daemon that `potluck manager` runs.
     Manager,
-    /// `potluck lend`.
+    /// The daemon that `potluck lend` runs.
     Donor,
 }
 
@@ -33,7 +33,7 @@ impl Daemon {
 /// The default of a key, which holds while it is not set.
 #[derive(Debug, Clone, Copy)]
 pub enum Unset {
-    /// This value.
+    /// The default is this value.
     Value(&'static str),
     /// The daemon finds the value out by itself, as these words say.
     Words(&'static str),
@@ -42,14 +42,14 @@ pub enum Unset {
 /// When a running daemon goes by a new value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applies {
-    /// At once.
+    /// A running daemon goes by the new value at once.
     AtOnce,
-    /// When it is started again.
+    /// The daemon goes by the new value when it is started again.
     AtRestart,
 }
 
 impl Applies {
-    /// As it stands in lists.
+    /// Returns the words that lists show.
     pub fn words(self) -> &'static str {
         match self {
             Self::AtOnce => "at once",
@@ -61,17 +61,17 @@ impl Applies {
 /// One thing that can be set.
 #[derive(Debug)]
 pub struct Key {
-    /// As `potluck set` takes it: `manager.` or `lend.`, then its name.
+    /// The key as `potluck set` takes it: `manager.` or `lend.`, then its name.
     pub full: &'static str,
     /// The kind of values that it takes.
     pub kind: Kind,
     /// The default, which holds while it is not set.
     pub unset: Unset,
-    /// When a running daemon goes by it.
+    /// The moment from which a running daemon goes by a new value.
     pub applies: Applies,
     /// Whether each lent directory has its own.
     pub per_dir: bool,
-    /// For people.
+    /// What the key means, in words that people are shown.
     pub meaning: &'static str,
 }
 
@@ -88,12 +88,12 @@ impl Key {
         Self { per_dir: true, ..self }
     }
 
-    /// As the settings file and the command line have it.
+    /// Returns the name that the settings file and the command line have for the key.
     pub fn name(&self) -> &'static str {
         self.full.split_once('.').map_or(self.full, |(_, name)| name)
     }
 
-    /// Whose it is.
+    /// Returns the daemon that the key is for.
     pub fn daemon(&self) -> Daemon {
         match self.full.starts_with("manager.") {
             true => Daemon::Manager,
@@ -295,7 +295,7 @@ fn nearest_key(text: &str) -> Option<&'static str> {
         .or_else(|| nearest(text, KEYS.iter().map(|key| (key.name(), key.full))))
 }
 
-/// Of pairs of a name and what to suggest for it, the suggestion whose name is most like `text`.
+/// Returns the suggestion whose name is most like `text`, of pairs of a name and what to suggest for it.
 pub fn nearest(
     text: &str,
     names: impl Iterator<Item = (&'static str, &'static str)>,

@@ -13,7 +13,7 @@ use tracing_subscriber::registry::LookupSpan;
 /// Levels from the quietest, as `-v` goes through them.
 const LEVELS: [&str; 4] = ["warn", "info", "debug", "trace"];
 
-/// Begins to log.
+/// Begins to log, at the level that the flags ask for.
 pub fn begin(args: &Args) {
     let quiet = args.global.quiet || !is_daemon(&args.command);
     let at = usize::from(args.global.verbose) + usize::from(!quiet);
@@ -56,7 +56,7 @@ fn goes_to_journal() -> bool {
 /// One line an event without time and module: what stands before it, by its level, and its words.
 struct Plain(fn(Level) -> &'static str);
 
-/// As commands that end speak.
+/// Returns what stands before a line of a command that ends, by its level.
 fn for_people(level: Level) -> &'static str {
     match level {
         Level::ERROR | Level::WARN => "potluck: ",
@@ -65,8 +65,8 @@ fn for_people(level: Level) -> &'static str {
     }
 }
 
-/// For the journal, which notes the time itself and takes the weight off again (sd-daemon(3)):
-/// `journalctl -p warning` works.
+/// Returns what stands before a line for the journal, which notes the time itself and takes the level off again
+/// (sd-daemon(3)): `journalctl -p warning` works.
 fn for_journal(level: Level) -> &'static str {
     match level {
         Level::ERROR => "<3>",

@@ -20,7 +20,7 @@ pub fn colours_wanted() -> bool {
 }
 
 impl Output {
-    /// As the flags say.
+    /// Makes the output that the flags ask for.
     pub fn new(global: &Global) -> Self {
         Self { json: global.json, quiet: global.quiet }
     }
@@ -30,12 +30,12 @@ impl Output {
         Self { json: true, quiet: false }
     }
 
-    /// Errors only.
+    /// Makes an output that says errors only.
     pub fn silent() -> Self {
         Self { json: false, quiet: true }
     }
 
-    /// For one of several steps: to programs, only what comes of them all is told.
+    /// Makes the output for one of several steps: to programs, only what comes of them all is told.
     pub fn of_step(&self) -> Self {
         Self { json: false, quiet: self.quiet || self.json }
     }
@@ -116,7 +116,7 @@ fn print(text: &str) {
 pub struct Piped(io::Stdout);
 
 impl Piped {
-    /// The process's own.
+    /// Takes the standard output of the process.
     pub fn stdout() -> Self {
         Self(io::stdout())
     }

@@ -118,7 +118,7 @@ pub fn line(shown: bool) -> Line {
 }
 
 impl Line {
-    /// Shows `text`.
+    /// Shows `text` in place of what the line showed before.
     pub fn say(&self, text: &str) {
         self.0.set_message(text.to_owned());
         self.0.tick();

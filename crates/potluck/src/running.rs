@@ -18,7 +18,7 @@ use std::time::Duration;
 const FILE: &str = "daemon.json";
 /// How long a daemon may take to read its settings.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// From one look at what it says to the next.
+/// Time from one look at what the daemon says to the next.
 const LOOK: Duration = Duration::from_millis(20);
 /// Whoever looks whether a daemon runs holds the lock for a moment.
 const TRIES: u32 = 50;
@@ -26,9 +26,9 @@ const TRIES: u32 = 50;
 /// The facts that a daemon tells of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
-    /// Its number.
+    /// The number of the daemon's process.
     pub pid: u32,
-    /// Where it listens, once it does.
+    /// The address at which it listens, once it does.
     pub address: Option<SocketAddr>,
     /// How often it has read its settings again.
     pub reloads: u64,
@@ -81,7 +81,7 @@ impl Running {
         Ok(running)
     }
 
-    /// It serves now.
+    /// Says that the daemon serves at `address` from now on.
     pub fn serves(&mut self, address: SocketAddr) {
         self.say(|said| said.address = Some(address));
     }
@@ -146,11 +146,11 @@ pub fn find(dir: &Path) -> io::Result<Option<Said>> {
 /// The outcome of a change of settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
-    /// No daemon runs.
+    /// No daemon runs that could be told.
     Nobody,
     /// It goes by them; with what one should know.
     Took(Vec<String>),
-    /// It goes by those of before.
+    /// The daemon goes by its earlier settings, for this reason.
     Refused(String),
     /// It could not be told, or did not answer.
     Unheard(String),

@@ -43,7 +43,7 @@ impl SettingsFile {
         Ok(Self { path, daemon, document, read: text })
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -122,7 +122,7 @@ impl SettingsFile {
         self.text_of(full).is_some_and(|text| text == "true")
     }
 
-    /// The lent directories.
+    /// Lists the lent directories that the file names.
     pub fn lent(&self) -> Vec<PathBuf> {
         self.tables().filter_map(dir_of).collect()
     }

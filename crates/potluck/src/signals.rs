@@ -35,8 +35,9 @@ pub fn second_stop_ends(code: u8) {
     });
 }
 
-/// As [`asked_to_stop`], for a daemon, which a hangup does not end: it outlives the terminal that it was
-/// started from, and reads its settings again. Call before anybody takes it for ready.
+/// Returns the signal to stop and the hangups of a daemon, which a hangup does not end ([`asked_to_stop`]): it
+/// outlives the terminal that it was started from, and reads its settings again. Call before anybody takes it
+/// for ready.
 pub fn daemon_signals() -> (impl Future<Output = ()>, Hangups) {
     (told_to_stop(), Hangups(signal(SignalKind::hangup()).ok()))
 }

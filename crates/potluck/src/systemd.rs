@@ -14,11 +14,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where a system's services keep their state.
+/// The directory in which a system's services keep their state.
 pub const SYSTEM_STATE: &str = "/var/lib/potluck";
 /// Whom they run as.
 pub const SYSTEM_USER: &str = "potluck";
-/// There while systemd runs the machine.
+/// A directory that is there while systemd runs the machine.
 const SYSTEMD_RUNS: &str = "/run/systemd/system";
 
 /// The daemons that a service runs.
@@ -33,11 +33,11 @@ pub enum Role {
     Up,
 }
 
-/// All of them.
+/// The daemons of all services, manager first.
 pub const ROLES: [Role; 3] = [Role::Manager, Role::Lend, Role::Up];
 
 impl Role {
-    /// The unit's name.
+    /// Returns the name of the systemd unit.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Manager => "potluck-manager.service",
@@ -80,7 +80,7 @@ impl Role {
     }
 }
 
-/// Whose service it is.
+/// The owner of a service: the machine or a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {

@@ -17,7 +17,7 @@ const MAINTAINER: &str = "Potluck maintainers <maintainers@example.org>";
 const SOURCES: &str = "packaging/debian";
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
-/// Makes the package.
+/// Makes the Debian package and returns its path.
 pub fn build(place: &Place, profile: Profile) -> Result<PathBuf> {
     let program = place.program(profile)?;
     let tree = Staged { root: place.dir().join("debian") };

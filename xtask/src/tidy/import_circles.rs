@@ -156,7 +156,7 @@ fn circles(sources: &Sources) -> Vec<Vec<String>> {
 
 struct Search {
     arrows: Vec<BTreeSet<usize>>,
-    /// When each was met.
+    /// The number at which each module was met, in order.
     order: Vec<Option<usize>>,
     /// The first that was met of those that each leads back to.
     low: Vec<usize>,

@@ -5,7 +5,7 @@ use super::tree::{Offence, Tree};
 
 pub const REASON: &str = "a path of the machine it was written on is wrong on every other";
 
-/// In parts, so that this file does not find itself.
+/// The places, written in parts, so that this file does not find itself.
 const PLACES: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 
 /// Absolute paths of the places Potluck was written in, in any file.

@@ -1,4 +1,4 @@
-//! As much of Markdown as links need: targets outside code, and the anchors GitHub makes.
+//! The part of Markdown that links need: targets outside code, and the anchors that GitHub makes.
 
 use std::collections::HashMap;
 

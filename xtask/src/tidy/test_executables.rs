@@ -1,4 +1,4 @@
-//! One integration test executable a crate.
+//! Finds packages with more than one integration test executable.
 
 use super::tree::{Offence, Tree};
 

@@ -55,7 +55,7 @@ struct Block<'a> {
     /// Whether its fence says that it is shell.
     is_shell: bool,
     has_commands: bool,
-    /// Why no test types it.
+    /// The reason why no test types it, if none does.
     exempt: Option<&'a str>,
 }
 

@@ -1,4 +1,4 @@
-//! Nothing half done is published.
+//! Finds what was left half done: placeholders, debugging leftovers, ignored tests, notes to self.
 
 use super::rust_text::{code, code_and_comments, line_of, words};
 use super::tree::{Offence, Tree};

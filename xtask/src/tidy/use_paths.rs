@@ -3,12 +3,12 @@
 use super::rust_text::{is_word, words};
 use std::ops::Range;
 
-/// One imported path.
+/// A path that a `use` statement imports.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Import {
-    /// Where its statement starts in the text.
+    /// Offset in the text, in bytes, at which the statement starts.
     pub offset: usize,
-    /// Without white space, such as `std::fs::File` or `super::*`.
+    /// The path without white space, such as `std::fs::File` or `super::*`.
     pub path: String,
 }
 

@@ -1,4 +1,4 @@
-//! Everything a seed decides.
+//! Chance: everything that a seed decides.
 
 /// A stream of decisions: SplitMix64, which needs no crate and will give the same numbers in ten
 /// years.
@@ -46,7 +46,7 @@ impl Chance {
         self.below(len as u64) as usize
     }
 
-    /// One of some.
+    /// Draws one of the values in `of`.
     pub fn pick<T: Clone>(&mut self, of: &[T]) -> T {
         of[self.index(of.len())].clone()
     }

@@ -10,12 +10,12 @@ use serde_json::Value;
 pub struct Counts(BTreeMap<&'static str, u64>);
 
 impl Counts {
-    /// One more of these.
+    /// Adds one to the count of `what`.
     pub fn count(&mut self, what: &'static str) {
         self.add(what, 1);
     }
 
-    /// So many more of these.
+    /// Adds `more` to the count of `what`.
     pub fn add(&mut self, what: &'static str, more: u64) {
         *self.0.entry(what).or_default() += more;
     }
@@ -25,19 +25,19 @@ impl Counts {
         self.0.get(what).copied().unwrap_or_default()
     }
 
-    /// Everything of both.
+    /// Adds all counts of `other` to these.
     pub fn merge(&mut self, other: &Self) {
         for (what, more) in &other.0 {
             self.add(what, *more);
         }
     }
 
-    /// All kills of processes, whatever their role.
+    /// Counts the kills of processes, whatever their role.
     pub fn kills(&self) -> u64 {
         self.0.iter().filter(|(what, _)| what.starts_with("kill -9")).map(|(_, count)| count).sum()
     }
 
-    /// As one JSON object.
+    /// Returns the counts as one JSON object.
     pub fn json(&self) -> Value {
         self.0.iter().map(|(what, count)| ((*what).to_owned(), Value::from(*count))).collect()
     }

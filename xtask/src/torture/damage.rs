@@ -9,19 +9,19 @@ use super::chance::Chance;
 /// A way to spoil a chunk file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
-    /// One bit is another.
+    /// One bit of the file is another.
     Flip,
     /// The end is missing, as after a crash of some file systems.
     Torn,
-    /// There is more than there was.
+    /// The file has more bytes than it had.
     Longer,
     /// A part is zeros.
     Zeros,
-    /// All is zeros.
+    /// The whole file is zeros.
     AllZeros,
     /// Random bytes of the same length.
     Garbage,
-    /// No bytes.
+    /// The file has no bytes.
     Empty,
     /// The file is gone.
     Missing,
@@ -34,7 +34,7 @@ pub enum Damage {
 }
 
 impl Damage {
-    /// All of them.
+    /// The damage of all kinds.
     pub const ALL: [Self; 11] = [
         Self::Flip,
         Self::Torn,

@@ -30,7 +30,7 @@ impl Content {
         Self { number: chance.below(40), len }
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of this content.
     pub fn bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; self.len as usize];
         Chance::new(self.number, "content").fill(&mut bytes);
@@ -41,7 +41,7 @@ impl Content {
 /// The contents that may be at a path: `None` is nothing.
 type Possible = Vec<Option<Content>>;
 
-/// All paths that were ever written to.
+/// The paths that were ever written to, each with what may be there.
 #[derive(Debug, Default)]
 pub struct Files(BTreeMap<String, Possible>);
 
@@ -85,7 +85,7 @@ impl Files {
         })
     }
 
-    /// Returns every path.
+    /// Returns the path of every file.
     pub fn paths(&self) -> Vec<String> {
         self.0.keys().cloned().collect()
     }

@@ -10,9 +10,9 @@ pub const CHUNK: u64 = 64 << 10;
 /// How a space stores files, as flags for `potluck space create`.
 #[derive(Debug, Clone)]
 pub struct Space {
-    /// Its name.
+    /// The name of the space.
     pub name: String,
-    /// Its policy.
+    /// The policy of the space, as flags.
     pub flags: Vec<&'static str>,
 }
 
@@ -31,7 +31,7 @@ impl Space {
         }
     }
 
-    /// So many donors may die for good before anything is lost.
+    /// Returns the number of donors that may die for good before anything is lost.
     pub fn tolerates(&self) -> u64 {
         self.shape().1
     }
@@ -46,15 +46,15 @@ impl Space {
 /// The plan of a scenario.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Everything follows from it.
+    /// The seed, from which everything follows.
     pub seed: u64,
     /// Donors of the pool.
     pub donors: usize,
     /// Donors that may hold faults at the same time: the least that any space tolerates.
     pub faults: usize,
-    /// The spaces.
+    /// The spaces of the scenario.
     pub spaces: Vec<Space>,
-    /// Which donors have small disks.
+    /// Numbers of the donors that have small disks.
     pub small: Vec<usize>,
     /// Which donors' disks rot, are torn, lie or come back old.
     pub victims: Vec<usize>,

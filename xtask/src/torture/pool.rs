@@ -26,9 +26,9 @@ pub struct Ran {
     pub command: String,
     /// Its exit code, or minus a signal's number.
     pub code: i32,
-    /// Its standard output.
+    /// The standard output of the command.
     pub stdout: Vec<u8>,
-    /// Its standard error.
+    /// The standard error of the command.
     pub stderr: String,
 }
 
@@ -39,7 +39,7 @@ impl Ran {
         Ok(self)
     }
 
-    /// Its output as JSON.
+    /// Reads the output as JSON.
     pub fn json(&self) -> Result<Value> {
         serde_json::from_slice(&self.stdout)
             .with_context(|| format!("output of `{}`", self.command))
@@ -85,7 +85,7 @@ impl Under {
     }
 }
 
-/// One donor and its disk.
+/// A donor and the disk that it lends.
 pub struct Donor {
     /// The name that people call it by.
     pub name: String,
@@ -142,7 +142,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Where it lives.
+    /// Returns the directory in which the pool has all its files.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

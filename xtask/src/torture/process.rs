@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
-/// Between two looks: short beside all that is waited for, long beside a look.
+/// Time between two looks: short beside all that is waited for, long beside a look.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Looks again and again until `done`. An error says what was not seen within `limit`.
@@ -43,7 +43,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts `command`.
+    /// Starts `command` as a process that is killed with its owner.
     pub fn start(command: &mut Command) -> Result<Self> {
         // SAFETY: prctl is async-signal-safe, and nothing else happens between fork and exec.
         unsafe {

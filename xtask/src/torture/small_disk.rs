@@ -47,7 +47,7 @@ pub fn fill(dir: &Path, left: u64) -> io::Result<()> {
     foreign.set_len(len.saturating_sub(left))
 }
 
-/// Somebody else removes it again.
+/// Removes what [`fill`] wrote, as somebody else would.
 pub fn relieve(dir: &Path) -> io::Result<()> {
     match fs::remove_file(dir.join(FOREIGN)) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),

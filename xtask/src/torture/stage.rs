@@ -46,7 +46,7 @@ pub struct Stage {
     pub log: Vec<String>,
     /// The events so far, counted.
     pub counts: Counts,
-    /// Decides what happens.
+    /// The source of chance, which decides what happens.
     pub chance: Chance,
     said: bool,
     begun: Instant,

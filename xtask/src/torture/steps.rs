@@ -36,7 +36,7 @@ impl Mishap {
 }
 
 impl Stage {
-    /// Does one thing.
+    /// Does one thing that chance picks.
     pub fn step(&mut self) -> Result<()> {
         match self.chance.below(100) {
             0..45 => self.write(),

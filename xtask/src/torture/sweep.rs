@@ -28,7 +28,7 @@ const MODES: [(&str, &str); 3] = [
     ("error=ENOSPC", "system call of the manager without space"),
     ("error=EIO", "system call of the manager with an I/O error"),
 ];
-/// So long it takes strace at most to let a process go that lives.
+/// The longest that strace takes to let a process go on that is alive.
 const LETTING_GO: Duration = Duration::from_secs(5);
 /// The one file that is written again and again.
 const PATH: &str = "sweep/file";
@@ -183,7 +183,7 @@ impl Sweep {
     }
 }
 
-/// A running strace.
+/// A strace that is attached to a process.
 struct Tracer {
     running: Running,
     said: PathBuf,

@@ -10,7 +10,7 @@ use potluck_core::seal::SpaceKey;
 use potluck_wire::control::SpaceInfo;
 
 impl Catalog {
-    /// Makes a space.
+    /// Makes a space with an empty root directory.
     pub async fn create_space(
         &self,
         name: String,
@@ -27,7 +27,7 @@ impl Catalog {
         self.write(Durability::Disk, move |db| spaces::remove(db, &name, recursive)).await
     }
 
-    /// All spaces of users, by name.
+    /// Lists all spaces of users, by name.
     pub async fn spaces(&self) -> Result<Vec<SpaceInfo>, Error> {
         self.read(spaces::all).await
     }

@@ -15,7 +15,7 @@ use potluck_pool::CircuitBreaker;
 /// The state that a starting manager finds in the catalog.
 #[derive(Debug)]
 pub struct TermStart {
-    /// Its own epoch.
+    /// The epoch of this term.
     pub epoch: Epoch,
     /// Why garbage collection is frozen, if it is.
     pub gc_frozen: Option<String>,
@@ -23,20 +23,20 @@ pub struct TermStart {
     pub pool_name: String,
     /// The pool's time as last saved.
     pub saved_ms: Option<u64>,
-    /// All members that ever were.
+    /// The members that ever were.
     pub members: Vec<Member>,
     /// The write sessions there are, each with what it offered.
     pub sessions: Vec<(StoredSession, Vec<ChunkName>)>,
     /// The facts kept about donors.
     pub donors: Vec<Known>,
-    /// Why repair is paused, if it is.
+    /// The reason why repair is paused, if it is.
     pub repair_paused: Option<String>,
     /// Donors that went at once.
     pub circuit_breaker: CircuitBreaker,
 }
 
 impl Catalog {
-    /// Whose catalog it is.
+    /// Reads the name and the authority of the pool that the catalog belongs to.
     pub async fn authority(&self) -> Result<Authority, Error> {
         self.read(authority::of).await
     }

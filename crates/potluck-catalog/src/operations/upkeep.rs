@@ -10,7 +10,7 @@ impl Catalog {
         self.read(meta::pool_name).await
     }
 
-    /// Figures for people.
+    /// Counts files, chunks and copies, to be shown to people.
     pub async fn stats(&self) -> Result<Stats, Error> {
         self.read(stats::count).await
     }

@@ -68,7 +68,7 @@ impl Tx {
     }
 }
 
-/// A prepared statement.
+/// A statement that was prepared in a transaction.
 pub struct Statement<'tx>(CachedStatement<'tx>);
 
 struct Bound<'a>(Value<'a>);
@@ -104,7 +104,7 @@ impl Statement<'_> {
         Ok(self.0.exists(bound(params))?)
     }
 
-    /// Its first row, if it has any.
+    /// Reads the statement's first row, if it has any.
     pub fn query_one<T>(
         &mut self,
         params: &[&dyn Param],
@@ -113,7 +113,7 @@ impl Statement<'_> {
         self.query(params)?.next()?.map(|row| read(&row)).transpose()
     }
 
-    /// Its first row, which must be there.
+    /// Reads the statement's first row, which must be there.
     pub fn query_row<T>(
         &mut self,
         params: &[&dyn Param],
@@ -123,7 +123,7 @@ impl Statement<'_> {
         found.ok_or_else(|| Error::Damaged("a row that must be there is missing".into()))
     }
 
-    /// Its rows, as `read` reads them.
+    /// Reads the statement's rows with `read`.
     pub fn query_map<'s, T, R: FnMut(&Row<'_>) -> Result<T, Error>>(
         &'s mut self,
         params: &[&dyn Param],

@@ -20,7 +20,7 @@ fn copies(at: &str, chunks: &[u64], donors: &[u32], copies: u32) -> PreparedFile
 }
 
 impl Stage {
-    /// Since when a file has all its redundancy.
+    /// Returns when a file came to have all its redundancy, in milliseconds of wall time.
     async fn safe(&self, at: &str) -> Option<i64> {
         self.file(at).await.0.safe_wall_ms
     }

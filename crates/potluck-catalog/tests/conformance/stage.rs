@@ -65,7 +65,7 @@ impl Stage {
         stage
     }
 
-    /// As after a restart of the manager.
+    /// Closes the catalog and opens it again, as a restart of the manager does.
     pub async fn reopen(self) -> Self {
         self.catalog.close().await;
         Self { catalog: open(&self.dir), ..self }

@@ -231,7 +231,7 @@ fn short(name: &ChunkName) -> String {
 struct Rebuild {
     codec: Codec,
     key: Option<SpaceKey>,
-    /// Of the data chunks.
+    /// The data chunks' entries in the recipe.
     entries: Vec<Entry>,
     /// The chunks that were had, by position.
     had: Vec<Option<Buffer>>,

@@ -23,7 +23,7 @@ const AHEAD: usize = 24 << 20;
 /// A budget for reads. Clones share it.
 #[derive(Clone)]
 pub struct ReadMemory {
-    /// Where chunks are received.
+    /// Buffers into which chunks are received.
     pub buffers: Buffers,
     ahead: Arc<Semaphore>,
     /// Bytes that `ahead` is for, and the most that it may be.

@@ -44,7 +44,7 @@ struct State {
 struct Away {
     /// When it first did not answer; `None` once it answered again.
     since: Option<Tick>,
-    /// When it last did not.
+    /// The last time at which the donor did not answer.
     last: Tick,
 }
 
@@ -59,7 +59,7 @@ enum Asks {
 pub(super) struct Failed {
     /// Donors that have any chunk which may serve to read it.
     pub holders: BTreeSet<DonorId>,
-    /// When this try began.
+    /// When this try to fetch the unit began.
     pub began: Tick,
     /// The failure of the read.
     pub failure: Failure,

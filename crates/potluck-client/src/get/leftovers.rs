@@ -31,7 +31,7 @@ impl<'a> PartName<'a> {
         Ok(Self { beside: to, name: format!(".{short}{MARK}{unique:0DIGITS$x}{END}") })
     }
 
-    /// Where it is.
+    /// Returns the path of the unfinished file.
     pub fn path(&self) -> PathBuf {
         self.beside.with_file_name(&self.name)
     }

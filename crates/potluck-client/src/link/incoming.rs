@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-/// For what has already arrived.
+/// How long a body is waited for that should have arrived already.
 const MOMENT: Duration = Duration::from_millis(10);
 
 /// The longest body that is waited for together with the head before it, for a moment. Then whoever reads at
@@ -148,7 +148,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
         goes_on
     }
 
-    /// Receives a body.
+    /// Receives the body of an answer and verifies it.
     async fn body(&mut self, mut buffer: Buffer, asked: &ChunkRequest) -> Received {
         if let (None, Proof::Seal(key, digest)) = (&asked.part, &asked.proof) {
             return self.sealed_chunk(buffer, key, digest).await;

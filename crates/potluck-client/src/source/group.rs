@@ -18,17 +18,17 @@ const CHECK_PIECE: usize = 256 << 10;
 /// Gives groups their parity.
 pub struct Grouping {
     codec: Codec,
-    /// Groups so far.
+    /// Number of groups that have their parity.
     count: u64,
 }
 
 impl Grouping {
-    /// Groups of `ec`.
+    /// Makes a grouping for the erasure code `ec`.
     pub fn new(ec: Ec) -> Self {
         Self { codec: Codec::new(ec), count: 0 }
     }
 
-    /// The code.
+    /// Returns the erasure code of the groups.
     pub fn ec(&self) -> Ec {
         self.codec.ec()
     }

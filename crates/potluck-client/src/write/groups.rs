@@ -25,20 +25,20 @@ const REMEMBERED: usize = 1 << 16;
 /// Groups looked at for donors with room, beyond the first that finds none.
 const LOOK_AHEAD: usize = 8;
 
-/// Where a chunk stands in its file.
+/// The position of a chunk in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Among the data chunks, counted from 0.
+    /// Index among the file's data chunks, from 0.
     Data(u32),
-    /// Among the parity chunks, counted from 0.
+    /// Index among the file's parity chunks, from 0.
     Parity(u32),
 }
 
 /// A chunk of a new group.
 pub struct Member {
-    /// Where it stands.
+    /// The position of the chunk in its file.
     pub place: Place,
-    /// Its name.
+    /// The name of the chunk.
     pub name: ChunkName,
     /// Its bytes.
     pub body: Arc<Body>,
@@ -47,7 +47,7 @@ pub struct Member {
 /// A group that has what its file waits for.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Whose it is.
+    /// The number of the file that the group belongs to.
     pub file: u32,
     /// Its chunks, in the order in which they were added.
     pub chunks: Vec<StoredChunk>,
@@ -69,11 +69,11 @@ pub struct StoredChunk {
 /// A chunk to be sent, and the donor to which it goes.
 #[derive(Debug, Clone)]
 pub struct Send {
-    /// Its name.
+    /// The name of the chunk.
     pub name: ChunkName,
-    /// The donor.
+    /// The donor to which the chunk is sent.
     pub donor: DonorId,
-    /// To whom that donor forwards it.
+    /// The donors to which that donor forwards the chunk, if it is to.
     pub forward: Option<Forwarding>,
 }
 
@@ -266,7 +266,7 @@ impl Groups {
         }
     }
 
-    /// All chunks of these groups were offered.
+    /// Notes that all chunks of these groups were offered.
     pub fn offered(&mut self, groups: Vec<u64>) {
         for number in groups {
             if let Some(group) = self.groups.get_mut(&number) {

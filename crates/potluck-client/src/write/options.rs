@@ -8,7 +8,7 @@ use potluck_wire::control::Condition;
 pub struct PutOptions {
     /// The parts of the policy that differ from the space's.
     pub policy: Override,
-    /// When existing files may be replaced.
+    /// The condition under which a file may replace what is at its path.
     pub condition: Condition,
     /// Plaintext bytes of all files together, if known.
     pub bytes: Option<u64>,

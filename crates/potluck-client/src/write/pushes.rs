@@ -30,7 +30,7 @@ pub(crate) enum Push {
 /// Is told which version a file became.
 pub(crate) type Finished = oneshot::Sender<Result<VersionId, Failure>>;
 
-/// The window's side.
+/// The channels of pushed files as the sliding window has them.
 pub(crate) struct Pushes {
     /// The messages; ends when the session and all its writers are gone.
     pub from: mpsc::UnboundedReceiver<Push>,
@@ -73,7 +73,7 @@ impl SessionHandle {
         (Self { pushes, may_cut, next_file, policy, key, buffers, offload, failure }, window)
     }
 
-    /// Tells the window.
+    /// Sends the window a message; an error when the session has ended.
     pub fn push(&self, push: Push) -> Result<(), Failure> {
         self.pushes.send(push).map_err(|_| self.ended())
     }
@@ -103,13 +103,13 @@ impl SessionHandle {
         self.offload.run(cut).await
     }
 
-    /// Why nothing more can be brought.
+    /// Returns the failure that ended the session.
     pub fn ended(&self) -> Failure {
         ended(&self.failure)
     }
 }
 
-/// Why a session has ended.
+/// Returns the failure that ended a session.
 pub(crate) fn ended(failure: &OnceLock<Failure>) -> Failure {
     failure.get().cloned().unwrap_or_else(|| {
         Failure::new(ErrorKind::Retry, code::NO_SESSION, "the write session has ended")

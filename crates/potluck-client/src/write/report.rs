@@ -15,7 +15,7 @@ pub struct PutReport {
     pub bytes: u64,
     /// Chunks that went to donors, parity included, copies not counted.
     pub sent_chunks: u64,
-    /// Their stored bytes, copies not counted.
+    /// Stored bytes of the sent chunks, copies not counted.
     pub sent_bytes: u64,
     /// Chunks the pool held already, or that occur twice in the files.
     pub held_chunks: u64,

@@ -16,7 +16,7 @@ use potluck_wire::packed::Packed;
 /// kept for a while.
 pub struct Reservation {
     calls: SessionCalls,
-    /// What the manager granted.
+    /// The session and the plan that the manager granted.
     pub reserved: Reserved,
     /// Plaintext bytes promised so far.
     pub promised: u64,
@@ -36,7 +36,7 @@ pub struct SessionCalls {
 const FIRST_PROMISE: u64 = 64 << 20;
 
 impl Reservation {
-    /// Opens a session.
+    /// Opens a write session with the bytes that `reserve` asks for.
     pub async fn open(client: &Pool, reserve: &Reserve) -> Result<Self, Failure> {
         let reserved = client.call(reserve).await?;
         let calls = SessionCalls { client: client.clone(), session: reserved.session };

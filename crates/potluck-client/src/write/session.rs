@@ -25,9 +25,9 @@ pub struct Session {
 
 /// Who shares the memory for chunks on their way.
 enum Memory {
-    /// The session alone.
+    /// The session has memory of its own.
     Own,
-    /// All sessions of the pool handle.
+    /// The sessions of the pool handle share its memory.
     Shared,
 }
 

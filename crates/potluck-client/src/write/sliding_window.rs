@@ -125,7 +125,7 @@ struct FileState {
     entries: Vec<Entry>,
     parity: Vec<ChunkName>,
     acknowledged: Vec<Acknowledged>,
-    /// Of parity chunks, counted from the first of them.
+    /// Receipts for parity chunks; their indexes count from the file's first parity chunk.
     parity_acknowledged: Vec<Acknowledged>,
     /// Groups that it waits for.
     open: usize,
@@ -136,7 +136,7 @@ struct FileState {
     has_changed: bool,
     /// Its writer waits until none is open.
     flushed: Option<oneshot::Sender<()>>,
-    /// Its writer waits until it is visible.
+    /// The file's writer, which waits until the file is visible.
     finished: Option<Finished>,
 }
 

@@ -18,7 +18,7 @@ pub struct Targets {
     donors: Donors,
     plan: Plan,
     usable: BTreeSet<DonorId>,
-    /// Of donors that fail together with others; most pools name none.
+    /// The failure domains of donors that fail together with others; most pools name none.
     domains: HashMap<DonorId, String>,
     failed: BTreeSet<DonorId>,
     next_slot: u64,
@@ -33,9 +33,9 @@ pub type Ack = (DonorId, AckLevel, Receipt);
 /// The donors that have a chunk.
 #[derive(Debug, Clone, Default)]
 pub struct At {
-    /// Those that acknowledged it.
+    /// The donors that acknowledged the chunk.
     pub acks: Vec<Ack>,
-    /// Those that held it before.
+    /// The donors that held the chunk before.
     pub held: Vec<DonorId>,
 }
 
@@ -47,7 +47,7 @@ impl At {
         }
     }
 
-    /// All of them, each once.
+    /// Returns all of these donors, each once.
     pub fn donors(&self) -> Vec<DonorId> {
         let acks = self.acks.iter().map(|(donor, ..)| *donor);
         let new = |donor: &&DonorId| !self.acks.iter().any(|(at, ..)| at == *donor);
@@ -156,7 +156,7 @@ impl Targets {
         })
     }
 
-    /// So many bytes are sent to a donor now.
+    /// Notes that `bytes` are sent to a donor now.
     pub fn sent(&self, donor: DonorId, bytes: u32, now: Tick) {
         self.donors.rates(|rates| rates.entry(donor).or_default().sent(bytes, now));
     }

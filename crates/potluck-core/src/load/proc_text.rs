@@ -7,21 +7,21 @@ use std::time::Duration;
 /// The texts that a Linux donor reads for one sample; empty where a file is missing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ProcText<'a> {
-    /// `/proc/stat`
+    /// Content of `/proc/stat`.
     pub stat: &'a str,
-    /// `/proc/loadavg`
+    /// Content of `/proc/loadavg`.
     pub loadavg: &'a str,
-    /// `/proc/meminfo`
+    /// Content of `/proc/meminfo`.
     pub meminfo: &'a str,
-    /// `/proc/diskstats`
+    /// Content of `/proc/diskstats`.
     pub diskstats: &'a str,
-    /// `/proc/net/dev`
+    /// Content of `/proc/net/dev`.
     pub net_dev: &'a str,
-    /// `/proc/pressure/cpu`
+    /// Content of `/proc/pressure/cpu`.
     pub psi_cpu: &'a str,
-    /// `/proc/pressure/io`
+    /// Content of `/proc/pressure/io`.
     pub psi_io: &'a str,
-    /// `/proc/pressure/memory`
+    /// Content of `/proc/pressure/memory`.
     pub psi_memory: &'a str,
 }
 
@@ -59,7 +59,7 @@ impl ProcText<'_> {
 }
 
 impl CpuTimes {
-    /// From the first line of `/proc/stat`, or all of it (proc_stat(5)).
+    /// Parses the first line of `/proc/stat`, or all of the file (proc_stat(5)).
     pub fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         // user nice system idle iowait irq softirq steal; guest time is within user already.

@@ -9,7 +9,7 @@ struct Room {
     donor: DonorId,
     chunks: u64,
     load: f32,
-    /// By [`Apart`]: donors with one number fail together.
+    /// The donor's failure domains, one for each rule of [`Apart`]: donors with one number fail together.
     domains: [usize; 2],
 }
 
@@ -284,7 +284,7 @@ impl Fit {
         stripe
     }
 
-    /// In how many domains the copies of that slot are which is in the fewest.
+    /// Counts the domains of each slot's copies and returns the smallest number.
     fn least_domains(&self, stripe: &[usize], apart: Apart) -> usize {
         let domain = |position: usize| self.domain(stripe[position % stripe.len()], apart);
         let is_first = |at: usize, copy: usize| {

@@ -12,7 +12,7 @@ pub enum Width {
     /// their own are like.
     #[default]
     Auto,
-    /// So many, where there are.
+    /// This many donors, or all of them where there are fewer.
     Donors(u32),
 }
 
@@ -50,7 +50,7 @@ impl std::fmt::Display for Width {
     }
 }
 
-/// As it is written in JSON: a number of donors, or a word.
+/// The form of a width in JSON: a number of donors, or a word.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {

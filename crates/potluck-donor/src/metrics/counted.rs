@@ -8,6 +8,6 @@ use std::sync::atomic::AtomicU64;
 pub struct Metrics {
     /// Calls to the manager that failed.
     pub heartbeat_failures: AtomicU64,
-    /// The last scrape.
+    /// The answer to the last scrape.
     pub cached: Cached,
 }

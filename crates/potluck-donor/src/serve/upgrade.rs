@@ -1,4 +1,5 @@
-//! From HTTP to bulk: the ticket is read, the keys are made, and the first frame proves the peer.
+//! The upgrade of a connection from HTTP to bulk: the ticket is read, the keys are made, and the first frame
+//! proves the peer.
 
 use super::turns::Turn;
 use super::{Server, Stranger};

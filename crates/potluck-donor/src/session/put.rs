@@ -32,11 +32,11 @@ impl Put {
 
 /// Where the body goes. Whatever it is, the whole body is read: the next request follows it.
 enum Landing<'s> {
-    /// To the disk.
+    /// The body is written to the disk.
     Fresh(Incoming<'s>, Spending<'s>, SessionId),
     /// Nowhere, for it is there; but only who has the bytes gets a receipt for them.
     Held(Verifier, SessionId),
-    /// To nowhere, for it is refused.
+    /// The body is thrown away, for the put is refused.
     Refused(Status),
 }
 

@@ -72,7 +72,7 @@ pub struct Batch {
 }
 
 impl Changes {
-    /// Remembers a change.
+    /// Remembers a change until the manager has heard of it.
     pub fn push(&mut self, change: Change) {
         if self.waiting.len() >= MOST {
             self.forget();

@@ -56,7 +56,7 @@ impl Naming {
 pub(crate) enum NotPlaced {
     /// The bytes are not the chunk.
     Mismatch,
-    /// They could not be kept.
+    /// The bytes could not be kept.
     Refused(Refusal),
 }
 

@@ -35,11 +35,11 @@ impl StoreId {
 pub struct KnownStore {
     /// The id of the store.
     pub id: StoreId,
-    /// Where it was.
+    /// The directory in which the store was.
     pub dir: PathBuf,
 }
 
-/// Whose a store is: one membership of one pool. Two donors never have one store, whatever
+/// The donor that a store belongs to: one membership of one pool. Two donors never have one store, whatever
 /// directory or machine it is reached by.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Owner {
@@ -99,7 +99,7 @@ pub enum StoreError {
     Io {
         /// The step that failed.
         doing: &'static str,
-        /// The lent directory.
+        /// The path of the lent directory.
         dir: PathBuf,
         /// The error of the system.
         why: io::Error,
@@ -116,9 +116,9 @@ pub enum StoreError {
     /// The donor's store is elsewhere.
     #[error("this donor's store is at {}, not at {dir}: lend the former, or move the store there whole while no donor runs. If it is lost for good, `potluck lend {dir} --new-store` begins an empty one", known.display(), dir = dir.display())]
     Elsewhere {
-        /// The lent directory.
+        /// The path of the lent directory.
         dir: PathBuf,
-        /// Where the store was.
+        /// The directory in which the donor's store was.
         known: PathBuf,
     },
     /// The donor has a store, and it is asked to take another.
@@ -127,7 +127,7 @@ pub enum StoreError {
     /// It is a store that this donor had before.
     #[error("{dir} is a store that this donor had before; the one it has now is at {}: lend that. If that is lost for good, `potluck lend {dir} --adopt-store` takes this one, with all that is in it", known.display(), dir = dir.display())]
     Earlier {
-        /// The lent directory.
+        /// The path of the lent directory.
         dir: PathBuf,
         /// Where the store is that it has now.
         known: PathBuf,
@@ -135,35 +135,35 @@ pub enum StoreError {
     /// It is the store of another donor of this pool.
     #[error("{dir} is the store of {owner}, and this is donor {own}: lend an empty directory, or start that donor, with its --state. If its identity is lost for good, `potluck lend {dir} --adopt-store` takes the store over, with all that is in it", dir = dir.display())]
     Other {
-        /// The lent directory.
+        /// The path of the lent directory.
         dir: PathBuf,
-        /// Whose it is.
+        /// The donor that the store belongs to.
         owner: Box<Owner>,
-        /// Who would lend it.
+        /// The donor that would lend the store.
         own: DonorId,
     },
     /// It is a store of another pool.
     #[error("{} is the store of {owner}, which is another pool: lend an empty directory. `potluck leave`, as that donor, gives back what is here", dir.display())]
     OtherPool {
-        /// The lent directory.
+        /// The path of the lent directory.
         dir: PathBuf,
-        /// Whose it is.
+        /// The donor that the store belongs to.
         owner: Box<Owner>,
     },
     /// Written by a newer release.
     #[error("the store in {} has format {format}, and this Potluck reads format {FORMAT}: use the newer Potluck that wrote it", dir.display())]
     TooNew {
-        /// The lent directory.
+        /// The path of the lent directory.
         dir: PathBuf,
-        /// Its format.
+        /// The format of the store.
         format: u32,
     },
     /// Written by an older release.
     #[error("the store in {dir} has format {format}, which an older Potluck wrote, and this one reads format {FORMAT} only: give it back with the older one (`potluck leave`), or, if what it holds may be lost, delete what is in {dir} and begin an empty store with `potluck lend {dir} --new-store`", dir = dir.display())]
     TooOld {
-        /// The lent directory.
+        /// The path of the lent directory.
         dir: PathBuf,
-        /// Its format.
+        /// The format of the store.
         format: u32,
     },
 }
@@ -349,7 +349,7 @@ fn read_marker(disk: &dyn Disk, layout: &Layout) -> io::Result<Option<Marker>> {
     }
 }
 
-/// Whose the store in `dir` is, if there is one.
+/// Reads which donor the store in `dir` belongs to; `None` where there is no store.
 pub(crate) fn owner_of(disk: &dyn Disk, layout: &Layout) -> io::Result<Option<Owner>> {
     Ok(read_marker(disk, layout)?.map(|marker| marker.owner))
 }

@@ -24,7 +24,7 @@ pub(super) struct OpenChunks(Mutex<Open>);
 struct Open {
     chunks: BTreeMap<ChunkName, OpenChunk>,
     segments: u64,
-    /// Counts reads.
+    /// Number of reads so far, by which the least recently read chunk is known.
     reads: u64,
 }
 
@@ -74,12 +74,12 @@ impl OpenChunks {
         open.chunks.insert(name, OpenChunk { found, read, looks: 0 });
     }
 
-    /// Closes a chunk.
+    /// Closes the file of a chunk.
     pub fn close(&self, name: &ChunkName) {
         self.open().close(name);
     }
 
-    /// Closes all.
+    /// Closes the files of all chunks.
     pub fn close_all(&self) {
         *self.open() = Open::default();
     }

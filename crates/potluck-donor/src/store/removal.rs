@@ -10,7 +10,7 @@ use std::path::Path;
 /// The outcome of removing a lent directory's store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removed {
-    /// It is gone, or was before.
+    /// The directory is gone, or was before.
     All,
     /// Nothing is in it. It is a mount point, or the directory above it may not be written.
     Emptied,

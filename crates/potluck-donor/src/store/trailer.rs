@@ -27,7 +27,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Of a chunk that the manager had stored here: no session vouches for it, and none is named.
+    /// The origin of a chunk that the manager had stored here: no session vouches for it, and none is named.
     pub fn task(kind: ChunkKind) -> Self {
         Self { session: SessionId([0; 16]), kind }
     }
@@ -51,7 +51,7 @@ impl Origin {
 /// comes last so that a file that was cut, or whose end never reached the disk, has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trailer {
-    /// Where the chunk came from.
+    /// The origin of the chunk.
     pub origin: Origin,
     /// Stored bytes before the trailer.
     pub len: u32,

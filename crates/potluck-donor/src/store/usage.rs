@@ -51,11 +51,11 @@ struct Counts {
     owed: u64,
     /// Taken in this incarnation by files whose promise was kept.
     kept: u64,
-    /// Of files that are being removed.
+    /// Bytes of files that are being removed.
     removing: u64,
     /// Bytes that came or went, or may have, since the last [`Usage::begin_recount`].
     churn: u64,
-    /// Why nothing more is taken.
+    /// The reason why nothing more is taken.
     broken: Option<Broken>,
 }
 
@@ -176,7 +176,7 @@ impl Usage {
         self.counts().limits = limits;
     }
 
-    /// The owner's limits.
+    /// Returns the limits that the owner set.
     pub fn limits(&self) -> Limits {
         self.counts().limits
     }

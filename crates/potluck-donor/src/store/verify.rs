@@ -13,13 +13,13 @@ const TRIES: usize = 3;
 /// The health of a copy that was read back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CopyHealth {
-    /// Its bytes are its name's.
+    /// The bytes are those of the chunk's name.
     Sound,
-    /// They are not; the file is quarantined.
+    /// The bytes are not those of the chunk's name; the file is quarantined.
     Spoiled,
     /// They cannot be read, also when that is tried again; the file is quarantined.
     Unreadable,
-    /// It is not here.
+    /// The chunk is not here.
     Missing,
 }
 

@@ -43,7 +43,7 @@ async fn order_until(manager: &Manager, orders: ChunkOrders, said: impl Fn(&Hear
     manager.state().chunk_orders = ChunkOrders::default();
 }
 
-/// All that heartbeats ever said of chunks.
+/// What the heartbeats said of chunks so far.
 struct Heard {
     removed: BTreeSet<ChunkName>,
     spoiled: BTreeSet<ChunkName>,

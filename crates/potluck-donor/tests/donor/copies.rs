@@ -36,7 +36,7 @@ fn added(manager: &Manager, chunk: ChunkName) -> usize {
     added.filter(|arrived| arrived.holding.name == chunk).count()
 }
 
-/// Nobody listens there.
+/// Returns `source` with an address at which nobody listens.
 fn dead(source: &Source) -> Source {
     Source { addresses: "127.0.0.1:9".parse().expect("an address"), ..source.clone() }
 }

@@ -33,7 +33,7 @@ struct Faults {
     read_only: AtomicBool,
     /// The length that every chunk file reports, if not the truth.
     len: AtomicU64,
-    /// Of every chunk file, only so many bytes can be read; 0: all.
+    /// The bytes of every chunk file that can be read; 0 where all can.
     readable: AtomicU64,
     /// A file that gets another name once the quarantine was listed.
     quarantined: Mutex<Option<(PathBuf, PathBuf)>>,

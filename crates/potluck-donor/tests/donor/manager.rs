@@ -52,7 +52,7 @@ pub struct State {
     pub tasks: Vec<Task>,
     /// Given with every answer until cleared.
     pub chunk_orders: ChunkOrders,
-    /// Where donors are.
+    /// The addresses of donors that the manager tells others.
     pub located: BTreeMap<DonorId, Addresses>,
     /// Say that the owner takes everything back.
     pub leaving: bool,
@@ -127,7 +127,7 @@ impl Manager {
         self.state.lock().expect("no holder panics")
     }
 
-    /// Nobody hears from it any more.
+    /// Ends all connections: nobody hears from the manager any more.
     pub fn hang_up(&self) {
         self.state().away = true;
     }

@@ -105,7 +105,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// With lots of room.
+    /// Starts a donor that lends lots of room.
     pub async fn start() -> Self {
         Self::lending(GIB).await
     }
@@ -236,7 +236,7 @@ impl Net for From {
     }
 }
 
-/// A bulk connection.
+/// A client's bulk connection to the donor.
 pub struct Client {
     pub opened: Opened,
     tag: u32,

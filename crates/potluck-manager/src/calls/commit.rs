@@ -41,12 +41,12 @@ handles! {
     }
 }
 
-/// After this much of a manager's term a donor that has not registered is away, and its receipts
-/// cannot be checked; until then the caller is asked to come back.
+/// Age of a manager's term at which a donor that has not registered is away, and its receipts cannot be
+/// checked; until then the caller is asked to come back.
 const REGISTERING: Duration = Duration::from_secs(15);
 /// A donor that took chunks and is not heard at the commit is waited for this long.
 const AWAITED: Duration = Duration::from_secs(3);
-/// Between two looks whether it is.
+/// Time between two looks whether such a donor is heard again.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Names asked about while the pool is held.
 const ASK: usize = 8192;

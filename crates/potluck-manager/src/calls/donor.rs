@@ -307,7 +307,7 @@ impl DonorCalls {
         Ok(known)
     }
 
-    /// After the last page: what is counted at the donor and was not listed is missing.
+    /// Marks as missing what is counted at the donor and was not listed, once the last page of its list came.
     async fn sweep(&self, donor: DonorId, incarnation: Incarnation) -> Result<(), Failure> {
         let listed = self.pool.lock().inventoried(donor, incarnation);
         let mut after = ChunkId::FIRST;

@@ -1,4 +1,4 @@
-//! Changes of policy.
+//! Calls that read and change the policies of spaces, directories and files.
 
 use super::{Answer, advice};
 use crate::callers::Caller;
@@ -97,7 +97,7 @@ impl PolicyCalls {
     }
 }
 
-/// Of a file that is there, only the redundancy can change.
+/// Refuses a change of a stored file's policy that is not one of its redundancy: nothing else can change.
 fn check_file(over: &Override) -> Result<(), Failure> {
     let redundancy = Override { copies: over.copies, ec: over.ec, ..Override::default() };
     if *over == redundancy && over.redundancy().is_some() {

@@ -21,11 +21,11 @@ const MAX_SIZE: u64 = 1 << 60;
 
 /// The facts that files are checked against.
 pub struct Against {
-    /// The write session.
+    /// The write session that commits the files.
     pub session: SessionId,
     /// Whether the session's space is sealed.
     pub sealed: bool,
-    /// Donors' keys.
+    /// The keys of donors, by which their receipts are checked.
     pub keys: BTreeMap<DonorId, Secret>,
     /// Donors that have a key the manager has not been told since its start.
     pub unregistered: BTreeSet<DonorId>,

@@ -46,7 +46,7 @@ handles! {
 
 /// How long a request waits for room that interrupted uploads held.
 const MAKING_ROOM: Duration = Duration::from_secs(8);
-/// Between two looks whether it is there.
+/// Time between two looks whether the room is there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl SessionCalls {

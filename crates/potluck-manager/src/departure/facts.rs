@@ -44,9 +44,9 @@ struct Facts {
     name: String,
     /// True if it answers.
     heard: bool,
-    /// It was given up.
+    /// True if the donor was given up.
     gone: bool,
-    /// It has told what it holds.
+    /// True if the donor has told what it holds.
     compared: bool,
     /// Whether its owner or an admin asked for all of it back.
     gives_back: bool,
@@ -147,7 +147,7 @@ impl Facts {
         say(Going::AfterMoving, why, &advice)
     }
 
-    /// Why others do not take what leaves.
+    /// Says why others do not take what leaves.
     fn blocked_why(&self) -> String {
         let Leaving { moving, blocked, .. } = self.leaving;
         let narrow = blocked.widest.filter(|wide| wide.donors() as usize > self.others);

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of all time, writing takes at most one part in so many.
+/// Writing takes at most one part in this many of all time.
 const SHARE: u32 = 20;
 
 handles! {
@@ -49,7 +49,7 @@ handles! {
 }
 
 impl FileLog {
-    /// Writes until dropped.
+    /// Writes changes to the file until it is dropped.
     pub async fn run(self) {
         let mut took = Duration::ZERO;
         loop {

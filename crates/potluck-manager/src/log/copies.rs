@@ -3,7 +3,7 @@
 use potluck_core::clock::Tick;
 use std::sync::Mutex;
 
-/// Since when each copy of the log has all changes, and why it cannot be written.
+/// The time since which each copy of the log has all changes, and why it cannot be written.
 #[derive(Debug, Default)]
 pub struct Copies {
     /// The copy in a file.
@@ -27,7 +27,7 @@ impl Kept {
         self.0.lock().expect("no holder panics").0
     }
 
-    /// It cannot be written.
+    /// Notes that the copy cannot be written.
     pub fn failing(&self, why: String) {
         self.0.lock().expect("no holder panics").1 = Some(why);
     }

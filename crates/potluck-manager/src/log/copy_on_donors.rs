@@ -51,7 +51,7 @@ handles! {
 }
 
 impl DonorLog {
-    /// Writes until dropped.
+    /// Writes changes to donors until it is dropped.
     pub async fn run(self) {
         let (mut attempts, mut pause) = (0, EVERY);
         loop {

@@ -3,7 +3,7 @@
 /// The counts between scrapes, and the last scrape.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    /// The control port's.
+    /// Counts of the calls to the control port.
     pub calls: potluck_wire::metrics::Calls,
     pub(super) cached: potluck_wire::metrics::Cached,
     pub(super) making: tokio::sync::Mutex<()>,

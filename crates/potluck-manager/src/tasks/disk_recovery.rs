@@ -26,7 +26,7 @@ impl DiskRecovery {
         self.catalog.disk_fault().is_some()
     }
 
-    /// Tries it.
+    /// Tries whether the disk that holds the catalog takes writes again.
     pub async fn probe(&self) -> Result<(), Error> {
         let state = Arc::clone(&self.state);
         let taken = self.env.offload.run(move || state.probe(PROBE_BYTES)).await;

@@ -32,7 +32,7 @@ handles! {
     }
 }
 
-/// Between two looks at the pool.
+/// Time between two looks at the pool.
 const EVERY: Duration = Duration::from_secs(1);
 /// Repair has ended when it had nothing to do for so long: what one change sets going comes in
 /// several steps.
@@ -45,7 +45,7 @@ const OVER: Duration = Duration::from_secs(5);
 enum Line {
     /// Somebody may want to do something about it.
     Warn(String),
-    /// All is well, or is again.
+    /// Things are well, or are again.
     Info(String),
 }
 
@@ -57,7 +57,7 @@ struct Look {
     now: Tick,
     donors: Vec<DonorStatus>,
     repair: RepairState,
-    /// When a chunk was made last.
+    /// When a chunk was made last by repair.
     made_last: Option<Tick>,
     /// The alarms of this look.
     alarms: Vec<Alarm>,
@@ -95,7 +95,7 @@ struct Repairing {
 }
 
 impl Events {
-    /// Tells until dropped.
+    /// Tells what happens until it is dropped.
     pub async fn run(self) {
         let mut interval = tokio::time::interval(EVERY);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);

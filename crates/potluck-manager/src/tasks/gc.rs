@@ -58,7 +58,7 @@ impl Default for Round {
 }
 
 impl Garbage {
-    /// One step of both phases.
+    /// Takes a step of both phases.
     pub async fn step(&self, round: &mut Round) -> Result<(), Error> {
         if self.gc_freeze.why().is_some() {
             return Ok(());

@@ -31,7 +31,7 @@ handles! {
 
 /// Donors tried side by side: some of them make the manager wait for seconds.
 const AT_ONCE: usize = 16;
-/// From one look for donors that are due to the next.
+/// Time from one look for donors that are due to the next.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long the ticket is good with which a donor is tried.
 const TICKET: Duration = Duration::from_secs(60);

@@ -52,7 +52,7 @@ handles! {
 const EVERY: Duration = Duration::from_millis(250);
 
 impl Repair {
-    /// Works until dropped.
+    /// Hands out what waits, scans and audits until it is dropped.
     pub async fn run(self) {
         tokio::join!(self.hand_out(), self.look(), self.audit.run(), self.inquiries.run());
     }

@@ -34,7 +34,7 @@ handles! {
 }
 
 impl Rounds {
-    /// Works until dropped.
+    /// Does what is due at each tick until it is dropped.
     pub async fn run(self) {
         let (mut gc, mut outcomes) = (gc::Round::default(), Outcomes::default());
         let mut interval = tokio::time::interval(EVERY);

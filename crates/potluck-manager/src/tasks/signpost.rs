@@ -46,18 +46,18 @@ handles! {
 }
 
 impl OwnWhereabouts {
-    /// Where this manager is, signed.
+    /// Returns the whereabouts of this manager, signed; `None` when they cannot be.
     pub fn signed(&self) -> Option<SignedWhereabouts> {
         self.signpost.shown(&self.ca, self.term.epoch())
     }
 
-    /// Which of a manager's whereabouts hold.
+    /// Returns the issue of this manager's whereabouts that holds now.
     pub fn issue(&self) -> Issue {
         self.signpost.issue(self.term.epoch())
     }
 }
 
-/// After a start donors have so long to come by themselves.
+/// How long donors have after a start to come by themselves.
 const FIRST: Duration = Duration::from_secs(5);
 /// Those that have not come are visited so often.
 const AGAIN: Duration = Duration::from_secs(30);

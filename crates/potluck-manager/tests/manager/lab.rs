@@ -210,7 +210,7 @@ pub struct Donor {
     pub heard_proof: Option<Digest>,
     /// The label of its failure domain: donors with one label fail together.
     pub label: Option<String>,
-    /// Where it is reached.
+    /// The port at which the donor is reached.
     pub port: u16,
 }
 

@@ -27,7 +27,7 @@ impl Pool {
         self.losses.watch(donor);
     }
 
-    /// This manager begins to listen.
+    /// Notes that this manager begins to listen.
     pub fn begin(&mut self, now: Tick) {
         self.donors.started = now;
     }
@@ -46,7 +46,7 @@ impl Pool {
         self.losses.note(donor);
     }
 
-    /// It is not removed after all.
+    /// Takes back that the donor is about to be removed.
     pub fn spare_donor(&mut self, donor: DonorId) {
         let entry = self.donors.all.entry(donor);
         entry.and_modify(|donor| donor.removing = donor.removing.saturating_sub(1));

@@ -20,7 +20,7 @@ impl Pool {
         (there, absent)
     }
 
-    /// Nothing unknown is given up any more.
+    /// Ends the giving up of unknown chunks.
     pub fn keep_unknown(&mut self) {
         self.given_up = GivenUp::default();
     }

@@ -58,8 +58,8 @@ impl Pool {
         chunks
     }
 
-    /// Of chunks that were counted at the donor and not listed: those that did not arrive meanwhile. They
-    /// are watched until this is asked again.
+    /// Picks from `names`, which were counted at the donor and not listed, the chunks that did not arrive
+    /// meanwhile. They are watched until this is asked again.
     pub fn unlisted(
         &mut self,
         donor: DonorId,

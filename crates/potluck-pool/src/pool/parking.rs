@@ -92,7 +92,7 @@ impl Pool {
             .fold((0, 0), |(count, sum), bytes| (count + 1, sum + bytes))
     }
 
-    /// The oldest first.
+    /// Lists the parked sessions, the oldest first.
     fn parked_sessions(&self) -> Vec<(Tick, SessionId, MemberId)> {
         let since = |(id, session): (&SessionId, &Session)| {
             let parked = session.parked.as_ref().filter(|_| !session.ending)?;

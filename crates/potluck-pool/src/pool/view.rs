@@ -17,7 +17,7 @@ use std::time::Duration;
 /// When so many percent of the donors are dead within [`TOGETHER`], a switch died rather than the
 /// donors (promise A4).
 const TOO_MANY_PERCENT: usize = 30;
-/// In pools of fewer donors one or two are that share.
+/// Number of donors below which one or two are that share already.
 const TOO_MANY_OF: usize = 4;
 /// Donors that are named where all have something in common; of more it is said how many.
 const NAMED: usize = 4;
@@ -377,7 +377,7 @@ impl Pool {
         }
     }
 
-    /// A donor's give-back.
+    /// Returns the give-back of a donor, if one is under way.
     pub fn giving(&self, donor: DonorId) -> Option<Giving> {
         self.donors.get(donor)?.record.giving.clone()
     }

@@ -52,7 +52,7 @@ pub struct Findings {
     /// Chunks lacking, by how many more deaths their units survive: each copy once, however many
     /// files use it.
     pub lacking: Vec<u64>,
-    /// Their stored bytes.
+    /// Size of the lacking chunks in stored bytes.
     pub lacking_bytes: u64,
     /// Stored bytes lacking of what versions are being changed to, and of parity to be computed.
     pub lacking_goal_bytes: u64,
@@ -91,7 +91,7 @@ pub struct Findings {
     /// Copies that were counted as lacking, under how many deaths.
     counted: BTreeMap<Lacking, usize>,
     jobs: u64,
-    /// Files looked at.
+    /// Number of files that were looked at.
     files: u64,
     /// Votes that are remembered of all copies together.
     votes: usize,
@@ -160,7 +160,7 @@ impl Look<'_> {
 }
 
 impl Findings {
-    /// An empty scan.
+    /// Makes the findings of a scan that has seen nothing yet.
     pub fn new(view: PoolView) -> Self {
         let takers = Takers::new(&view);
         Self { view, takers, ..Self::default() }
@@ -445,8 +445,8 @@ impl Findings {
         }
     }
 
-    /// On which ground a unit can do without a copy that no shard relies on, if it can, and which
-    /// copies it relies on instead.
+    /// Finds the ground on which a unit can do without a copy that no shard relies on, if it can, and the
+    /// copies that it relies on instead.
     fn dispensable(&self, look: &Look<'_>, piece: usize, copy: &Copy) -> Option<(Ground, Keep)> {
         let judged = &look.judged;
         let status = self.view.get(copy.donor)?;

@@ -21,9 +21,9 @@ pub struct Encodings {
 /// Donors that do not agree on a group's parity.
 #[derive(Debug, Default)]
 pub(super) struct Differed {
-    /// In pairs, by number.
+    /// Pairs of donors that do not agree, by number.
     pub(super) pairs: BTreeSet<[DonorId; 2]>,
-    /// When the last of them answered.
+    /// When the last of these donors answered.
     pub(super) last: Tick,
 }
 

@@ -37,9 +37,9 @@ impl Ground {
 /// That a version can do without a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vote {
-    /// The version.
+    /// The version that can do without the copy.
     pub version: VersionId,
-    /// Which of the scan's files it was.
+    /// The number of the version's file in the scan.
     pub seen: u64,
     /// Its redundancy and its goal, by which it was judged.
     pub judged_by: (Redundancy, Option<Redundancy>),

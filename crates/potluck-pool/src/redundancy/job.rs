@@ -8,7 +8,7 @@ use potluck_core::repair_plan::Domain;
 /// A unit that lacks something.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Of which version, which unit, and whether of what the version is being changed to.
+    /// The version, the number of its unit, and whether the unit is of what the version is being changed to.
     pub unit: (VersionId, u32, bool),
     /// The kind of its chunks.
     pub kind: ChunkKind,
@@ -29,22 +29,22 @@ pub struct Job {
 /// A chunk of a unit.
 #[derive(Debug, Clone)]
 pub struct ShardAt {
-    /// Its position in the code.
+    /// The position of the chunk in the code.
     pub position: u8,
-    /// Its name.
+    /// The name of the chunk.
     pub name: ChunkName,
-    /// Its stored bytes.
+    /// Size of the chunk in stored bytes.
     pub len: u32,
     /// Who can send it now, the trusted first.
     pub from: Vec<DonorId>,
-    /// Who has it, in whatever state.
+    /// Donors that have the chunk, in whatever state.
     pub at: Vec<DonorId>,
 }
 
 /// A copy to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Make {
-    /// Of which shard.
+    /// Index of the chunk in [`Job::shards`].
     pub shard: usize,
     /// Whether no copy that counts is left for this shard: there is none, or, of copies, the
     /// unit's other shards rely on all there are. Then it may go where another one is, to a donor
@@ -86,13 +86,13 @@ impl Job {
 /// A group whose parity is to be computed.
 #[derive(Debug, Clone)]
 pub struct Encode {
-    /// Of which version.
+    /// The version that the group belongs to.
     pub version: VersionId,
     /// The number of the group.
     pub group: u32,
-    /// In which code.
+    /// The erasure code of the group.
     pub ec: Ec,
-    /// Its data chunks.
+    /// The data chunks of the group.
     pub shards: Vec<ShardAt>,
 }
 

@@ -9,10 +9,10 @@ use potluck_core::repair_plan::{Copy, Judged, Worth, judge};
 use potluck_wire::control::{ChunkFacts, Health, HealthLevel, MirrorState, SpaceHealth};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A file, judged.
+/// The judgement of a file: how safe it is.
 #[derive(Debug, Default)]
 pub struct File {
-    /// As a person is told.
+    /// The file's health as a person is told of it.
     pub health: Health,
     /// Whether what cannot be read is at donors that may come back.
     pub may_return: bool,
@@ -120,7 +120,7 @@ impl File {
         self.health.incomplete > 0 || level(&self.health) == HealthLevel::Incomplete
     }
 
-    /// All its units are counted.
+    /// Finishes the judgement, all units of the file having been counted.
     pub(super) fn done(mut self) -> Self {
         let whole = self.health.incomplete == 0;
         self.health.silent = fewer_now(self.health.tolerates, self.health.tolerates_now);

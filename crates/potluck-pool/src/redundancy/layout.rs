@@ -8,9 +8,9 @@ use potluck_core::policy::Redundancy;
 /// A version without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// Its number.
+    /// The number of the version.
     pub id: VersionId,
-    /// Plaintext bytes.
+    /// Size of the file in bytes of plaintext.
     pub size: u64,
     /// Digest of the plaintext.
     pub digest: Digest,
@@ -22,11 +22,11 @@ pub struct Version {
     pub chunk_size: u32,
     /// Copies that its policy asks for.
     pub copies: u32,
-    /// Its erasure code, instead of copies.
+    /// The erasure code of the version, instead of copies.
     pub ec: Option<Ec>,
     /// The redundancy that it is being changed to.
     pub goal: Option<Redundancy>,
-    /// Since when all its redundancy is there, wall time.
+    /// When the version came to have all its redundancy, in milliseconds of wall time; `None` until it has.
     pub safe_wall_ms: Option<i64>,
     /// Chunks in its recipe.
     pub chunks: u64,
@@ -47,9 +47,9 @@ impl Version {
 /// A chunk of a version, and where it is.
 #[derive(Debug, Clone)]
 pub struct Piece {
-    /// Its name.
+    /// The name of the chunk.
     pub name: ChunkName,
-    /// Stored bytes.
+    /// Size of the chunk in stored bytes.
     pub len: u32,
     /// References to it in the whole catalog.
     pub refs: i64,
@@ -71,7 +71,7 @@ pub struct Unit {
     pub number: u32,
     /// The code and how many data chunks the group has; `None`: copies of one chunk.
     pub group: Option<(Ec, usize)>,
-    /// For each shard its piece, data before parity; of copies the same one again and again.
+    /// The index of each shard's piece, data before parity; for copies the same one again and again.
     pub shards: Vec<usize>,
 }
 

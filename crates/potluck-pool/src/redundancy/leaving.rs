@@ -13,7 +13,7 @@ use potluck_core::repair_plan::Worth;
 pub struct Moving {
     /// Chunks that have to be made elsewhere first, counted for each use.
     pub chunks: u64,
-    /// Their stored bytes.
+    /// Size of these chunks in stored bytes.
     pub bytes: u64,
 }
 

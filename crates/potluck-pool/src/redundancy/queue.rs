@@ -6,7 +6,7 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 
 /// Jobs looked at in one round.
 const ROUND: usize = 2048;
-/// Of these, the most urgent, which are looked at in every round.
+/// The most urgent jobs, this many, are looked at in every round.
 const HEAD: usize = 512;
 
 /// How many more deaths a job's unit survives, and its number in the scan.
@@ -81,12 +81,12 @@ impl Queue {
 /// Copies to make that are counted: one serves all files that use the chunk.
 pub type Counted = HashSet<Lacking>;
 
-/// Chunks to make.
+/// Sums over chunks to be made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// By how many more deaths their units survive.
+    /// Number of chunks, by how many more deaths their units survive.
     pub chunks: Vec<u64>,
-    /// Their stored bytes.
+    /// Size of these chunks in stored bytes.
     pub bytes: u64,
     /// Stored bytes of what files are being changed to: nothing that was promised.
     pub goal_bytes: u64,
@@ -116,7 +116,7 @@ impl Sums {
         self
     }
 
-    /// Without a part of it.
+    /// Takes the sums of `part` from these.
     pub fn without(mut self, part: &Self) -> Self {
         let less = |(all, part): (&mut u64, &u64)| *all = all.saturating_sub(*part);
         self.chunks.iter_mut().zip(&part.chunks).for_each(less);

@@ -26,7 +26,7 @@ pub(super) const LEFT_ALONE: Duration = Duration::from_secs(30);
 pub(super) const LATELY: Duration = Duration::from_secs(10);
 /// Why something is stuck whose sources are silent, or failed lately.
 pub(super) const UNREACHABLE: &str = "no donor that can be reached has what they are made of";
-/// Why something is stuck that fits nowhere.
+/// The reason why something is stuck that fits nowhere.
 pub(super) const NO_ROOM: &str = "no donor has room for them";
 /// Why what files are being changed to waits though it would fit.
 pub(super) const PROMISED_FIRST: &str = "what was promised lacks room, and takes it first";
@@ -39,15 +39,15 @@ pub(super) type Reads = Vec<(DonorId, u64)>;
 /// The purpose of a task.
 #[derive(Debug)]
 pub enum Purpose {
-    /// To make a copy or a chunk of a group.
+    /// The task makes a copy or a chunk of a group.
     Make { unit: (VersionId, u32, bool), chunk: ChunkName, len: u32, reads: Reads },
-    /// To compute parity; so many donors are asked in all.
+    /// The task computes parity, as `asked` donors in all are told to.
     Encode { group: Box<Encode>, asked: usize, reads: Reads },
     /// To test whether a donor sends a chunk as it is.
     Probe { chunk: ChunkName, len: u32, suspect: DonorId },
     /// To compare a part of a chunk among its holders.
     Audit { chunk: ChunkName, len: u32, key: Digest },
-    /// To read everything back.
+    /// The task has a donor read everything back.
     Scrub,
 }
 
@@ -66,7 +66,7 @@ pub struct Repairs {
     pub(super) excess: u64,
     /// Whether something is to be made that is in no queue.
     pub(super) more: bool,
-    /// An admin's pause.
+    /// The reason of an admin's pause, while there is one.
     pub paused: Option<String>,
     pub tasks: Tasks<Purpose>,
     pub(super) under_way: BTreeSet<ChunkName>,
@@ -114,7 +114,7 @@ pub(super) enum Handed {
 }
 
 impl Repairs {
-    /// Nothing to do yet.
+    /// Makes the state of a repair that has nothing to do yet.
     pub fn new(pool_rate: u64, donor_rate: u64, now: Tick) -> Self {
         Self {
             queue: Queue::default(),
@@ -316,12 +316,12 @@ impl Repairs {
         self.wrote(u64::from(len), now);
     }
 
-    /// When something was made last.
+    /// Returns when something was made last.
     pub fn made_last(&self) -> Option<Tick> {
         self.made_last
     }
 
-    /// So many bytes were made.
+    /// Notes that `bytes` were made.
     pub(super) fn wrote(&mut self, bytes: u64, now: Tick) {
         self.made_last = Some(now);
         self.lately.push_back((now, bytes));

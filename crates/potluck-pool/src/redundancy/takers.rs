@@ -22,7 +22,7 @@ struct Taker {
 }
 
 impl Takers {
-    /// Those of these donors.
+    /// Picks those of the donors that take chunks.
     pub fn new(view: &PoolView) -> Self {
         let taker = |(donor, status): (DonorId, &DonorView)| {
             let DonorView { domain, free, takes, .. } = *status;

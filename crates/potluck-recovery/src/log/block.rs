@@ -42,11 +42,11 @@ pub struct Header {
     pub sequence: u64,
     /// The sequence of the first block of its generation.
     pub generation: u64,
-    /// Which part of the generation it is.
+    /// The part of the generation that the block belongs to.
     pub part: Part,
     /// The block before it; none before a generation's first.
     pub before: Option<ChunkName>,
-    /// The manager's epoch.
+    /// The epoch of the manager that wrote the block.
     pub epoch: Epoch,
     /// Counts the writes of one epoch, whether they were committed or not.
     pub attempt: u64,
@@ -90,7 +90,7 @@ impl Cutter {
         Ok(())
     }
 
-    /// All that is left.
+    /// Returns the lines that are left, cut into blocks.
     pub fn finish(mut self) -> Vec<Lines> {
         self.close();
         self.full.into()
@@ -163,11 +163,11 @@ impl Base {
 /// A block as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sealed {
-    /// Its number.
+    /// The sequence number of the block.
     pub sequence: u64,
-    /// Its name.
+    /// The name of the block.
     pub name: ChunkName,
-    /// Its bytes.
+    /// The bytes of the block as they are stored.
     pub bytes: Vec<u8>,
 }
 
@@ -175,15 +175,15 @@ pub struct Sealed {
 pub struct Sealer {
     /// The key that seals the blocks.
     pub key: RecoveryKey,
-    /// Whose they are: the fingerprint of the pool's authority.
+    /// The pool whose blocks these are, by the fingerprint of its authority.
     pub pool: Digest,
-    /// The manager's epoch.
+    /// The epoch of the manager.
     pub epoch: Epoch,
-    /// Which write of that epoch it is.
+    /// The number of this write in the epoch.
     pub attempt: u64,
     /// Wall time, for people.
     pub wall_ms: i64,
-    /// After the last block; `None` before a generation's first.
+    /// The position after the last block; `None` before a generation's first.
     pub position: Option<Position>,
     /// The number of a generation's first block.
     pub first: u64,

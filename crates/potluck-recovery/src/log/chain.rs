@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// A block that was seen and opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Its name.
+    /// The name of the block.
     pub name: ChunkName,
     /// The header of the block.
     pub header: Header,
@@ -131,7 +131,7 @@ fn follow(generation: u64, blocks: Vec<Seen>) -> Chain {
     chain
 }
 
-/// For each block the last write of those that go on from it, itself included.
+/// Returns for each block the last write among those that go on from it, itself included.
 fn branches(blocks: &[Seen]) -> HashMap<ChunkName, Write> {
     let mut order: Vec<&Seen> = blocks.iter().collect();
     order.sort_by_key(|block| std::cmp::Reverse(block.header.sequence));

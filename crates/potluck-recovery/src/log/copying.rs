@@ -9,9 +9,9 @@ use potluck_wire::env::Offload;
 
 /// A place where a copy of the log is kept.
 pub trait Sink {
-    /// Which copy it is.
+    /// The copy of the log that is kept here.
     const COPY: Copy;
-    /// Why it cannot be written.
+    /// The reason why a copy cannot be written.
     type Trouble: From<Error>;
 
     /// Whether what is there can be added to after `position`.

@@ -157,7 +157,7 @@ pub enum Next {
     Block(Header, Vec<u8>),
     /// The file ends here.
     End,
-    /// So many bytes that are no blocks, and why.
+    /// This many bytes are no blocks, and why.
     Unreadable(u64, &'static str),
 }
 
@@ -190,7 +190,7 @@ impl Reader {
         Ok(Self { file, key, pool, last: None })
     }
 
-    /// The next block.
+    /// Reads the next block of the file.
     pub fn next_block(&mut self) -> io::Result<Next> {
         let at = self.file.stream_position()?;
         let mut sealed = Vec::new();

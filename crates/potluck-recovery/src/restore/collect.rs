@@ -41,7 +41,7 @@ type Holders = BTreeMap<ChunkName, BTreeMap<DonorId, u32>>;
 /// A part of the metadata that donors have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Its name.
+    /// The name of the block.
     pub name: ChunkName,
     /// Who has it, each with its stored bytes.
     pub donors: Vec<(DonorId, u32)>,

@@ -57,7 +57,8 @@ impl Conduct {
 }
 
 impl<'s> Fetch<'s> {
-    /// From the donors that found the server; what opens with `key` as a record of `pool` is believed.
+    /// Makes a fetch from the donors that found the server; what opens with `key` as a record of `pool` is
+    /// believed.
     pub fn new(server: &'s RestoreServer, key: RecoveryKey, pool: Digest) -> Self {
         Self { server, key, pool, connections: BTreeMap::new(), record: BTreeMap::new() }
     }

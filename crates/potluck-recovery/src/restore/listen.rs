@@ -21,13 +21,12 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// So many times the quiet time is waited for the next donor to have said all, whatever else is
-/// heard: a slow one reads all its trailers meanwhile, and one that lists for ever is not waited
-/// for.
+/// Number of quiet times for which the next donor is waited for to have said all, whatever else is heard: a
+/// slow one reads all its trailers meanwhile, and one that lists for ever is not waited for.
 const LONGEST: u32 = 20;
-/// Between two looks at who has answered.
+/// Time between two looks at who has answered.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Between two visits to the donors that were named.
+/// Time between two visits to the donors that were named.
 const VISIT_EVERY: Duration = Duration::from_secs(2);
 
 /// How long donors are waited for.
@@ -62,7 +61,7 @@ struct Visit {
 }
 
 impl RestoreListener {
-    /// Begins to listen.
+    /// Begins to listen for donors that look for their manager.
     pub async fn begin(
         staging: &Staging,
         ask: &Restore,
@@ -181,9 +180,9 @@ async fn visit_for_ever(
 /// How long nothing came.
 struct Waiting {
     known: Progress,
-    /// Since when nothing new was said.
+    /// When the last new thing was said.
     quiet: Tick,
-    /// Since when no further donor has said all.
+    /// When the last donor said all that it has.
     unanswered: Tick,
 }
 

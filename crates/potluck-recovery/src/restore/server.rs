@@ -65,7 +65,7 @@ pub struct Contact {
 }
 
 impl RestoreServer {
-    /// Of the pool of the authority `ca`, where donors reach it.
+    /// Makes the server for the pool of the authority `ca`; donors reach it at `addresses`.
     pub fn new(env: Env, ca: Ca, addresses: Addresses) -> Self {
         Self {
             collecting: Collecting::default(),
@@ -84,7 +84,7 @@ impl RestoreServer {
         self.donors.lock().expect("no holder panics")
     }
 
-    /// The moment now.
+    /// Returns the present moment of the server's clock.
     pub fn tick(&self) -> Tick {
         self.env.clock.now()
     }

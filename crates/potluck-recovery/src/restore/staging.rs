@@ -84,7 +84,7 @@ impl Staging {
         self.state.ca()
     }
 
-    /// Whose pool is restored.
+    /// Returns the authority of the pool that is restored.
     pub fn authority(&self) -> Authority {
         Authority::new(&self.kit.pool, &self.fingerprint())
     }

@@ -15,15 +15,15 @@ const TRAILER: usize = 64;
 /// A way to lie about chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lie {
-    /// One bit is another.
+    /// One bit of the chunk is another.
     BitFlip,
-    /// It has its length, and ends early.
+    /// The chunk has its length, and ends early.
     CutBody,
-    /// It is shorter than it should be.
+    /// The chunk is shorter than it should be.
     Shorter,
-    /// It is longer.
+    /// The chunk is longer than it should be.
     Longer,
-    /// Nothing but zeros.
+    /// The chunk consists of zeros.
     Zeros,
     /// Zeros from the middle on.
     HalfZeros,
@@ -33,9 +33,9 @@ pub enum Lie {
     OlderVersion,
     /// The chunk's own trailer behind another chunk's bytes.
     AnotherBytes,
-    /// Random bytes.
+    /// The chunk consists of random bytes.
     Garbage,
-    /// No bytes.
+    /// The chunk has no bytes.
     Empty,
     /// There is no such chunk.
     Missing,
@@ -50,7 +50,7 @@ pub enum Lie {
 }
 
 impl Lie {
-    /// All of them.
+    /// The lies of all kinds.
     pub const ALL: [Self; 16] = [
         Self::BitFlip,
         Self::CutBody,

@@ -13,7 +13,7 @@ pub struct Trouble {
     pub kind: Kind,
 }
 
-/// Kinds of trouble.
+/// The kind of trouble that a disk makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The change fails: the disk is full.
@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// The trouble of all kinds.
     pub const ALL: [Self; 5] =
         [Self::Full, Self::Broken, Self::Kill, Self::PowerCut, Self::LyingSync];
 }
@@ -54,7 +54,7 @@ pub(super) struct Armed {
 }
 
 impl Drive {
-    /// From now on changes are counted, and `trouble` happens at its time.
+    /// Counts changes from now on, and lets `trouble` happen at its time.
     pub fn arm(&self, trouble: Trouble) {
         self.state().trouble = Some(Armed { trouble, changes: 0, struck: false });
     }

@@ -4,7 +4,7 @@ use super::MAX_ROUTES;
 use crate::ticket::Receipt;
 use potluck_core::chunk::ChunkKind;
 
-/// To whom a donor forwards a put: server-driven mirroring (docs/papers.md, CEFT).
+/// The donors that a donor forwards a put to: server-driven mirroring (docs/papers.md, CEFT).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Forward {
     /// Whether the answer waits for the copies, and carries their receipts in this order; one that
@@ -15,17 +15,17 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// Forwards to nobody.
+    /// The put is forwarded to nobody.
     pub const NONE: Self = Self { wait: false, count: 0, routes: [0; MAX_ROUTES] };
 
-    /// To the donors of these routes, at most [`MAX_ROUTES`].
+    /// The put is forwarded to the donors of these routes; `None` for more than [`MAX_ROUTES`].
     pub fn to(routes: &[u8], wait: bool) -> Option<Self> {
         let mut forward = Self { wait, count: routes.len() as u8, routes: [0; MAX_ROUTES] };
         forward.routes.get_mut(..routes.len())?.copy_from_slice(routes);
         Some(forward)
     }
 
-    /// The routes' numbers.
+    /// Returns the numbers of the routes.
     pub fn routes(&self) -> &[u8] {
         &self.routes[..self.count.into()]
     }

@@ -32,9 +32,9 @@ pub struct Register {
     /// adds the host that it sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// Its product version.
+    /// The version of Potluck that the donor runs.
     pub version: String,
-    /// Its disk.
+    /// The state of the disk that the donor lends.
     pub disk: DiskState,
     /// Bytes it may still write.
     pub room: u64,
@@ -99,7 +99,7 @@ pub struct DiskFault {
 /// The manager's reply to a donor that registered.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Registered {
-    /// Its number.
+    /// The number of the donor.
     pub donor: DonorId,
     /// The manager's epoch; a donor refuses lower ones from now on.
     pub epoch: Epoch,
@@ -123,9 +123,9 @@ pub struct Registered {
 /// A chunk and its stored length, as a donor lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holding {
-    /// The chunk.
+    /// The name of the chunk.
     pub name: ChunkName,
-    /// Stored bytes.
+    /// Size of the chunk in stored bytes.
     pub len: u32,
 }
 
@@ -204,9 +204,9 @@ pub struct Heartbeat {
     pub incarnation: Incarnation,
     /// Counts every put of this incarnation, also of a chunk that was there already. See [`Tombstone`].
     pub write_sequence: u64,
-    /// The last second.
+    /// The load of the last second.
     pub load: Load,
-    /// Its disk.
+    /// The state of the disk that the donor lends.
     pub disk: DiskState,
     /// Bytes it may still write.
     pub room: u64,
@@ -257,7 +257,7 @@ pub struct Heartbeat {
 /// The result of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskResult {
-    /// The task's number.
+    /// The number of the task.
     pub task: u64,
     /// The outcome of the task.
     pub outcome: TaskOutcome,
@@ -271,7 +271,7 @@ pub enum TaskOutcome {
     Done,
     /// Parity was computed and stored here, in the order of its positions.
     Encoded {
-        /// Its names.
+        /// The names of the parity chunks.
         parity: Packed<ChunkName>,
     },
     /// The keyed hash that an audit asked for.
@@ -286,9 +286,9 @@ pub enum TaskOutcome {
     },
     /// The task was not done.
     Failed {
-        /// The reason.
+        /// The reason why it was not done.
         why: TaskFault,
-        /// Which donor was at fault, if another.
+        /// The donor at fault; `None` when it is the one that answers.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         donor: Option<DonorId>,
     },
@@ -343,12 +343,12 @@ impl Call for Heartbeat {
 /// Asks where another donor is, before a client is believed about it (donors).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Locate {
-    /// The donor.
+    /// The donor that is looked for.
     pub donor: DonorId,
 }
 call!(Locate => Located, "locate");
 
-/// Where a donor is.
+/// The addresses of a donor that was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Located {
     /// Its addresses; none of one that is unknown or has not registered.
@@ -359,7 +359,7 @@ pub struct Located {
 /// The manager's answer to a heartbeat.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct HeartbeatReply {
-    /// The manager's epoch.
+    /// The epoch of the manager.
     pub epoch: Epoch,
     /// Drawn at the manager's start.
     #[serde(default)]
@@ -409,7 +409,7 @@ pub struct HeartbeatReply {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ChunkOrders {
-    /// Chunks to delete.
+    /// Chunks to delete, each with the count that the decision was made on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub delete: Vec<Tombstone>,
     /// Chunks to read and to compare with their names. A spoiled one is quarantined.
@@ -428,7 +428,7 @@ impl ChunkOrders {
 /// session could have been writing the chunk, so whoever put it later needs it (promise D5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Tombstone {
-    /// The chunk.
+    /// The name of the chunk.
     pub chunk: ChunkName,
     /// The incarnation that counted.
     pub incarnation: Incarnation,
@@ -451,11 +451,11 @@ pub struct Task {
 pub enum Work {
     /// Fetch the chunk from the first source that has it, verify it by name and store it.
     Copy {
-        /// The chunk.
+        /// The name of the chunk.
         chunk: ChunkName,
-        /// Its stored bytes.
+        /// Size of the chunk in stored bytes.
         len: u32,
-        /// When it counts as stored.
+        /// The ack level at which the copy counts as stored.
         ack: AckLevel,
         /// The kind of the chunk.
         #[serde(default)]
@@ -465,16 +465,16 @@ pub enum Work {
     },
     /// Fetch chunks of its group, rebuild the chunk from them, verify it by name and store it.
     Rebuild {
-        /// The chunk.
+        /// The name of the chunk.
         chunk: ChunkName,
-        /// Its stored bytes.
+        /// Size of the chunk in stored bytes.
         len: u32,
-        /// When it counts as stored.
+        /// The ack level at which the chunk counts as stored.
         ack: AckLevel,
         /// The kind of the chunk.
         #[serde(default)]
         kind: ChunkKind,
-        /// The code.
+        /// The erasure code of the group.
         ec: Ec,
         /// Its position: data from 0, parity from m.
         position: u8,
@@ -485,28 +485,28 @@ pub enum Work {
     },
     /// Fetch the data chunks of a group, compute its parity and store it, every chunk of it.
     Encode {
-        /// The code.
+        /// The erasure code of the group.
         ec: Ec,
-        /// When a chunk counts as stored.
+        /// The ack level at which a chunk counts as stored.
         ack: AckLevel,
         /// All data chunks of the group.
         shards: Vec<Shard>,
     },
     /// Fetch the chunk from another donor and verify it by name; store nothing.
     Probe {
-        /// The chunk.
+        /// The name of the chunk.
         chunk: ChunkName,
-        /// Its stored bytes.
+        /// Size of the chunk in stored bytes.
         len: u32,
-        /// Whom to test.
+        /// The donor that is tested.
         from: Source,
     },
     /// Hash a part of a chunk under a key that was not known before, to be compared with what
     /// other holders answer.
     Audit {
-        /// The chunk.
+        /// The name of the chunk.
         chunk: ChunkName,
-        /// The key.
+        /// The key of the hash.
         key: Digest,
         /// First byte of the part.
         offset: u32,
@@ -516,7 +516,7 @@ pub enum Work {
     /// Read back everything now, at up to so many bytes a second; the donor's own limits hold. Answered when the round has
     /// begun.
     Scrub {
-        /// Bytes a second.
+        /// The rate of reading in bytes a second.
         rate: u64,
     },
     /// List all chunks of other kinds than data.
@@ -526,9 +526,9 @@ pub enum Work {
 /// A donor to fetch from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// The donor.
+    /// The id of the donor.
     pub donor: DonorId,
-    /// Where it is reached.
+    /// The addresses at which the donor is reached.
     pub addresses: Addresses,
     /// Lets the bearer get.
     pub ticket: Ticket,
@@ -539,9 +539,9 @@ pub struct Source {
 pub struct Shard {
     /// Its position: data from 0, parity from m.
     pub position: u8,
-    /// Its name.
+    /// The name of the chunk.
     pub chunk: ChunkName,
-    /// Its stored bytes.
+    /// Size of the chunk in stored bytes.
     pub len: u32,
     /// Donors that hold it, the best first.
     pub from: Vec<Source>,

@@ -1,4 +1,4 @@
-//! Who belongs to the pool.
+//! Calls about who belongs to the pool: joining, invitations, members, finding the manager.
 
 use super::{Call, Done, call};
 use crate::addresses::Addresses;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// none yet; it has verified the pool's CA by the token's pin.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Join {
-    /// The token's secret.
+    /// The secret of the token.
     pub secret: Digest,
     /// A PKCS#10 request in DER, for a key that stays with the joiner.
     pub request: Blob,
@@ -22,14 +22,14 @@ pub struct Join {
 }
 call!(Join => Joined, "join", once);
 
-/// A new membership.
+/// The membership of somebody who joined, with the certificates that prove it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Joined {
-    /// The new member.
+    /// The number of the new member.
     pub member: MemberId,
-    /// Its role.
+    /// The role of the new member.
     pub role: Role,
-    /// Its certificate, in DER.
+    /// The certificate of the new member, in DER.
     pub certificate: Blob,
     /// The pool's CA certificate, in DER; the joiner compares it with the token's pin.
     pub ca: Blob,
@@ -64,7 +64,7 @@ call!(InvitationList => Invitations, "invitations");
 /// All tokens that were made, and whether they were used.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Invitations {
-    /// The oldest first.
+    /// The tokens, the oldest first.
     pub invitations: Vec<Invitation>,
 }
 
@@ -75,13 +75,13 @@ pub struct Invitation {
     pub invitation: u32,
     /// The role it gives.
     pub role: Role,
-    /// Who made it.
+    /// The member who made the token.
     pub by: MemberId,
-    /// When, wall time.
+    /// When the token was made, in milliseconds of wall time.
     pub made_wall_ms: i64,
     /// Seconds until it expires; 0: it has.
     pub left_seconds: u64,
-    /// Who joined with it.
+    /// The member who joined with the token; `None` while nobody has.
     pub used_by: Option<MemberId>,
 }
 
@@ -101,22 +101,22 @@ call!(MemberList => Members, "members");
 /// All members of the pool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Members {
-    /// By number.
+    /// The members, by number.
     pub members: Vec<MemberAbout>,
 }
 
 /// A member of the pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberAbout {
-    /// Their number.
+    /// The number of the member.
     pub member: MemberId,
     /// The name that people call them by.
     pub name: String,
-    /// Their role.
+    /// The role of the member.
     pub role: Role,
-    /// When they joined, wall time.
+    /// When the member joined, in milliseconds of wall time.
     pub joined_wall_ms: i64,
-    /// Whose invitation it was; `None` for an admin that was made with the pool or at a restore.
+    /// The member that made the invitation; `None` for an admin that was made with the pool or at a restore.
     pub invited_by: Option<MemberId>,
     /// When a call of theirs came last, wall time.
     pub seen_wall_ms: Option<i64>,
@@ -144,7 +144,7 @@ call!(Find => Found, "find");
 /// The facts that help to find the manager when it has moved.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Found {
-    /// Where it is.
+    /// The whereabouts of the manager.
     #[serde(default)]
     pub manager: Option<SignedWhereabouts>,
     /// Some donors: the manager visits them when it is elsewhere, and they tell who asks.
@@ -156,19 +156,18 @@ pub struct Found {
 /// caller says otherwise.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Revoke {
-    /// The member.
+    /// The number of the member.
     pub member: MemberId,
-    /// Of a donor: also where files are less safe without it than promised, until they are made whole
-    /// again.
+    /// Whether a donor is removed also where files are less safe without it than promised, until they are made
+    /// whole again.
     #[serde(default)]
     pub now: bool,
-    /// Of a donor: the list of files, by its digest, that are lost with it:
-    /// [`super::GivingBack::listing`].
+    /// The list of files, by its digest, that may be lost with a donor: [`super::GivingBack::listing`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed: Option<Digest>,
 }
 impl Revoke {
-    /// Nobody loses anything by it.
+    /// Makes the request that removes a member only where nobody loses anything by it.
     pub fn of(member: MemberId) -> Self {
         Self { member, now: false, agreed: None }
     }

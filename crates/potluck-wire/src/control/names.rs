@@ -16,7 +16,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EntryKind {
-    /// A file.
+    /// The path names a file.
     File,
     /// A directory, or a space.
     Dir,
@@ -27,7 +27,7 @@ pub enum EntryKind {
 pub struct Entry {
     /// Relative to the listed path.
     pub path: String,
-    /// File or directory.
+    /// Whether the entry is a file or a directory.
     pub kind: EntryKind,
     /// Plaintext bytes; 0 for a directory.
     #[serde(default)]
@@ -35,10 +35,10 @@ pub struct Entry {
     /// Modification time, milliseconds since 1970.
     #[serde(default)]
     pub mtime_ms: i64,
-    /// A file's version.
+    /// The version of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<VersionId>,
-    /// A file's digest.
+    /// The digest of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
     /// Copies that a file's policy asks for.
@@ -60,10 +60,10 @@ pub struct Entry {
 pub struct List {
     /// The path to list; a file lists itself, with the relative path "".
     pub path: PoolPath,
-    /// Everything below, parents before children.
+    /// True to list everything below, parents before children.
     #[serde(default)]
     pub recursive: bool,
-    /// Continues after [`Listing::next`].
+    /// The page continues after this [`Listing::next`].
     #[serde(default)]
     pub after: Option<String>,
 }
@@ -72,17 +72,17 @@ call!(List => Listing, "list");
 /// Entries in order of their names.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Listing {
-    /// The entries.
+    /// The entries of this page.
     pub entries: Vec<Entry>,
     /// Set when there is more.
     #[serde(default)]
     pub next: Option<String>,
 }
 
-/// Everything known of one path.
+/// Asks for everything that is known of one path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Stat {
-    /// The path.
+    /// The path that is asked about.
     pub path: PoolPath,
     /// Whether every chunk of a file is described.
     #[serde(default)]
@@ -90,10 +90,10 @@ pub struct Stat {
 }
 call!(Stat => Stated, "stat");
 
-/// A path's facts.
+/// The facts about a path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Stated {
-    /// As in a listing; its path is "".
+    /// The entry as a listing shows it, with the path "".
     pub entry: Entry,
     /// The policy that holds there.
     pub policy: Policy,
@@ -109,7 +109,7 @@ pub struct Stated {
     /// The fewest live copies that any chunk has; 0 means it cannot be read whole now.
     #[serde(default)]
     pub live_copies: u32,
-    /// Who holds how much of it.
+    /// The donors that hold chunks of it, each with how much.
     #[serde(default)]
     pub donors: Vec<Share>,
     /// How safe a file is at this moment.
@@ -142,7 +142,7 @@ pub struct Health {
     pub incomplete: u64,
     /// Chunks that cannot be had now, neither from a donor nor by rebuilding.
     pub unreadable: u64,
-    /// Since when it has all that its policy promises, wall milliseconds; `None`: its unsafe
+    /// When it came to have all that its policy promises, in milliseconds of wall time; `None`: its unsafe
     /// window is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe_since_ms: Option<i64>,
@@ -163,7 +163,7 @@ pub enum HealthLevel {
     /// As safe as promised.
     #[default]
     Safe,
-    /// As safe as promised when donors are back that are silent now.
+    /// The file is as safe as promised when donors are back that are silent now.
     Waiting,
     /// Readable, but less safe than promised.
     Incomplete,
@@ -174,9 +174,9 @@ pub enum HealthLevel {
 /// One chunk of a file as it is now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkFacts {
-    /// Its name.
+    /// The name of the chunk.
     pub name: ChunkName,
-    /// Stored bytes.
+    /// Size of the chunk in stored bytes.
     pub len: u32,
     /// Whether it is parity.
     #[serde(default)]
@@ -200,14 +200,14 @@ pub enum MirrorState {
     Pending,
     /// No live donor has it, and its group can rebuild it.
     Rebuildable,
-    /// It cannot be had now.
+    /// The chunk cannot be had now.
     Unreadable,
 }
 
 /// A donor's share of one file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Share {
-    /// The donor.
+    /// The id of the donor.
     pub donor: DonorId,
     /// The name that people call it by.
     pub name: String,
@@ -215,14 +215,14 @@ pub struct Share {
     pub live: bool,
     /// Chunks of the file there.
     pub chunks: u64,
-    /// Their stored bytes.
+    /// Size of these chunks in stored bytes.
     pub bytes: u64,
 }
 
-/// Makes a directory.
+/// Makes a directory at a path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MakeDir {
-    /// The path.
+    /// The path of the directory.
     pub path: PoolPath,
     /// Make missing parents, and accept one that exists.
     #[serde(default)]
@@ -263,7 +263,7 @@ pub struct CopyFiles {
     /// Directories with what is in them.
     #[serde(default)]
     pub recursive: bool,
-    /// When a file may be replaced.
+    /// The condition under which a copy may replace a file.
     #[serde(default)]
     pub condition: Condition,
     /// The redundancy that the copies are to have, instead of what their directories ask for.
@@ -273,7 +273,7 @@ pub struct CopyFiles {
     pub copy: SessionId,
     /// Counts its pages from 0.
     pub page: u32,
-    /// Continues after [`CopiedFiles::next`].
+    /// The page continues after this [`CopiedFiles::next`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
@@ -288,7 +288,7 @@ impl Call for CopyFiles {
 pub struct CopiedFiles {
     /// The files that were copied.
     pub files: Vec<CopiedFile>,
-    /// Those that were not, and why.
+    /// The files and directories that were not copied, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<NotCopied>,
     /// Set when there is more.
@@ -296,14 +296,14 @@ pub struct CopiedFiles {
     pub next: Option<String>,
 }
 
-/// One copy.
+/// One file that was copied.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CopiedFile {
-    /// Where it is.
+    /// The path of the copy.
     pub path: PoolPath,
-    /// Its version.
+    /// The version of the copy.
     pub version: VersionId,
-    /// Plaintext bytes.
+    /// Size of the file in bytes of plaintext.
     pub bytes: u64,
     /// The redundancy that it is being changed to in the background, because its directory or the command
     /// asks for another than its source has.
@@ -316,9 +316,9 @@ pub struct CopiedFile {
 /// One file or directory that was not copied.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NotCopied {
-    /// Where it was to be.
+    /// The path at which the copy was to be.
     pub path: PoolPath,
-    /// Why it is not.
+    /// The reason why it was not copied.
     pub failure: Failure,
 }
 
@@ -345,7 +345,7 @@ call!(Remove => Removed, "remove", once);
 pub struct Removed {
     /// The number of files.
     pub files: u64,
-    /// Their sizes together, in bytes.
+    /// Size of the files together, in bytes of plaintext.
     pub bytes: u64,
     /// Whether there were more than these: those of a large tree are not all counted.
     #[serde(default)]
@@ -355,7 +355,7 @@ pub struct Removed {
 /// Adds up a part of a file or tree.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Usage {
-    /// The path.
+    /// The path of the file or tree.
     pub path: PoolPath,
     /// Where the part before ended; from the start without.
     #[serde(default)]
@@ -413,12 +413,12 @@ impl Used {
 /// A direct child's part of a [`Used`].
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ChildUse {
-    /// Its name.
+    /// The name of the child.
     pub name: String,
     /// Whether it is a directory.
     pub dir: bool,
-    /// Files in it.
+    /// Number of files in the child, itself included.
     pub files: u64,
-    /// Their sizes together, in bytes.
+    /// Size of these files together, in bytes of plaintext.
     pub bytes: u64,
 }

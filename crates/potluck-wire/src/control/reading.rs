@@ -21,7 +21,7 @@ pub struct Open {
     /// Whether a directory's files are opened; otherwise a directory is refused.
     #[serde(default)]
     pub recursive: bool,
-    /// Continues after [`Opened::next`].
+    /// The page continues after this [`Opened::next`].
     #[serde(default)]
     pub after: Option<String>,
 }
@@ -45,14 +45,14 @@ pub struct Opened {
     pub next: Option<String>,
 }
 
-/// One open file.
+/// One file that was opened, with what is needed to read it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OpenFile {
     /// Relative to the opened path.
     pub path: String,
     /// The version that is read, whatever is committed meanwhile.
     pub version: VersionId,
-    /// Plaintext bytes.
+    /// Size of the file in bytes of plaintext.
     pub size: u64,
     /// Digest of the plaintext.
     pub digest: Digest,
@@ -64,13 +64,13 @@ pub struct OpenFile {
     /// The content, when it lives in the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<Blob>,
-    /// Otherwise its recipe.
+    /// The pages of the file's recipe, when the content is not inline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pages: Vec<Blob>,
     /// Who holds each chunk of the recipe, live donors first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<Vec<DonorId>>,
-    /// Its erasure code, if it has one.
+    /// The erasure code of the file, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ec: Option<Ec>,
     /// Names of the parity chunks, k for each group in order. A group's parity is as long as the
@@ -89,9 +89,9 @@ pub struct OpenFile {
 /// anything is believed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
-    /// The chunk.
+    /// The name of the chunk.
     pub chunk: ChunkName,
-    /// On which donor.
+    /// The donor that has the copy.
     pub donor: DonorId,
     /// The fault of the copy.
     pub fault: CopyFault,
@@ -102,7 +102,7 @@ call!(Report => Done, "report");
 /// (users). The manager tries for itself, and what is left is shown in `status`; nothing else depends on it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Unreached {
-    /// The donor.
+    /// The donor that does not answer.
     pub donor: DonorId,
 }
 call!(Unreached => Done, "unreached");

@@ -19,7 +19,7 @@ pub struct PolicySet {
     /// Leave files that are there as they are.
     #[serde(default)]
     pub new_files_only: bool,
-    /// Only say what would change.
+    /// True to say only what would change.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -32,7 +32,7 @@ pub struct PolicyChanged {
     pub policy: Policy,
     /// Files whose redundancy is being changed.
     pub files: u64,
-    /// Their plaintext bytes.
+    /// Size of these files in bytes of plaintext.
     pub bytes: u64,
     /// Donors that what holds there now needs; 0 from older managers.
     #[serde(default)]
@@ -56,7 +56,7 @@ pub struct PolicyChanged {
 pub struct RepairStatus {}
 call!(RepairStatus => RepairState, "repair-status");
 
-/// Steers repair (admins).
+/// Tells repair to pause, to go on or to hurry (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RepairControl {
     /// The action to take.
@@ -68,7 +68,7 @@ call!(RepairControl => RepairState, "repair-control");
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RepairAction {
-    /// Begin nothing new.
+    /// Repair begins nothing new.
     Pause,
     /// Go on after a pause.
     Resume,
@@ -87,8 +87,7 @@ pub struct RepairState {
     /// Chunks to make, by how many more donors may die before their file is lost: index 0 is
     /// where none may.
     pub queued: Vec<u64>,
-    /// Of these, chunks that wait for another look at everything: one look remembers the most
-    /// urgent.
+    /// Chunks among those in `queued` that wait for another look at everything: one look remembers the most urgent.
     pub more: u64,
     /// Stored bytes of all these, and of what is being made.
     pub bytes_left: u64,
@@ -96,21 +95,21 @@ pub struct RepairState {
     pub under_way: u64,
     /// Chunks of what was promised that cannot be made now: no source, or no donor to take them.
     pub stuck: u64,
-    /// Why those are stuck.
+    /// The reason why those chunks are stuck.
     pub stuck_why: Option<String>,
     /// Files whose redundancy is being changed; none of their chunks is in `queued`.
     pub changing: u64,
-    /// Their plaintext bytes.
+    /// Size of these files in bytes of plaintext.
     pub changing_bytes: u64,
     /// Chunks and groups of the new redundancy that cannot be made now. Their files keep the old.
     pub changing_stuck: u64,
-    /// Why those are stuck.
+    /// The reason why those are stuck.
     pub changing_stuck_why: Option<String>,
     /// Copies beyond what any policy asks, waiting to be deleted.
     pub excess: u64,
     /// Chunks made since the manager's start.
     pub made: u64,
-    /// Their stored bytes.
+    /// Size of these chunks in stored bytes.
     pub made_bytes: u64,
     /// Bytes a second that were made lately.
     pub rate: u64,
@@ -126,7 +125,7 @@ pub struct RepairState {
     /// up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<String>,
-    /// When the first of them is.
+    /// Seconds until the first of these donors is given up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub begins_seconds: Option<u64>,
     /// When all is made at that rate; `None` where that cannot be told, or nothing of it can be made
@@ -149,8 +148,8 @@ pub struct GiveBack {
     /// that: they are listed before anything is deleted, and no other is lost.
     #[serde(default)]
     pub now: bool,
-    /// With `now`: the [`GivingBack::listing`] of what its caller agreed to lose. When it is another
-    /// by now and not empty, nothing begins. `None`: whatever is lost.
+    /// The [`GivingBack::listing`] of what its caller agreed to lose, with `now`. When it is another by now and
+    /// not empty, nothing begins. `None`: whatever is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed: Option<Digest>,
     /// Call an earlier give-back off; the space is lent again.
@@ -164,9 +163,9 @@ call!(GiveBack => GivingBack, "give-back");
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Departing {
-    /// Which; empty: the donor that asks.
+    /// The donors that leave; empty: the donor that asks.
     pub donors: Vec<DonorId>,
-    /// So many bytes leave each, to other donors first; `None`: all that they hold.
+    /// Bytes that leave each donor, to other donors first; `None`: all that they hold.
     pub over: Option<u64>,
 }
 call!(Departing => GivingBack, "departing");
@@ -192,7 +191,7 @@ pub struct GivingBack {
     pub held: u64,
     /// Chunks that still have to be moved to other donors first.
     pub to_move: u64,
-    /// Their stored bytes.
+    /// Size of these chunks in stored bytes.
     pub to_move_bytes: u64,
     /// Chunks that no other donor can take, or that cannot be read.
     pub stuck: u64,
@@ -262,9 +261,9 @@ impl RemovalNeeds {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MayGo {
-    /// Whether it may.
+    /// Whether the donor may leave.
     pub verdict: Going,
-    /// Why, or why not.
+    /// The reason why the donor may leave, or may not.
     pub why: String,
     /// The next step for a person; empty where nothing is to be done.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -275,7 +274,7 @@ pub struct MayGo {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Going {
-    /// It cannot be told yet.
+    /// The verdict cannot be told yet.
     #[default]
     NotKnown,
     /// It may: nothing is less safe without it.
@@ -292,7 +291,7 @@ pub struct Away {
     /// Which donor; a donor may leave it out.
     #[serde(default)]
     pub donor: Option<DonorId>,
-    /// For how long from now; 0 ends it.
+    /// Milliseconds from now for which the donor is away; 0 ends its absence.
     pub for_ms: u64,
 }
 call!(Away => Done, "away");
@@ -300,7 +299,7 @@ call!(Away => Done, "away");
 /// Trusts a donor again that was quarantined (admins). What it holds is verified by others first.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Trust {
-    /// The donor.
+    /// The donor that is to be trusted.
     pub donor: DonorId,
 }
 call!(Trust => Done, "trust");
@@ -311,7 +310,7 @@ pub const SLOWEST_SCRUB: u64 = 64 << 10;
 /// Has donors read back all they hold, now (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ScrubNow {
-    /// Which donor; `None`: all.
+    /// The donor that reads back what it holds; `None`: all donors.
     #[serde(default)]
     pub donor: Option<DonorId>,
     /// Bytes a second each, and at least [`SLOWEST_SCRUB`].
@@ -332,7 +331,7 @@ call!(GcResume => Done, "gc-resume");
 pub struct ReclaimUnknown {}
 call!(ReclaimUnknown => ReclaimingUnknown, "reclaim-unknown");
 
-/// Whose unknown chunks are going to be reclaimed.
+/// The donors whose unknown chunks are going to be reclaimed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReclaimingUnknown {
     /// Donors that list what they hold for it, a few at a time: [`super::DonorStatus::reclaiming`].
@@ -346,12 +345,12 @@ pub struct ReclaimingUnknown {
 /// Lists files that are not as safe as they should be.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Fsck {
-    /// Where to look; `pot://` is everywhere.
+    /// The path below which files are looked at; `pot://` is everywhere.
     pub path: PoolPath,
-    /// Also those that are merely incomplete.
+    /// True to list also files that are merely incomplete.
     #[serde(default)]
     pub incomplete: bool,
-    /// Continues after [`FsckReport::next`].
+    /// The page continues after this [`FsckReport::next`].
     #[serde(default)]
     pub after: Option<String>,
 }
@@ -363,7 +362,7 @@ call!(Fsck => FsckReport, "fsck");
 pub struct FsckReport {
     /// Files looked at for this page, without the pool's own metadata.
     pub files: u64,
-    /// Of the pool's own metadata, files that are not as safe as they should be.
+    /// Files of the pool's own metadata that are not as safe as they should be.
     pub metadata: u64,
     /// Files that are as safe as promised when donors are back that are silent now; none of them is
     /// in `found`.
@@ -371,7 +370,7 @@ pub struct FsckReport {
     /// Files with copies that readers called bad, and that their donors have not looked at yet: how safe
     /// these are is not known for a moment.
     pub in_doubt: u64,
-    /// Those with something to say of.
+    /// The files that are not as safe as they should be.
     pub found: Vec<Damage>,
     /// Set when there is more.
     pub next: Option<String>,
@@ -403,9 +402,9 @@ pub enum FsckOutcome {
 /// A file that is not as safe as it should be.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Damage {
-    /// `pot://SPACE/PATH`.
+    /// The path of the file, as `pot://SPACE/PATH`.
     pub path: String,
-    /// How it stands.
+    /// The health of the file.
     pub health: super::Health,
     /// Whether what it lacks is on donors that are merely away, and may come back.
     #[serde(default)]

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Makes a space (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceCreate {
-    /// Its name.
+    /// The name of the space.
     pub name: String,
-    /// Its policy.
+    /// The policy of the space.
     pub policy: Policy,
 }
 call!(SpaceCreate => SpaceCreated, "space-create", once);
@@ -25,7 +25,7 @@ pub struct SpaceCreated {
 /// Removes a space (admins); refused while anything is in it unless `recursive`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceRemove {
-    /// Its name.
+    /// The name of the space.
     pub name: String,
     /// Remove what is in it too.
     #[serde(default)]
@@ -33,26 +33,26 @@ pub struct SpaceRemove {
 }
 call!(SpaceRemove => Done, "space-remove", once);
 
-/// Lists the spaces.
+/// Lists the spaces of the pool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceList {}
 call!(SpaceList => Spaces, "space-list");
 
-/// All spaces of the pool.
+/// The spaces of the pool.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Spaces {
-    /// In order of their names.
+    /// The spaces, in order of their names.
     pub spaces: Vec<SpaceInfo>,
 }
 
 /// A space of the pool.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceInfo {
-    /// Its name.
+    /// The name of the space.
     pub name: String,
-    /// Its policy.
+    /// The policy of the space.
     pub policy: Policy,
-    /// Files in it.
+    /// Number of files in the space.
     #[serde(default)]
     pub files: u64,
     /// Their sizes together, in bytes, before copies and dedup.

@@ -27,13 +27,13 @@ pub struct PoolStatus {
     pub verdict: Verdict,
     /// The name of the pool.
     pub pool: String,
-    /// The manager's version.
+    /// The version of Potluck that the manager runs.
     pub version: String,
     /// Starts of a manager over this catalog.
     pub epoch: Epoch,
     /// Seconds since the manager started.
     pub uptime_seconds: u64,
-    /// Open write sessions.
+    /// Number of open write sessions.
     pub sessions: u64,
     /// Uploads that were interrupted and can go on.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct PoolStatus {
     pub interrupted_bytes: u64,
     /// Files in all spaces.
     pub files: u64,
-    /// Their sizes together, in bytes.
+    /// Size of the files together, in bytes of plaintext.
     pub bytes: u64,
     /// Chunks no file uses, waiting to be reclaimed.
     #[serde(default)]
@@ -80,7 +80,7 @@ pub struct PoolStatus {
 /// A fault that somebody should look at, with advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alarm {
-    /// Of which sort it is, for programs.
+    /// The kind of the alarm, for programs.
     pub kind: AlarmKind,
     /// The donor that it is about; `None`: the manager, or the whole pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,9 +123,9 @@ pub enum AlarmKind {
     Backup,
     /// The log of the catalog is not written to donors.
     Log,
-    /// Nothing is reclaimed.
+    /// No chunk is reclaimed.
     GcFrozen,
-    /// Repair rests.
+    /// Repair rests until it is told to go on.
     RepairPaused,
     /// Something cannot be made again.
     RepairStuck,
@@ -165,7 +165,7 @@ impl fmt::Display for Alarm {
 pub struct Verdict {
     /// How the pool is.
     pub state: PoolState,
-    /// The reason.
+    /// The reason of the state.
     pub reason: String,
     /// Whether that is how files are: some are less safe than promised, or cannot be read. A pool may be
     /// degraded for another reason though every file is as safe as promised.
@@ -195,7 +195,7 @@ pub enum PoolState {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SpaceHealth {
-    /// Its name.
+    /// The name of the space.
     pub name: String,
     /// The level of the worst file in it; `None` before the first scan.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -216,8 +216,7 @@ pub struct SpaceHealth {
     pub silent: bool,
     /// Files that cannot be read now.
     pub unreadable: u64,
-    /// Of these, files of which something has no copy left anywhere: no donor's return brings it
-    /// back.
+    /// Files among the unreadable of which something has no copy left anywhere: no donor's return brings it back.
     pub lost: u64,
     /// Files with fewer copies or chunks than promised.
     pub incomplete: u64,
@@ -242,7 +241,7 @@ pub struct MetadataHealth {
     pub copies: Option<u32>,
     /// Files it consists of.
     pub files: u64,
-    /// Of these, files that lack copies which donors could hold.
+    /// Files of the metadata that lack copies which donors could hold.
     pub incomplete: u64,
     /// Files that cannot be read now.
     pub unreadable: u64,
@@ -252,18 +251,18 @@ pub struct MetadataHealth {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DonorState {
-    /// Heard from lately.
+    /// The donor is heard from.
     Live,
     /// Silent for some seconds; nobody waits on it.
     Suspect,
-    /// Not heard from since the manager started, or for long, and nobody announced that.
+    /// The donor was not heard from since the manager started, or for long, and nobody announced that.
     #[default]
     Silent,
-    /// Not there, as its owner or an admin announced.
+    /// The donor is not there, as its owner or an admin announced.
     Away,
     /// Silent beyond its grace: what it holds is being made again elsewhere.
     Dead,
-    /// It joined, and has lent nothing yet.
+    /// The donor joined, and has lent nothing yet.
     Joined,
     /// A state of a newer manager.
     #[serde(other)]
@@ -273,11 +272,11 @@ pub enum DonorState {
 /// One donor at one moment.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct DonorStatus {
-    /// The donor.
+    /// The id of the donor.
     pub donor: DonorId,
     /// The name that people call it by.
     pub name: String,
-    /// Where it is reached, the best first.
+    /// The addresses at which the donor is reached, the best first.
     pub addresses: Addresses,
     /// Why the manager reaches it at none of these, though it reports, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -285,7 +284,7 @@ pub struct DonorStatus {
     /// Members who said lately that they reach it at none of these, though the manager does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreached_by: Vec<String>,
-    /// Its state, as the manager sees it.
+    /// The state of the donor, as the manager sees it.
     pub state: DonorState,
     /// Seconds since it was heard, if ever.
     #[serde(default)]
@@ -293,7 +292,7 @@ pub struct DonorStatus {
     /// Seconds until it is given up, while it is silent and announced nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up_seconds: Option<u64>,
-    /// Its product version.
+    /// The version of Potluck that the donor runs.
     #[serde(default)]
     pub version: String,
     /// Bytes Potluck holds there.
@@ -303,7 +302,7 @@ pub struct DonorStatus {
     pub lends: Option<u64>,
     /// Bytes Potluck may still write there, before promises.
     pub room: u64,
-    /// Of these, promised to open sessions.
+    /// Bytes of `room` that are promised to open sessions.
     pub promised: u64,
     /// Chunks it holds that files use.
     pub chunks: u64,
@@ -314,7 +313,7 @@ pub struct DonorStatus {
     pub reclaiming: bool,
     /// Chunks it lost or spoiled since they were committed.
     pub bad: u64,
-    /// Its last sample.
+    /// The last sample of its load.
     pub load: Load,
     /// The label of its failure domain: donors with one label fail together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -325,13 +324,13 @@ pub struct DonorStatus {
     /// Why it is not trusted, if so: its copies do not count and are not read first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,
-    /// Its give-back, if any.
+    /// The give-back of the donor, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub giving_back: Option<GivingBack>,
     /// Whether nothing new goes there: it gives back, is not trusted, or is over its limits.
     #[serde(default)]
     pub takes_nothing: bool,
-    /// Its scrub.
+    /// The progress of its scrub.
     #[serde(default)]
     pub scrub: Scrubbed,
     /// The fault of its disk, if it has one.

@@ -41,16 +41,16 @@ pub struct Reserve {
 }
 call!(Reserve => Reserved, "reserve");
 
-/// When a file may be replaced.
+/// The condition under which a written file may replace what is at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
     /// Whatever is there: the later commit wins whole.
     #[default]
     Always,
-    /// Only if nothing is there.
+    /// The file becomes visible only if nothing is there.
     IfAbsent,
-    /// Only if this version is there.
+    /// The file becomes visible only if this version is there.
     IfVersion(VersionId),
     /// Only if nothing is there, or a file without content: for a stream that brought nothing,
     /// which is more often a producer that failed than what somebody wants to keep.
@@ -66,12 +66,12 @@ pub struct Reserved {
     pub lease_ms: u64,
     /// The policy of the files written.
     pub policy: Policy,
-    /// The space's number.
+    /// The number of the space.
     pub space: SpaceId,
     /// The space's secret, when it is sealed.
     #[serde(default)]
     pub space_key: Option<SpaceKey>,
-    /// Where to write.
+    /// The donors that the session writes to.
     pub plan: Plan,
     /// How to reach the plan's donors.
     pub donors: Vec<DonorAccess>,
@@ -80,11 +80,11 @@ pub struct Reserved {
 /// How to reach one donor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DonorAccess {
-    /// The donor.
+    /// The id of the donor.
     pub donor: DonorId,
     /// The name that people call it by.
     pub name: String,
-    /// Where it is reached, the best first.
+    /// The addresses at which the donor is reached, the best first.
     pub addresses: Addresses,
     /// Heard from within the last seconds; the others are tried last.
     pub live: bool,
@@ -105,11 +105,11 @@ pub struct DonorAccess {
 /// chunks from garbage collection until it ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Offer {
-    /// The write session.
+    /// The write session that offers the chunks.
     pub session: SessionId,
     /// Chunks that the session is going to commit, as stored.
     pub chunks: Packed<ChunkName>,
-    /// At which level copies must have been acknowledged to count as held.
+    /// The ack level that copies must have reached to count as held.
     #[serde(default)]
     pub ack: AckLevel,
 }
@@ -125,7 +125,7 @@ pub struct Offered {
 /// An offered chunk that the pool holds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Held {
-    /// Index in [`Offer::chunks`].
+    /// Index of the chunk in [`Offer::chunks`].
     pub index: u32,
     /// Its live copies; the writer adds what its policy asks beyond these.
     pub donors: Vec<DonorId>,
@@ -138,7 +138,7 @@ pub struct Held {
 /// the plan failed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Grow {
-    /// The write session.
+    /// The write session that grows.
     pub session: SessionId,
     /// More plaintext bytes. None: the reply says how the donors of the plan so far can be reached now.
     pub bytes: u64,
@@ -154,7 +154,7 @@ call!(Grow => Grown, "grow");
 /// More places to write.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Grown {
-    /// In addition to the plan so far.
+    /// The part that is added to the plan so far.
     pub plan: Plan,
     /// How to reach its donors.
     pub donors: Vec<DonorAccess>,
@@ -163,7 +163,7 @@ pub struct Grown {
 /// Keeps a session alive, and renews its tickets.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Renew {
-    /// The write session.
+    /// The write session that is renewed.
     pub session: SessionId,
     /// Donors that refused the tickets of until now: what the session may store there may be used up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -182,7 +182,7 @@ pub struct Renewed {
 /// a lost reply can be asked for again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Commit {
-    /// The write session.
+    /// The write session whose files become visible.
     pub session: SessionId,
     /// Counts the session's commits from 0.
     pub batch: u32,
@@ -200,12 +200,12 @@ impl Call for Commit {
     type Reply = Committed;
 }
 
-/// One written file.
+/// One file that was written.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FileCommit {
     /// Where it becomes visible; missing directories are made.
     pub path: PoolPath,
-    /// Plaintext bytes.
+    /// Size of the file in bytes of plaintext.
     pub size: u64,
     /// [`potluck_core::chunk::Digest`] of the plaintext.
     pub digest: Digest,
@@ -235,7 +235,7 @@ pub struct FileCommit {
     /// held needs none.
     #[serde(default)]
     pub acknowledged: Packed<Acknowledged>,
-    /// When it may replace what is there.
+    /// The condition under which the file may replace what is at its path.
     #[serde(default)]
     pub condition: Condition,
 }
@@ -243,7 +243,7 @@ pub struct FileCommit {
 /// The outcome of a batch.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Committed {
-    /// In the order of the batch's files.
+    /// The outcome of each file, in the order of the batch.
     pub files: Vec<Outcome>,
 }
 
@@ -253,14 +253,14 @@ pub struct Committed {
 pub enum Outcome {
     /// The file is visible.
     Stored {
-        /// As this version.
+        /// The version that the file has.
         version: VersionId,
         /// Whether it is there with less redundancy than its policy asks for, because donors are away:
         /// one more may die, and repair makes the rest.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         below_policy: bool,
     },
-    /// Not visible, and why.
+    /// The file is not visible, for this reason.
     Refused(Failure),
 }
 
@@ -277,7 +277,7 @@ impl Outcome {
 /// Ends a session without making anything visible.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Abort {
-    /// The write session.
+    /// The write session that ends.
     pub session: SessionId,
     /// Whether its chunks are kept for a while, for whoever writes the same again; they are
     /// reclaimed otherwise.

@@ -57,7 +57,7 @@ fn donor_address(text: &str) -> Result<Address, BadAddress> {
     Address::parse(text, DONOR_PORT)
 }
 
-/// Where a manager comes back.
+/// The place where a manager comes back.
 #[derive(Debug, clap::Args)]
 pub struct NewPlace {
     /// Where the manager's state will live: a new or empty directory, or one where a restore was

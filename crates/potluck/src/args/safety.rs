@@ -4,7 +4,7 @@ use clap::Subcommand;
 use potluck_core::path::PoolPath;
 use potluck_core::size::parse_size;
 
-/// Before something is done that moves much or loses anything.
+/// The options of a command that moves much or loses something.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub struct Caution {
     /// Only say what would be done

@@ -1,4 +1,4 @@
-//! `potluck service`.
+//! The command line of `potluck service`.
 
 use crate::systemd::Role;
 use clap::Subcommand;
@@ -19,7 +19,7 @@ pub enum Service {
     Uninstall(ServiceUninstall),
 }
 
-/// Whose services.
+/// The machine's services, or those of the user.
 #[derive(Debug, clap::Args)]
 pub struct ServicePlace {
     /// Services of the machine, which run as a user of their own; the default for root

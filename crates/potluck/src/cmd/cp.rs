@@ -51,7 +51,7 @@ struct CpReport {
     /// Files that were copied inside the pool without moving their bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     without_moving: Option<u64>,
-    /// Of these, files that are being changed to another redundancy than their sources have.
+    /// Files that were copied inside the pool and are being changed to another redundancy than their sources have.
     #[serde(skip_serializing_if = "Option::is_none")]
     changing: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

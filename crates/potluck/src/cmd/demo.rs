@@ -46,7 +46,7 @@ struct DemoReport {
 struct Phase {
     seconds: f64,
     mib_s: f64,
-    /// Not of so little that starting the work costs more than the work.
+    /// CPU seconds per GiB; none where so little was moved that starting the work costs more than the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_s_per_gib: Option<f64>,
 }

@@ -15,27 +15,27 @@ use std::time::Duration;
 
 /// How long a verdict is waited for.
 const VERDICT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Between two questions for it.
+/// Time between two questions for a verdict.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The findings of a look at many files.
 #[derive(Debug, Default, Serialize)]
 pub struct Findings {
-    /// The path.
+    /// The path below which files were looked at.
     pub path: String,
-    /// Files looked at.
+    /// Number of files that were looked at.
     pub files: u64,
     /// Those of them with less redundancy than promised.
     pub incomplete: u64,
-    /// Those that cannot be read now.
+    /// Files that cannot be read now.
     pub unreadable: u64,
     /// Those that are as safe as promised when donors are back that are silent now.
     pub waiting: u64,
     /// Those with copies that readers called bad and that no donor has looked at yet.
     pub in_doubt: u64,
-    /// Of the pool's own metadata, files that are not as safe as they should be.
+    /// Files of the pool's own metadata that are not as safe as they should be.
     pub metadata: u64,
-    /// Each of these.
+    /// The files that are not as safe as they should be, each with what it lacks.
     pub found: Vec<Damage>,
     /// How the files are together, as the manager judges.
     pub outcome: FsckOutcome,

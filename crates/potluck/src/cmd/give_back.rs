@@ -22,7 +22,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
-/// Between two looks while somebody waits.
+/// Time between two looks while somebody waits.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long nothing may be possible before waiting makes no sense: longer than a donor's restart.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ const SAY_EVERY: Duration = Duration::from_secs(30);
 
 /// Which donor is emptied, and in whose words.
 pub struct Place<'a> {
-    /// Which; `None`: the one that asks.
+    /// The donor that is emptied; `None`: the one that asks.
     pub donor: Option<DonorId>,
     /// The name that people call it by.
     pub name: &'a str,
@@ -326,12 +326,12 @@ pub struct GoesOn<'a> {
 }
 
 impl<'a> GoesOn<'a> {
-    /// Until it is done.
+    /// Makes the message, which is said unless [`Self::done`] comes first.
     pub fn new(output: &'a Output, place: &'a Place<'a>) -> Self {
         Self { output, place, over: false }
     }
 
-    /// Nothing goes on any more.
+    /// Keeps the message from being said: nothing goes on any more.
     pub fn done(&mut self) {
         self.over = true;
     }

@@ -67,7 +67,7 @@ pub fn redundancy(redundancy: Redundancy) -> String {
     format!("{redundancy} on {}: {may_die}", count(redundancy.donors().into(), "donor"))
 }
 
-/// A stripe width.
+/// Formats a stripe width.
 pub fn width(width: Width) -> String {
     match width {
         Width::Auto => format!("up to {} donors", Width::AUTO_MOST),

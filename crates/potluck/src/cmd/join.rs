@@ -15,7 +15,7 @@ use std::path::Path;
 struct Joined<'a> {
     #[serde(flatten)]
     about: &'a About,
-    /// Where the identity is.
+    /// The directory of the identity.
     dir: &'a Path,
 }
 

@@ -51,7 +51,7 @@ struct Plan<'a> {
     beside_manager: Option<&'static str>,
     #[serde(skip)]
     now: bool,
-    /// Why nothing of that would be done.
+    /// The reason why nothing of that would be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<Failure>,
 }

@@ -66,9 +66,9 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 /// Where a donor listens and how others reach it, as far as its settings do not say.
 #[derive(Debug, Clone, Default)]
 pub struct Place {
-    /// As [`DonorConfig::listen`].
+    /// The address to listen at ([`DonorConfig::listen`]).
     pub listen: Option<String>,
-    /// As [`DonorConfig::advertise`].
+    /// The addresses that others are told ([`DonorConfig::advertise`]).
     pub advertise: Vec<String>,
 }
 
@@ -92,7 +92,7 @@ impl Place {
 
 /// The directories that a daemon is told to lend, and how.
 pub struct Asked<'a, O> {
-    /// On what terms.
+    /// The terms that the command line gives.
     pub given: &'a Given<O>,
     /// Which directories, beside those lent before; none: only those.
     pub dirs: &'a [PathBuf],

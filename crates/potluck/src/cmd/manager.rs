@@ -63,10 +63,10 @@ impl Tuning {
 
 /// A manager that was started.
 pub struct Started {
-    /// To be kept once all has begun that was asked for. It goes last: when nobody uses the directory
-    /// any more, a pool that is new is taken back.
+    /// The pool, if it is new, to be kept once all has begun that was asked for. It goes last: when nobody uses
+    /// the directory any more, a pool that is new is taken back.
     pub made: Made,
-    /// The manager itself.
+    /// The manager that runs.
     pub manager: Manager,
     /// The means to have it go by its settings.
     pub tuning: Tuning,

@@ -75,7 +75,7 @@ pub fn called(id: MemberId, all: &[MemberAbout]) -> String {
 struct RemovedMembers<'a> {
     members: &'a [&'a MemberAbout],
     removed: bool,
-    /// Of donors among them, as they would go together.
+    /// Whether the donors among them may go, as they would go together.
     #[serde(skip_serializing_if = "Option::is_none")]
     may_go: Option<&'a MayGo>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -157,8 +157,8 @@ async fn until_stopped(
     ending
 }
 
-/// From time to time notes where some donors are, who will know when the manager moves. While those are
-/// few, every command does.
+/// Notes from time to time where some donors are, who will know when the manager moves. While those are few,
+/// every command does.
 async fn remember_donors(client: &Pool) {
     const EVERY_MS: i64 = 600_000;
     const TIMEOUT: Duration = Duration::from_secs(2);

@@ -11,7 +11,7 @@ use potluck_wire::error::Failure;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Between two looks while somebody watches.
+/// Time between two looks while somebody watches.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// A look at a pool of some million files takes longer; `--watch` waits for that.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(10);

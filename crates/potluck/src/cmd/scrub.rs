@@ -10,7 +10,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::time::Duration;
 
-/// From one look at the donors to the next; their heartbeats bring news each second.
+/// Time from one look at the donors to the next; their heartbeats bring news each second.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]

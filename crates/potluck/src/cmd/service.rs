@@ -227,7 +227,8 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 #[derive(Debug, Serialize)]
 struct Known {
     unit: &'static str,
-    /// As systemd says it: `active`, `inactive`, `failed` …; `null` where none runs.
+    /// The state of the unit in systemd's words: `active`, `inactive`, `failed` …; `null` where systemd does
+    /// not run.
     active: Option<String>,
     /// `enabled` when it starts with the machine.
     enabled: Option<String>,

@@ -210,7 +210,7 @@ struct Setting {
     /// Whether it was set, by whomever.
     set: bool,
     default: &'static str,
-    /// Of which lent directory.
+    /// The lent directory that the setting is for, where each has its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     dir: Option<PathBuf>,
     applies: &'static str,
@@ -227,7 +227,7 @@ struct Shown {
 #[derive(Debug, Serialize)]
 struct Changed {
     key: &'static str,
-    /// `null`: the default.
+    /// The value that was set; `null`: the default.
     value: Option<String>,
     file: PathBuf,
     /// Whether its daemon runs.

@@ -154,7 +154,7 @@ fn donor_row(donor: &DonorStatus) -> Vec<String> {
     ]
 }
 
-/// On how many donors that lies which brings a lost manager back.
+/// Says on how many donors the metadata is that brings a lost manager back.
 fn own_metadata(metadata: &MetadataHealth) -> String {
     match metadata.copies {
         None => "on no donor, only on the manager's own disk".into(),
@@ -164,7 +164,7 @@ fn own_metadata(metadata: &MetadataHealth) -> String {
     }
 }
 
-/// Since when the copies of the catalog have all changes, and how many wait for donors.
+/// Says since when the copies of the catalog have all changes, and how many wait for donors.
 fn backups(status: &PoolStatus) -> Option<String> {
     let age = |place: &str, seconds: Option<u64>| {
         seconds.map(|seconds| format!("{place} as of {} ago", duration(seconds)))

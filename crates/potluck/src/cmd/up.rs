@@ -139,7 +139,7 @@ async fn donor_identity(
     join::donor(&token.to_string(), None, donor_dir).await
 }
 
-/// This machine lends to another pool already.
+/// The failure where this machine lends to another pool already.
 fn another_pools(donor_dir: &Path, identity: &Identity) -> Failure {
     let place = donor_dir.display();
     let what =

@@ -21,7 +21,7 @@ use std::time::Duration;
 struct Verified {
     #[serde(flatten)]
     findings: Findings,
-    /// Of a single file.
+    /// The health of the file, where the path is of a single one.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<Health>,
     /// The files that were read and are right.

@@ -13,27 +13,27 @@ use toml_edit::{Array, Value};
 pub enum Kind {
     /// A time, such as `10m`, no shorter than this.
     Time {
-        /// The shortest.
+        /// The shortest time that is taken.
         least: Duration,
     },
     /// A size in bytes, such as `200GiB`, no less than this.
     Size {
-        /// The least.
+        /// The smallest size that is taken, in bytes.
         least: u64,
     },
     /// A share of a disk, or a size.
     Share,
-    /// A whole number.
+    /// A whole number, not negative.
     Count,
-    /// Any words.
+    /// Text of any words.
     Text,
     /// A directory of this machine.
     Path,
-    /// `HOST:PORT`.
+    /// The address of a socket, as `HOST:PORT`.
     Address,
     /// Some of `HOST` and `HOST:PORT`, with commas between them; a list in the file.
     Addresses,
-    /// Yes or no.
+    /// Either yes or no.
     Flag,
 }
 

@@ -15,7 +15,7 @@ struct Told {
     removal: Value,
     drain: Value,
     owner: Value,
-    /// Of a donor that gives back.
+    /// The give-back in the status of the donor, while there is one.
     status: Option<Value>,
 }
 

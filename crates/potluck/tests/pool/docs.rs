@@ -31,7 +31,7 @@ const NOT_TYPED: &str = "<!-- not typed by a test: ";
 
 /// A block of shell of a document.
 pub struct Block {
-    /// Its lines, without comments at their ends.
+    /// The lines of the block, without comments at their ends.
     lines: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ pub struct Typist<'a> {
 }
 
 impl<'a> Typist<'a> {
-    /// Who has seen no token yet.
+    /// Makes a typist who has seen no token yet.
     pub fn new(lab: &'a Machines) -> Self {
         Self { lab, token: RefCell::default(), stand_ins: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! Erasure coding m+k.
+//! Tests of files that an erasure code m+k keeps: what is lost, read, rebuilt and refused.
 
 use super::content::{arg, assert_same, bytes, file, tree_of};
 use super::lab::{Lab, Lending};

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const CHUNK: usize = 256 << 10;
-/// Of the slow donor: a second for each of its chunks.
+/// The rate of the slow donor in bytes a second: each of its chunks takes a second.
 const SLOW: u64 = CHUNK as u64;
 
 /// Six donors behind taps, and a file of six groups; from then on the first of them is slow if wanted. Were it so

@@ -184,7 +184,7 @@ impl Cli {
         live.map(|donor| donor["name"].as_str().expect("a name").to_owned()).collect()
     }
 
-    /// A whole file.
+    /// Reads a whole file with `potluck cat`.
     #[track_caller]
     pub fn cat(&self, path: &str) -> Vec<u8> {
         self.ok(&["cat", path]).stdout
@@ -214,7 +214,7 @@ pub struct Lending {
     pub keep_free: String,
     /// How others reach it, if not directly.
     pub advertise: Option<String>,
-    /// Where, if not below the test's directory.
+    /// The directory to lend, if not one below the test's directory.
     pub dir: Option<PathBuf>,
     /// Variables set for it.
     pub environment: Vec<(String, String)>,
@@ -287,17 +287,17 @@ impl Lab {
         self.dir.path()
     }
 
-    /// The manager's state.
+    /// Returns the manager's state directory.
     pub fn manager_dir(&self) -> PathBuf {
         self.dir().join("manager")
     }
 
-    /// The manager's `host:port`.
+    /// Returns the address of the manager as `host:port`.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// The manager's process.
+    /// Returns the process of the manager.
     pub fn manager(&mut self) -> &mut Running {
         self.manager.as_mut().expect("a manager that runs")
     }
@@ -385,7 +385,7 @@ impl Lab {
         self.donors.keys().cloned().collect()
     }
 
-    /// A donor's process.
+    /// Returns the process of a donor.
     pub fn donor(&mut self, name: &str) -> &mut Running {
         self.donors
             .get_mut(name)
@@ -393,7 +393,7 @@ impl Lab {
             .expect("a donor that runs")
     }
 
-    /// Where a donor listens.
+    /// Returns the address at which a donor listens.
     pub fn donor_address(&self, name: &str) -> &str {
         &self.donors[name].address
     }

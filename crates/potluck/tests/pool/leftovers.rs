@@ -1,4 +1,4 @@
-//! After a restart the pool heals its own leftovers, and lets foreign ones alone.
+//! Tests that a pool heals its own leftovers after a restart, and lets foreign ones alone.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;

@@ -20,7 +20,7 @@ impl Lent {
         files_of(&self.0.join("temp"))
     }
 
-    /// Quarantined files.
+    /// Lists the quarantined files.
     pub fn quarantine(&self) -> Vec<PathBuf> {
         files_of(&self.0.join("quarantine"))
     }

@@ -186,7 +186,7 @@ impl Machine {
         Ipv4Addr::new(10, 77, 0, self.number)
     }
 
-    /// Its other address.
+    /// Returns the IPv6 address of the machine.
     pub fn ip6(&self) -> Ipv6Addr {
         Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, self.number.into())
     }
@@ -210,7 +210,7 @@ impl Machine {
         self.sh(&format!("ip addr flush dev eth0 && ip addr add {ip}/24 dev eth0")).ok();
     }
 
-    /// Pulls its cable.
+    /// Cuts the machine off from the network, as when its cable is pulled.
     pub fn unplug(&self) {
         on_switch(self.switch, &format!("ip link set m{} down", self.number));
     }

@@ -131,7 +131,7 @@ fn every_command_waits_for_a_manager_that_is_down_for_seconds() {
     lab.cli.fails(3, &["stat", "pot://lab/removed"]);
 }
 
-/// Of a tree the names are made one after the other, long after its first byte was moved.
+/// The names of a tree are made one after the other, long after its first byte was moved.
 #[test]
 fn trees_of_many_directories_do_not_notice_that_the_manager_is_away_for_seconds() {
     let mut lab = Lab::manager_only(&[]);

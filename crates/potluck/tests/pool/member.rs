@@ -16,9 +16,9 @@ use tokio::runtime::Runtime;
 pub struct Member {
     /// The identity of the member.
     pub identity: Identity,
-    /// Drives the wire.
+    /// The runtime that drives the wire.
     pub runtime: Runtime,
-    /// The machine.
+    /// The clocks, the randomness and the network of this machine.
     pub env: Env,
 }
 
@@ -28,7 +28,7 @@ impl Member {
         Self::new(Identity::load(dir).expect("an identity"))
     }
 
-    /// This identity.
+    /// Makes the member with this identity.
     pub fn new(identity: Identity) -> Self {
         install_provider();
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -40,7 +40,7 @@ impl Member {
         Arc::new(TlsDial::member(&self.identity).expect("a usable identity"))
     }
 
-    /// Makes one call.
+    /// Calls the manager and returns its reply.
     pub fn call<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
         self.call_through(self.dial(), request)
     }
@@ -69,7 +69,7 @@ impl Member {
         })
     }
 
-    /// A bulk connection.
+    /// Opens a bulk connection to a donor.
     pub fn open(&self, access: &DonorAccess) -> Opened {
         let ticket = access.ticket.as_ref().expect("a ticket");
         let opening = upgrade::open(&*self.env.net, &*self.env.entropy, &access.addresses, ticket);

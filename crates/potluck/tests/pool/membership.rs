@@ -205,7 +205,7 @@ fn join(lab: &Lab, role: &str, name: &str, home: &str) -> Cli {
     cli
 }
 
-/// Promise X5.
+/// Tests promise X5.
 #[test]
 fn members_are_listed_with_who_invited_them_and_a_removed_one_is_refused_at_once() {
     let lab = Lab::manager_only(&[]);

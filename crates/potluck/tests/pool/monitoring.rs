@@ -37,7 +37,7 @@ pub fn value(text: &str, sample: &str) -> Option<f64> {
     line.rsplit(' ').next()?.parse().ok()
 }
 
-/// Where the files for monitoring lie.
+/// Returns the path of a file for monitoring.
 fn contrib(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/monitoring").join(name)
 }

@@ -13,7 +13,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts `command`.
+    /// Starts `command` as a process that is killed with its owner.
     pub fn start(command: &mut Command) -> Self {
         // SAFETY: signal and prctl are async-signal-safe, and nothing else happens between fork and exec.
         unsafe {
@@ -90,11 +90,11 @@ pub struct Ran {
     pub command: String,
     /// Its exit code, or minus a signal's number.
     pub code: i32,
-    /// Its standard output.
+    /// The standard output of the command.
     pub stdout: Vec<u8>,
-    /// Its standard error.
+    /// The standard error of the command.
     pub stderr: String,
-    /// Its wall time.
+    /// The wall time that the command took.
     pub took: Duration,
 }
 
@@ -119,7 +119,7 @@ impl Ran {
         self
     }
 
-    /// Its output as text.
+    /// Returns the output as text.
     pub fn text(&self) -> String {
         let shown = &self.stdout[..self.stdout.len().min(2000)];
         String::from_utf8_lossy(shown).into_owned()
@@ -157,7 +157,7 @@ impl Ran {
 /// A failure as it reached a program.
 #[derive(Debug)]
 pub struct Complaint {
-    /// Such as `POT-E012`.
+    /// The code of the failure, such as `POT-E012`.
     pub code: String,
     /// The failure in words: what happened, and to what.
     pub message: String,

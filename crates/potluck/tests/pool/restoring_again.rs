@@ -16,7 +16,7 @@ struct Lost {
     lab: Lab,
     kit: PathBuf,
     backup: PathBuf,
-    /// Where the manager is to come back.
+    /// The directory in which the manager is to come back.
     state: PathBuf,
 }
 

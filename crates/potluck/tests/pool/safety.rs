@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 impl Cli {
-    /// A file's health.
+    /// Reads the health of a file as `stat` tells it.
     #[track_caller]
     pub fn health(&self, path: &str) -> Value {
         let stated = self.json(&["stat", path]);

@@ -32,7 +32,7 @@ impl SmallDisk {
         }
     }
 
-    /// Where it is mounted.
+    /// Returns the directory at which the disk is mounted.
     pub fn path(&self) -> &Path {
         &self.0
     }

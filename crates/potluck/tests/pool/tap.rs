@@ -22,7 +22,7 @@ struct Wire {
     target: Mutex<Option<SocketAddr>>,
     /// Bytes a second in each direction.
     rate: Option<u64>,
-    /// For now all passes as fast as it can.
+    /// True while all passes as fast as it can.
     hurries: AtomicBool,
     heard: Option<Mutex<Vec<u8>>>,
     /// Nothing passes and nobody is told, as on a cable that was pulled.
@@ -68,7 +68,7 @@ impl Tap {
         self.address.to_string()
     }
 
-    /// Where connections go.
+    /// Sets the address to which connections go.
     pub fn aim(&self, target: &str) {
         let target = target.parse().expect("a donor's address");
         *self.wire.target.lock().expect("no holder panics") = Some(target);
@@ -84,7 +84,7 @@ impl Tap {
         self.wire.cut.store(cut, Ordering::Relaxed);
     }
 
-    /// All that passed so far.
+    /// Returns the bytes that passed so far.
     pub fn heard(&self) -> Vec<u8> {
         let heard = self.wire.heard.as_ref().expect("a wire that listens");
         heard.lock().expect("no holder panics").clone()
@@ -112,7 +112,7 @@ impl Wire {
         }
     }
 
-    /// Until either side closes; then both are closed.
+    /// Carries bytes until either side closes; then both are closed.
     fn carry(&self, mut from: TcpStream, mut to: TcpStream) {
         let (started, mut carried) = (Instant::now(), 0);
         let mut piece = vec![0; 16 << 10];

@@ -23,7 +23,7 @@ fn slow_pool(options: &[&str]) -> (Lab, Tap) {
     (lab, tap)
 }
 
-/// So many files of 512 KiB.
+/// Makes a tree of `files` files of 512 KiB.
 fn tree(dir: &Path, files: u64) -> PathBuf {
     let tree = dir.join("tree");
     fs::create_dir(&tree).expect("a directory");

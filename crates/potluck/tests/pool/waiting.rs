@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Enough for anything that is not hung, on a machine with other work.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Between two looks: short beside all that is waited for, long beside a look.
+/// Time between two looks: short beside all that is waited for, long beside a look.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Looks again and again until `done`, and gives how long that took. Fails the test after `limit`;

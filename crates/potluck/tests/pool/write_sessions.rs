@@ -1,4 +1,4 @@
-//! Tests write sessions.
+//! Tests of write sessions: what they promise, hold and release, and how they end.
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab};

@@ -6,7 +6,7 @@ use super::program::{Running, code_of};
 use std::io::Write;
 use std::process::ChildStdin;
 
-/// One under way.
+/// A command that writes a file from its standard input.
 pub struct Writer {
     /// The command that runs.
     pub running: Running,
@@ -14,7 +14,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the command.
+    /// Starts the command with its input open.
     pub fn start(cli: &Cli, path: &str, options: &[&str]) -> Self {
         let mut running = cli.start(&[&["cp", "-", path], options].concat());
         let input = running.child().stdin.take();

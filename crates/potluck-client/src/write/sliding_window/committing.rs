@@ -23,7 +23,7 @@ const COMMIT_AFTER: Duration = Duration::from_secs(2);
 
 /// Files that can become visible at one moment: the catalog takes nothing else meanwhile.
 const ATOMIC_FILES: usize = 4096;
-/// Their chunks: what fits one message.
+/// Chunks of the files that can become visible at one moment: what fits one message.
 const ATOMIC_CHUNKS: usize = 500_000;
 
 /// An empty stream is not what somebody means who names the version to be replaced.

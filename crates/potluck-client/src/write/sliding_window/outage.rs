@@ -21,7 +21,7 @@ const GOES_ON: &str = "what was sent is kept for a while: run the same command a
 pub(super) struct Outage {
     /// Donors that have taken anything.
     answered: BTreeSet<DonorId>,
-    /// Why donors failed last.
+    /// The last failure of each donor.
     faults: BTreeMap<DonorId, LinkError>,
     /// Donors that are waited for.
     waited_for: Vec<DonorId>,

@@ -50,7 +50,7 @@ pub(super) struct Rereads {
 /// A chunk that lost copies, or a group that lost chunks.
 pub(super) struct Row {
     file: Arc<Refused>,
-    /// Its data chunks in the file.
+    /// The indexes of the group's data chunks in the file.
     data: Range<usize>,
     /// The positions in the file of all that is sent again with it; parity counts on after the data.
     at: Vec<u32>,

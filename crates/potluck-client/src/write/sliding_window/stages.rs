@@ -67,7 +67,7 @@ pub(super) struct Offer {
     pub groups: Vec<u64>,
 }
 
-/// What was cut, and not offered yet.
+/// Chunks that were cut, and not offered yet.
 #[derive(Default)]
 pub(super) struct Offering {
     pub names: Vec<ChunkName>,
@@ -80,7 +80,7 @@ pub(super) struct Offering {
 }
 
 impl Offering {
-    /// These were cut, of so many bytes.
+    /// Adds chunks that were cut, which take `bytes` in an offer.
     pub fn add(&mut self, names: Vec<ChunkName>, bytes: usize) {
         self.names.extend(names);
         self.bytes += bytes;
@@ -95,7 +95,7 @@ impl Offering {
 /// Chunks on their way to donors.
 #[derive(Default)]
 pub(super) struct Sending {
-    /// And since when.
+    /// Chunks that are being sent, by chunk and donor, each with the time at which sending began.
     pub under_way: BTreeMap<(ChunkName, DonorId), Tick>,
     /// Whether late ones will be looked for.
     pub hedging: bool,
@@ -143,7 +143,7 @@ pub(super) struct Committing {
     /// All files become visible at one moment, or none does.
     pub atomic: bool,
     pub ready: Vec<(FileCommit, Option<Finished>)>,
-    /// Since when the first of them has waited.
+    /// When the first of the files that are ready became ready.
     pub ready_since: Option<Tick>,
     pub ready_bytes: u64,
     /// Chunks of all files so far.
@@ -156,7 +156,7 @@ pub(super) struct Committing {
 }
 
 impl Committing {
-    /// No files yet.
+    /// Makes the stage with no files yet.
     pub fn new(options: &PutOptions) -> Self {
         Self {
             condition: options.condition,

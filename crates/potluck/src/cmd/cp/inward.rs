@@ -1,4 +1,4 @@
-//! From local files, trees or standard input into the pool.
+//! Copies local files, trees or standard input into the pool.
 
 use super::directories::Policies;
 use super::place::{bad_path, cannot_read, not_utf8, own_name, target};

@@ -1,4 +1,4 @@
-//! From the pool to local files, trees or standard output.
+//! Copies files and trees of the pool to local files, trees or standard output.
 
 use super::{At, CpReport, FailedFile, Landing, Place, one_version};
 use crate::args::Cp;

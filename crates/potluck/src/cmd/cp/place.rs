@@ -10,33 +10,33 @@ use std::path::{Path, PathBuf};
 /// One argument, as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Where that is.
+    /// The machine or the pool, and the path there.
     pub at: At,
-    /// Of a source: `DIR/.` means what is in the directory and not the directory.
+    /// True where `DIR/.` names a source: what is in the directory is meant, and not the directory.
     pub contents: bool,
-    /// Of a target: things go into it, whatever is there. A trailing slash says so, and so do a
-    /// space and `.`, which no copy can be called.
+    /// True where things go into a target, whatever is there. A trailing slash says so, and so do a space and
+    /// `.`, which no copy can be called.
     pub into: bool,
 }
 
-/// Where a [`Place`] is.
+/// The machine or the pool that a [`Place`] is in, and its path there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum At {
     /// Standard input or output.
     Stdio,
-    /// On this machine. The name need not be UTF-8.
+    /// A path on this machine. The name need not be UTF-8.
     Local(PathBuf),
-    /// In the pool.
+    /// A path in the pool.
     Pool(PoolPath),
 }
 
 impl Place {
-    /// Reads a source.
+    /// Reads the text of a source.
     pub fn source(text: &OsStr) -> Result<Self, Failure> {
         Self::parse(text, true)
     }
 
-    /// Reads a target.
+    /// Reads the text of a target.
     pub fn target(text: &OsStr) -> Result<Self, Failure> {
         Self::parse(text, false)
     }
@@ -67,7 +67,7 @@ impl Place {
 /// The facts known of a target before anything is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Landing {
-    /// As [`Place::into`].
+    /// True where things go into the target ([`Place::into`]).
     pub into: bool,
     /// Whether a directory is there.
     pub is_dir: bool,

@@ -1,4 +1,4 @@
-//! From the pool to the pool.
+//! Copies files and trees from the pool to the pool.
 
 use super::place::bad_path;
 use super::{

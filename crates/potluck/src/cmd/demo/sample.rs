@@ -8,11 +8,11 @@ use walkdir::WalkDir;
 /// Enough to measure by, little enough to wait for.
 const ENOUGH: u64 = 300 << 20;
 
-/// Files to store.
+/// Local files that the demonstration stores.
 pub struct Sample {
     /// The paths of the files.
     pub files: Vec<PathBuf>,
-    /// Their sizes together.
+    /// Size of the files together, in bytes.
     pub bytes: u64,
     /// A description of the files, for people.
     pub what: String,

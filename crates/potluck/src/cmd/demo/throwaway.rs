@@ -48,7 +48,7 @@ impl ThrowawayPool {
         Ok(Self { dir, manager: None, donors: BTreeMap::new() })
     }
 
-    /// Where its files are.
+    /// Returns the directory of the pool's files.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }

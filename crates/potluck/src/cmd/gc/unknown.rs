@@ -11,13 +11,13 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::time::Duration;
 
-/// From one look at how far the donors are to the next.
+/// Time from one look at how far the donors are to the next.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Donors that hold chunks which the catalog does not know.
 #[derive(Serialize)]
 struct Unknown {
-    /// All chunks together.
+    /// Number of unknown chunks on all donors together.
     chunks: u64,
     donors: Vec<At>,
 }

@@ -20,7 +20,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Between two looks while somebody waits.
+/// Time between two looks while somebody waits.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long nothing may move before waiting makes no sense: longer than a donor's restart.
 const STUCK_TIMEOUT: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ struct Less {
     lent: u64,
     /// Bytes lent at most from now on.
     lends: u64,
-    /// Bytes held.
+    /// Bytes that the donor holds.
     held: u64,
     /// Bytes of them that go elsewhere.
     to_move: u64,

@@ -22,14 +22,14 @@ pub struct Membership {
     pub owner: Owner,
     /// Directories that it lends.
     pub lent: Vec<PathBuf>,
-    /// Where its identity and state are.
+    /// The directory of its identity and its state.
     pub dir: PathBuf,
     /// True once it has ended: what else is in its directories may be gone.
     pub ended: bool,
 }
 
 impl Membership {
-    /// By what an interrupted `potluck leave` wrote in `dir`, or by the identity there.
+    /// Reads the membership that an interrupted `potluck leave` wrote in `dir`, or that of the identity there.
     fn of(dir: &Path) -> Result<Self, Failure> {
         if let Some(begun) = read(dir)?.pop() {
             return Ok(begun);
@@ -59,7 +59,7 @@ impl Membership {
     }
 }
 
-/// Whose an identity is.
+/// Says in words which member an identity is of.
 pub fn who(about: &About) -> String {
     let About { pool, member, role, name, .. } = about;
     format!("{role} {member} (“{name}”) of pool {pool}")

@@ -20,7 +20,7 @@ use std::time::Duration;
 const OWN_FILES: [&str; 3] = ["settings.toml", "daemon.json", "joining.json"];
 /// How long a daemon may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
-/// Between two looks whether it has.
+/// Time between two looks whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The removals that were done.

@@ -350,7 +350,7 @@ impl Lent {
         Ok(format!("{}; at {at}", self.terms_of(dir, &self.donors[dir])))
     }
 
-    /// On what terms a directory is lent, and what that comes to now.
+    /// Says on what terms a directory is lent, and what that comes to now.
     fn terms_of(&self, dir: &Path, lending: &Lending) -> String {
         let (limits, room) = (lending.controls.limits(), lending.controls.room());
         let terms = format!(
@@ -474,8 +474,8 @@ fn shared_room(lent: &[(&Path, &Lending)]) -> Option<String> {
     ))
 }
 
-/// On what terms a directory is lent, by the donor whose state is in `state`. Further ones are at the
-/// ports after the daemon's own.
+/// Reads the terms on which a directory is lent, by the donor whose state is in `state`. Further ones are at
+/// the ports after the daemon's own.
 fn terms(
     file: &SettingsFile,
     dir: &Path,
