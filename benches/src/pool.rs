@@ -28,7 +28,7 @@ const METADATA_AT_MOST: u64 = 16 << 20;
 /// The settings that a pool is started with.
 pub struct Start<'a> {
     pub binary: &'a Path,
-    /// Its state, logs and lent space go here.
+    /// The directory for the pool's state, logs and lent space.
     pub dir: &'a Path,
     pub donors: usize,
     /// The most that each donor lends.

@@ -94,7 +94,7 @@ pub(crate) fn look_up(db: &Tx, names: &[ChunkName], ack: AckLevel) -> Result<Vec
 pub struct Kept {
     /// The name of the chunk.
     pub name: ChunkName,
-    /// Its stored bytes; 0 if the catalog knows it.
+    /// Size of the chunk in stored bytes; 0 if the catalog knows it.
     pub len: u32,
     /// Donors that have it.
     pub donors: Vec<DonorId>,

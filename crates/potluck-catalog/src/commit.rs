@@ -32,7 +32,7 @@ pub struct PreparedFile {
     pub inline: Option<Vec<u8>>,
     /// Otherwise its recipe as it is kept.
     pub pages: Vec<Vec<u8>>,
-    /// Its chunks in order, then its parity; all were offered in the session.
+    /// The chunks of the file in order, then its parity; all were offered in the session.
     pub chunks: Vec<PreparedChunk>,
     /// The condition under which the file may replace what is at its path.
     pub condition: Condition,

@@ -137,7 +137,7 @@ pub struct About {
     pub chunk_size: u32,
     /// Chunks in its recipe.
     pub chunks: u64,
-    /// Its content, if that lives in the catalog.
+    /// The content of the file, if that lives in the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<Blob>,
     /// When the version came to have all its redundancy, in milliseconds of wall time; `None` until it has.

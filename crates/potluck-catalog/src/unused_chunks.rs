@@ -55,7 +55,7 @@ pub(crate) fn condemn(db: &Tx, names: &[ChunkName], before_ms: u64) -> Result<()
 /// A condemned chunk and where copies of it may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condemned {
-    /// Its number, by which the next page goes on.
+    /// The number of the chunk, by which the next page goes on.
     pub id: ChunkId,
     /// The name of the chunk.
     pub name: ChunkName,

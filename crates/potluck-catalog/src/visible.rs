@@ -57,7 +57,7 @@ pub struct Target {
 
 /// A file that is to be put.
 pub struct NewFile<'a> {
-    /// Its version; number, goal and safety are given by [`Visible::put`].
+    /// The version of the file; number, goal and safety are given by [`Visible::put`].
     pub version: Version,
     /// The content, if it lives in the catalog.
     pub inline: Option<&'a [u8]>,

@@ -13,7 +13,7 @@ const FETCH: usize = 256;
 /// An entry met on the way.
 #[derive(Debug, Clone)]
 pub struct Item {
-    /// Its path relative to where the walk began.
+    /// The path of the entry, relative to where the walk began.
     pub path: String,
     /// When it was made, for people; of a file, its modification time at the source.
     pub mtime_ms: i64,
@@ -33,7 +33,7 @@ pub enum What {
 /// An entry whose record cannot be read.
 #[derive(Debug, Clone)]
 pub struct Broken {
-    /// Its path relative to where the walk began.
+    /// The path of the entry, relative to where the walk began.
     pub path: String,
     /// The damage of the record, in words.
     pub why: String,
@@ -49,7 +49,7 @@ pub struct Walk<'db> {
 
 struct Level {
     dir: DirId,
-    /// Its path with a trailing slash, or nothing.
+    /// The path with a trailing slash, or nothing.
     prefix: String,
     /// The last name fetched.
     after: String,

@@ -141,8 +141,8 @@ pub struct ChunkRequest {
 pub enum Proof {
     /// The chunk's name; for a part, together with the hashes that its donor sends before it.
     Name,
-    /// Its seal, which is opened on arrival: that proves the bytes in the same pass over them that decrypts
-    /// them (docs/notes/0003).
+    /// The seal of the chunk, which is opened on arrival: that proves the bytes in the same pass over them that
+    /// decrypts them (docs/notes/0003).
     Seal(SpaceKey, Digest),
     /// Nothing yet. What is rebuilt of this part and others will be opened.
     Rebuilt,

@@ -173,7 +173,7 @@ pub struct Group<'a> {
     pub ec: Ec,
     /// The indexes of the group's data chunks in the file.
     pub data: Range<usize>,
-    /// Its parity chunks among all of the file.
+    /// The indexes of the group's parity chunks among all of the file.
     parity: Range<usize>,
     /// Stored bytes of its longest chunk.
     pub len: u32,

@@ -38,7 +38,7 @@ pub enum Input {
     Reader {
         /// The reader of its content.
         reader: Box<dyn Read + Send>,
-        /// Its length, as far as is known before it is read.
+        /// Size of the file in bytes, as far as is known before it is read.
         bytes: u64,
         /// When the file was modified, in milliseconds since 1970.
         mtime_ms: i64,

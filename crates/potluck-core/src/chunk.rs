@@ -95,7 +95,7 @@ impl Digest {
         Self(SegmentHashes::of(bytes).root())
     }
 
-    /// Its first eight hex digits: enough for a person to tell a few of them apart.
+    /// Returns the first eight hex digits: enough for a person to tell a few of them apart.
     pub fn short(&self) -> String {
         self.0[..4].iter().map(|byte| format!("{byte:02x}")).collect()
     }

@@ -55,7 +55,7 @@ pub struct Copy {
 /// How a shard stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stand {
-    /// Its copy at this donor counts, in a domain that no other shard of the unit relies on.
+    /// The shard's copy at this donor counts, in a domain that no other shard of the unit relies on.
     Apart(DonorId),
     /// There only on donors that fail together with others the unit relies on.
     Crowded(DonorId),

@@ -27,7 +27,7 @@ pub struct Record {
     pub giving: Option<Giving>,
     /// Bytes beyond its owner's limits.
     pub excess: u64,
-    /// Its copies with names in parts below this leave while it is over its limits.
+    /// Copies in name partitions `0..quota_below` are being moved away because this donor is over its quota.
     pub quota_below: u32,
     pub scrub: Scrubbed,
     /// Where it was when it registered last, also with an earlier term of the manager.

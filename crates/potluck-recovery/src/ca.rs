@@ -104,7 +104,7 @@ impl Ca {
         write(CERTIFICATE, &pem("CERTIFICATE", &self.certificate))
     }
 
-    /// Its certificate and its key as text, as they are in `dir`.
+    /// Reads the certificate and the key as text, as they are in `dir`.
     pub fn texts(dir: &Path) -> Result<(String, String), StateError> {
         let read = |file: &str| {
             let path = dir.join(file);

@@ -39,7 +39,7 @@ pub struct Bodies {
 pub struct Received {
     /// The bytes of the whole body.
     pub bytes: Bytes,
-    /// Its part of the budget, to be kept as long as what it says is.
+    /// The part of the budget that the body takes, to be kept as long as what it says is.
     pub claim: Option<Claim>,
 }
 

@@ -149,7 +149,7 @@ pub enum Request {
     /// The body, JSON of a [`crate::control::Source`] whose ticket lets the bearer put, says how
     /// to reach a donor that later puts are forwarded to. Answered with a bare status.
     Route {
-        /// Its number on this connection, up to 255; a number used again replaces.
+        /// The number of the route on this connection, up to 255; a number used again replaces.
         number: u8,
         /// Bytes of the body.
         len: u32,

@@ -6,7 +6,7 @@ use super::tree::{Offence, Tree};
 pub const REASON: &str = "only potluck-catalog/src/sqlite names SQLite: another engine is a folder beside it and a line of engine.rs";
 
 const ENGINE: &str = "rusqlite";
-/// Its folder, and the file that names what is in it.
+/// The engine's folder, and the file that names what is in it.
 const HOME: &str = "crates/potluck-catalog/src/sqlite";
 const FOLDER: &str = "sqlite";
 /// The one file through which all others use what is in the folder.

@@ -24,7 +24,7 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 pub struct Ran {
     /// The command as it was typed.
     pub command: String,
-    /// Its exit code, or minus a signal's number.
+    /// The exit code of the command, or minus a signal's number.
     pub code: i32,
     /// The standard output of the command.
     pub stdout: Vec<u8>,

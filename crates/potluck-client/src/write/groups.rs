@@ -49,7 +49,7 @@ pub struct Member {
 pub struct Stored {
     /// The number of the file that the group belongs to.
     pub file: u32,
-    /// Its chunks, in the order in which they were added.
+    /// The chunks of the group, in the order in which they were added.
     pub chunks: Vec<StoredChunk>,
 }
 

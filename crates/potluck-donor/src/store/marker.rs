@@ -69,7 +69,7 @@ impl fmt::Display for Owner {
 /// The claim of a donor on the directory it is to lend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Claiming {
-    /// Its own store; a new one only where it never had one.
+    /// The donor claims its own store; a new one only where it never had one.
     #[default]
     Own,
     /// Also a store of this pool that was another donor's, or its own before.

@@ -18,7 +18,7 @@ pub enum Ground {
     Whole,
     /// The donor gives space back under this rule, and what there is elsewhere suffices for that.
     Leaves(Rule),
-    /// Its loss was agreed to when the donor began to give its space back at once.
+    /// The loss of the copy was agreed to when the donor began to give its space back at once.
     Agreed,
 }
 
@@ -41,7 +41,7 @@ pub struct Vote {
     pub version: VersionId,
     /// The number of the version's file in the scan.
     pub seen: u64,
-    /// Its redundancy and its goal, by which it was judged.
+    /// The version's redundancy and its goal, by which it was judged.
     pub judged_by: (Redundancy, Option<Redundancy>),
     /// The ground on which the copy is too much.
     pub ground: Ground,

@@ -18,7 +18,7 @@ pub struct Job {
     pub over_quota: bool,
     /// The code, with the data chunks of the group.
     pub group: Option<(Ec, usize)>,
-    /// Its chunks, by shard; of copies only one.
+    /// The chunks of the unit, by shard; of copies only one.
     pub shards: Vec<ShardAt>,
     /// The copies or chunks to make.
     pub make: Vec<Make>,

@@ -60,7 +60,7 @@ pub struct Register {
     /// The fault of its disk, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_fault: Option<DiskFault>,
-    /// Its owner said that what it held before is lost, and it began an empty store.
+    /// True if the owner said that what the donor held before is lost, and it began an empty store.
     #[serde(default)]
     pub new_store: bool,
 }
@@ -351,7 +351,7 @@ call!(Locate => Located, "locate");
 /// The addresses of a donor that was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Located {
-    /// Its addresses; none of one that is unknown or has not registered.
+    /// The addresses of the donor; none of one that is unknown or has not registered.
     #[serde(default)]
     pub addresses: Addresses,
 }
@@ -476,7 +476,7 @@ pub enum Work {
         kind: ChunkKind,
         /// The erasure code of the group.
         ec: Ec,
-        /// Its position: data from 0, parity from m.
+        /// The position of the chunk in the group: data from 0, parity from m.
         position: u8,
         /// Data chunks in the group; positions from here to m are zeros.
         data: u8,
@@ -537,7 +537,7 @@ pub struct Source {
 /// A chunk of a group, and where to fetch it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
-    /// Its position: data from 0, parity from m.
+    /// The position of the chunk in the group: data from 0, parity from m.
     pub position: u8,
     /// The name of the chunk.
     pub chunk: ChunkName,

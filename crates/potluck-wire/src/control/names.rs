@@ -115,7 +115,7 @@ pub struct Stated {
     /// How safe a file is at this moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
-    /// Its chunks, data before parity, when asked for.
+    /// The chunks of the file, data before parity, when asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chunk_list: Vec<ChunkFacts>,
 }
@@ -181,7 +181,7 @@ pub struct ChunkFacts {
     /// Whether it is parity.
     #[serde(default)]
     pub parity: bool,
-    /// Its group, counted from 0, in an erasure-coded file.
+    /// The group of the chunk, counted from 0, in an erasure-coded file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u64>,
     /// Live donors that hold it.

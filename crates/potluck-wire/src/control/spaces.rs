@@ -55,7 +55,7 @@ pub struct SpaceInfo {
     /// Number of files in the space.
     #[serde(default)]
     pub files: u64,
-    /// Their sizes together, in bytes, before copies and dedup.
+    /// Size of the files together, in bytes of plaintext, before copies and dedup.
     #[serde(default)]
     pub bytes: u64,
 }

@@ -88,14 +88,14 @@ pub struct DonorAccess {
     pub addresses: Addresses,
     /// Heard from within the last seconds; the others are tried last.
     pub live: bool,
-    /// Its load score, 0 idle to 1 full ([`Load::score`]).
+    /// The donor's load as a score from 0 (idle) to 1 ([`Load::score`]).
     #[serde(default)]
     pub load: f32,
     /// The ticket for the donor. Absent while the donor has not told the manager its key since the
     /// manager's start.
     #[serde(default)]
     pub ticket: Option<Ticket>,
-    /// Its label: donors with one domain fail together, one without is apart from all others. An
+    /// The label of the donor: donors with one domain fail together, one without is apart from all others. An
     /// older manager tells of none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
@@ -127,7 +127,7 @@ pub struct Offered {
 pub struct Held {
     /// Index of the chunk in [`Offer::chunks`].
     pub index: u32,
-    /// Its live copies; the writer adds what its policy asks beyond these.
+    /// The donors with live copies; the writer adds what its policy asks beyond these.
     pub donors: Vec<DonorId>,
     /// Whether no file uses it: an interrupted upload left it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -225,7 +225,7 @@ pub struct FileCommit {
     /// Otherwise its recipe, in packed pages ([`potluck_core::recipe`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pages: Vec<Blob>,
-    /// Its erasure code, if it has one; `copies` is 1 then.
+    /// The erasure code of the file, if it has one; `copies` is 1 then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ec: Option<Ec>,
     /// Names of the parity chunks, k for each group of m data chunks in order.

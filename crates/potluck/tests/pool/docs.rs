@@ -36,7 +36,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// Its commands in order, each with the name of the machine that it is typed on; `first` is the one
+    /// Returns the commands in order, each with the name of the machine that it is typed on; `first` is the one
     /// of those above which nothing is said.
     pub fn commands<'a>(&'a self, first: &'a str) -> Vec<(&'a str, &'a str)> {
         let mut machine = first;

@@ -88,7 +88,7 @@ pub fn code_of(status: ExitStatus) -> i32 {
 pub struct Ran {
     /// The command as it was typed.
     pub command: String,
-    /// Its exit code, or minus a signal's number.
+    /// The exit code of the command, or minus a signal's number.
     pub code: i32,
     /// The standard output of the command.
     pub stdout: Vec<u8>,
@@ -125,7 +125,7 @@ impl Ran {
         String::from_utf8_lossy(shown).into_owned()
     }
 
-    /// Its output as the one JSON value that it must be.
+    /// Returns the output as the one JSON value that it must be.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.stdout).unwrap_or_else(|why| {
