@@ -40,7 +40,8 @@ impl Pool {
     /// the redundancy of their sources at first, and are changed in the background to `redundancy`, or
     /// to what their directories ask for.
     ///
-    /// Errors: nothing of the page under way was copied; earlier pages of a tree were.
+    /// Errors: those of [`Pool::call`], such as [`code::NO_ENTRY`]. Nothing of the page under way was copied then;
+    /// earlier pages of a tree were. Files that failed alone are in the report.
     pub async fn copy_within(
         &self,
         from: &PoolPath,
@@ -74,6 +75,8 @@ impl Pool {
 
     /// Copies files or trees through this client, which reads and writes every byte: each of `pairs` has a source
     /// and its target, below `root`. `options.bytes` is what that comes to.
+    ///
+    /// Errors: those of [`put`], which ended the write session. Sources that cannot be read are in the report.
     pub async fn copy_through(
         &self,
         pairs: &[(PoolPath, PoolPath)],

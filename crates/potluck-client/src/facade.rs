@@ -1,4 +1,7 @@
 //! What programs do in a pool: open and write files, and change names and directories.
+//!
+//! Each of these calls the manager, so that the errors of [`Pool::call`] are possible beside those that a method
+//! names.
 
 use crate::file::File;
 use crate::pool::Pool;
@@ -15,12 +18,18 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 
 impl Pool {
     /// Opens a file for reading. One call to the manager; none follows while its donors answer.
+    ///
+    /// Errors: [`code::NO_ENTRY`] and [`code::NO_SPACE_NAMED`] where nothing is there, [`code::NOT_RECURSIVE`] for a
+    /// directory, [`ErrorKind::Integrity`] where the recipe is not that of the file's digest.
     pub async fn open(&self, path: &PoolPath) -> Result<File, Failure> {
         File::open(self, path).await
     }
 
     /// Opens a session for files below `root`, which become visible one by one as they are finished.
-    /// `options.atomic` is not for sessions: it is an error.
+    /// `options.atomic` is not for sessions: it is an error ([`code::BAD_REQUEST`]).
+    ///
+    /// Errors: [`code::NO_SPACE_NAMED`], [`code::BAD_POLICY`]; [`ErrorKind::NoSpace`] and [`code::DONORS_SILENT`]
+    /// where the pool has too little room or too few donors, for good or for now; [`code::TOO_MANY_SESSIONS`].
     pub async fn session(&self, root: &PoolPath, options: &PutOptions) -> Result<Session, Failure> {
         if options.atomic {
             let what = "files of a session become visible one by one";
@@ -31,6 +40,8 @@ impl Pool {
     }
 
     /// Writes one file in a session of its own.
+    ///
+    /// Errors: those of [`Pool::session`].
     pub async fn create(
         &self,
         path: &PoolPath,
@@ -43,6 +54,9 @@ impl Pool {
     /// A part of what is in a directory, a space, or with `pot://` the pool, in order of the names; with
     /// `recursive` of all that is below, parents before children. Continues `after` [`Listing::next`].
     /// A file lists itself, with the relative path "".
+    ///
+    /// Errors: [`code::NO_ENTRY`] and [`code::NO_SPACE_NAMED`] where nothing is there, [`code::BAD_REQUEST`] for an
+    /// `after` that no listing gave.
     pub async fn list_page(
         &self,
         path: &PoolPath,
@@ -52,7 +66,9 @@ impl Pool {
         self.call(&List { path: path.clone(), recursive, after }).await
     }
 
-    /// All pages of a listing.
+    /// Lists what is in a directory, as [`Pool::list_page`] does, to the end.
+    ///
+    /// Errors: those of [`Pool::list_page`].
     pub async fn list(&self, path: &PoolPath, recursive: bool) -> Result<Vec<Entry>, Failure> {
         let mut page = self.list_page(path, recursive, None).await?;
         let mut entries = page.entries;
@@ -64,16 +80,22 @@ impl Pool {
     }
 
     /// What is known of a path; of a file also who holds it and how safe it is.
+    ///
+    /// Errors: [`code::NO_ENTRY`] and [`code::NO_SPACE_NAMED`] where nothing is there.
     pub async fn stat(&self, path: &PoolPath) -> Result<Stated, Failure> {
         self.call(&Stat { path: path.clone(), chunks: false }).await
     }
 
     /// What is known of a path and of every chunk of a file.
+    ///
+    /// Errors: those of [`Pool::stat`].
     pub async fn stat_chunks(&self, path: &PoolPath) -> Result<Stated, Failure> {
         self.call(&Stat { path: path.clone(), chunks: true }).await
     }
 
     /// The kind of the entry at a path, if one is there.
+    ///
+    /// Errors: [`code::NO_SPACE_NAMED`]; that nothing is at the path is none.
     pub async fn kind(&self, path: &PoolPath) -> Result<Option<EntryKind>, Failure> {
         if path.space().is_empty() {
             return Ok(Some(EntryKind::Dir));
@@ -86,6 +108,9 @@ impl Pool {
     }
 
     /// Sums over a file or tree, and over each of its direct children.
+    ///
+    /// Errors: [`code::NO_ENTRY`] and [`code::NO_SPACE_NAMED`] where nothing is there, [`code::CATALOG`] of kind
+    /// [`ErrorKind::Retry`] where too many wait for such sums.
     pub async fn usage(&self, path: &PoolPath) -> Result<Used, Failure> {
         let mut used = self.call(&Usage { path: path.clone(), after: None }).await?;
         while let Some(after) = used.next.take() {
@@ -96,12 +121,18 @@ impl Pool {
     }
 
     /// Makes a directory; with `parents` those above it that are missing too, and one that is there is no error.
+    ///
+    /// Errors: [`code::EXISTS`], [`code::NO_ENTRY`] without `parents`, [`code::WRONG_KIND`] where a file is in the way,
+    /// [`code::BAD_PATH`] for a path outside of spaces.
     pub async fn make_dir(&self, path: &PoolPath, parents: bool) -> Result<(), Failure> {
         self.call(&MakeDir { path: path.clone(), parents }).await.map(drop)
     }
 
     /// Moves a file or directory to the path `to` of the same space, atomically. A file that is there is
     /// replaced, or with `no_replace` an error ([`code::EXISTS`]).
+    ///
+    /// Errors: [`code::NO_ENTRY`], [`code::NOT_EMPTY`] and [`code::WRONG_KIND`] where a directory is in the way or
+    /// is to replace a file, [`code::OVERLAP`] for a move into itself, [`code::BAD_PATH`] between spaces.
     pub async fn rename(
         &self,
         from: &PoolPath,
@@ -112,11 +143,15 @@ impl Pool {
     }
 
     /// Removes a file, or with `recursive` a directory with all that is in it.
+    ///
+    /// Errors: [`code::NO_ENTRY`], [`code::NOT_RECURSIVE`] for a directory without `recursive`.
     pub async fn remove(&self, path: &PoolPath, recursive: bool) -> Result<Removed, Failure> {
         self.call(&Remove { path: path.clone(), recursive }).await
     }
 
     /// The spaces of the pool.
+    ///
+    /// Errors: those of [`Pool::call`].
     pub async fn spaces(&self) -> Result<Vec<SpaceInfo>, Failure> {
         Ok(self.call(&SpaceList {}).await?.spaces)
     }
@@ -127,6 +162,8 @@ impl Pool {
     }
 
     /// Removes a space, with `recursive` also one that is not empty; admins may.
+    ///
+    /// Errors: [`code::NO_SPACE_NAMED`], [`code::NOT_EMPTY`], [`code::NOT_ALLOWED`].
     pub async fn remove_space(&self, name: &str, recursive: bool) -> Result<(), Failure> {
         self.call(&SpaceRemove { name: name.into(), recursive }).await.map(drop)
     }

@@ -76,8 +76,9 @@ pub struct GetOptions {
 
 /// Writes a range of a file to `out`, in order.
 ///
-/// A reader that closes its end of a pipe ends this with [`io::ErrorKind::BrokenPipe`] in the
-/// failure's message; every other error names what could not be read.
+/// Errors: those of [`Pool::open`]; [`code::WRONG_VERSION`]; [`code::BAD_REQUEST`] for a range that begins after the
+/// end; [`code::LOCAL_IO`] where `out` cannot be written, with [`io::ErrorKind::BrokenPipe`] in the message when its
+/// reader closed the pipe; [`code::UNREADABLE`], of kind [`ErrorKind::Retry`] or [`ErrorKind::Integrity`].
 pub async fn cat<W: Write + Send + 'static>(
     client: &Pool,
     path: &PoolPath,
@@ -108,6 +109,9 @@ pub async fn cat<W: Write + Send + 'static>(
 
 /// Copies a file to the local path `to`, which appears whole or not at all. A device or pipe is
 /// written in order instead.
+///
+/// Errors: those of [`Pool::open`]; [`code::EXISTS`] and [`code::WRONG_VERSION`] where `options` do not hold;
+/// [`code::LOCAL_IO`] and [`code::WRONG_KIND`] where `to` cannot be written; [`code::UNREADABLE`].
 pub async fn get_file(
     client: &Pool,
     path: &PoolPath,
@@ -138,6 +142,9 @@ pub async fn get_file(
 
 /// Copies everything below `path` into the local directory `to`, which is made if need be; with
 /// `if_absent` only files that are not there.
+///
+/// Errors: those of [`Pool::call`], with [`code::NO_ENTRY`] where nothing is at `path`, and [`code::LOCAL_IO`] where
+/// `to` cannot be made. Files that failed alone are in the report.
 pub async fn get_tree(
     client: &Pool,
     path: &PoolPath,
@@ -170,6 +177,9 @@ fn check_absent(to: &Path) -> Result<(), Failure> {
 }
 
 /// Reads and checks every byte of everything below `path`, and keeps none of it.
+///
+/// Errors: those of [`Pool::call`], with [`code::NO_ENTRY`] where nothing is at `path`. Files that failed alone are
+/// in the report.
 pub async fn check_tree(
     client: &Pool,
     path: &PoolPath,

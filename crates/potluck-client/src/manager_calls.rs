@@ -10,6 +10,9 @@ use std::time::Duration;
 impl Pool {
     /// Calls the manager; one that is away, such as one that restarts, is waited for as long as
     /// [`RetryLimits::at_first`] says.
+    ///
+    /// Errors: what the manager refused; [`code::NO_MANAGER`] where none answers, which for a request that may not be
+    /// repeated leaves open whether it was done; [`ErrorKind::Auth`] for who is no member of this pool, or not any more.
     pub async fn call<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
         let at_first = self.retry_limits.at_first;
         self.repeat(request, |failure| match failure.code.as_str() {
@@ -21,12 +24,16 @@ impl Pool {
 
     /// Calls the manager for work that is under way: while it is away, or its donors have not
     /// reported yet, asks again.
+    ///
+    /// Errors: those of [`Pool::call`], when the limits of [`Pool::retry_limits`] are over.
     pub async fn call_retrying<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
         self.call_under_way(request, STRANGERS).await
     }
 
     /// Calls the manager for work under way that waits for donors in a way of its own, or for none: only a
     /// manager that is away is waited for here.
+    ///
+    /// Errors: those of [`Pool::call`]; one of kind [`ErrorKind::Retry`] from the manager comes back at once.
     pub async fn call_for_manager<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
         self.call_under_way(request, Duration::ZERO).await
     }

@@ -84,6 +84,9 @@ impl Writer {
 
     /// Returns when donors have acknowledged all that was written, at the session's [`AckLevel`]. What does not
     /// fill a chunk is stored as it is for now, and once more with what follows: flush seldom.
+    ///
+    /// Errors: what ended the session, such as [`ErrorKind::NoSpace`]; [`code::BAD_REQUEST`] after an earlier call that
+    /// failed or was given up.
     pub async fn flush(&mut self) -> Result<AckLevel, Failure> {
         let shared = self.shared()?;
         if self.flushed == self.written {
