@@ -197,7 +197,7 @@ fn play(stage: &mut Stage) -> Result<()> {
         stage.pool.check_alive().with_context(|| format!("step {step}"))?;
         if step % stage.plan.check_every == 0 {
             stage.check_everything().with_context(|| format!("check after step {step}"))?;
-            stage.bury_one().with_context(|| format!("a death after step {step}"))?;
+            stage.kill_one_for_good().with_context(|| format!("a death after step {step}"))?;
         }
     }
     stage.check_everything().context("the last check")?;

@@ -38,7 +38,7 @@ pub(crate) enum Paused {
     /// The peer says nothing.
     Quiet,
     /// Other connections wait for a thread.
-    Wanted,
+    TurnOver,
 }
 
 impl Session {
@@ -89,7 +89,7 @@ impl Session {
             // What is there already begins a request.
             io.expect(if self.inbox.is_empty() { Phase::Idle } else { Phase::Head });
             if clock.now().saturating_sub(began) >= TURN && wanted() {
-                return Ok(Some(Paused::Wanted));
+                return Ok(Some(Paused::TurnOver));
             }
         }
     }

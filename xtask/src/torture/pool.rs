@@ -15,8 +15,8 @@ use super::process::{Running, code_of, wait_until};
 /// A command that takes longer is hung (A2): even a client that waits for a manager, or for donors that
 /// are killed while too few others are left, gives up earlier.
 const COMMAND_LIMIT: Duration = Duration::from_secs(100);
-/// How long it waits for them.
-const CLIENT_PATIENCE: &str = "40s";
+/// How long a client waits for a manager or for donors.
+const CLIENT_RETRIES_FOR: &str = "40s";
 /// Enough for anything that is not hung, on a machine with other work.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -94,7 +94,7 @@ pub struct Donor {
     /// Whether the disk is a file system of its own, which can fill up.
     pub small: bool,
     /// Whether it died for good.
-    pub buried: bool,
+    pub dead_for_good: bool,
     running: Option<Running>,
     address: String,
 }
@@ -170,7 +170,7 @@ impl Pool {
         command
             .arg("--pool")
             .arg(self.dir.join("manager/admin"))
-            .args(["--no-progress", "--retry-for", CLIENT_PATIENCE])
+            .args(["--no-progress", "--retry-for", CLIENT_RETRIES_FOR])
             .args(args);
         command.stdout(File::create(&out)?).stderr(File::create(&err)?);
         let (running, started) = (Running::start(&mut command)?, Instant::now());
@@ -246,8 +246,15 @@ impl Pool {
         let token = token["token"].as_str().context("a token")?.to_owned();
         let number = self.donors.len();
         let (running, address) = Default::default();
-        let buried = false;
-        self.donors.push(Donor { name: name.clone(), disk, small, buried, running, address });
+        let dead_for_good = false;
+        self.donors.push(Donor {
+            name: name.clone(),
+            disk,
+            small,
+            dead_for_good,
+            running,
+            address,
+        });
         self.start_lending(number, &["--token", &token, "--name", &name])
     }
 
@@ -287,7 +294,7 @@ impl Pool {
 
     /// Waits until the manager hears every donor where it is now.
     pub fn wait_live(&mut self) -> Result<()> {
-        let living = self.donors.iter().filter(|donor| !donor.buried);
+        let living = self.donors.iter().filter(|donor| !donor.dead_for_good);
         let wanted: BTreeSet<(String, String)> =
             living.map(|donor| (donor.name.clone(), donor.address.clone())).collect();
         let mut last = String::new();

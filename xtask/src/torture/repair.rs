@@ -16,7 +16,7 @@ pub const MADE: &str = "chunks made again after a death for good";
 impl Stage {
     /// Everything is healed, and the seed wants another donor to die for good: kills one, takes its
     /// disk away, and waits until every space tolerates as many deaths as before.
-    pub fn bury_one(&mut self) -> Result<()> {
+    pub fn kill_one_for_good(&mut self) -> Result<()> {
         let living: Vec<usize> =
             (0..self.plan.donors).filter(|number| self.pool.donors[*number].runs()).collect();
         let fits = |number: &usize| self.may_hurt(*number);
@@ -33,7 +33,7 @@ impl Stage {
         for part in ["lent", "state"] {
             fs::remove_dir_all(self.pool.donors[number].disk.join(part))?;
         }
-        self.pool.donors[number].buried = true;
+        self.pool.donors[number].dead_for_good = true;
         self.read_after_a_death()?;
         let mut gone = None;
         wait_until(&format!("that {name} is gone"), DEADLINE, || {

@@ -161,8 +161,8 @@ impl Stage {
         if !self.pool.has_manager() {
             self.pool.start_manager()?;
         }
-        let buried = self.pool.donors.iter().filter(|donor| donor.buried).count();
-        let live = self.plan.donors - self.dead.len() - buried;
+        let dead_for_good = self.pool.donors.iter().filter(|donor| donor.dead_for_good).count();
+        let live = self.plan.donors - self.dead.len() - dead_for_good;
         wait_until("that the living are live", DEADLINE, || {
             self.pool.check_alive()?;
             let ran = self.pool.run(&["--json", "status"])?;
@@ -291,7 +291,9 @@ impl Stage {
         }
         self.wait_clean()?;
         let sound: Vec<PathBuf> = (0..self.plan.donors)
-            .filter(|number| !self.spoiled.contains(number) && !self.pool.donors[*number].buried)
+            .filter(|number| {
+                !self.spoiled.contains(number) && !self.pool.donors[*number].dead_for_good
+            })
             .map(|number| self.pool.donors[number].lent())
             .collect();
         let mut left = 0;
@@ -346,7 +348,7 @@ fn tree(dir: &Path) -> Result<usize> {
     Ok(files)
 }
 
-/// Processes whose command line has `text`, zombies aside.
+/// Processes whose command line has `text`, but for zombies.
 fn processes_that_name(text: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {

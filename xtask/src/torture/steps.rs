@@ -254,7 +254,7 @@ impl Stage {
     /// A victim's disk rots, or its owner lies.
     fn spoil(&mut self) -> Result<()> {
         let number = self.chance.pick(&self.plan.victims);
-        if !self.may_hurt(number) || self.pool.donors[number].buried {
+        if !self.may_hurt(number) || self.pool.donors[number].dead_for_good {
             return Ok(());
         }
         let (chunks, most) =
@@ -318,7 +318,7 @@ impl Stage {
     /// Whether a donor's disk can fill up.
     fn may_fill(&self, number: usize) -> bool {
         let donor = &self.pool.donors[number];
-        donor.small && !donor.buried
+        donor.small && !donor.dead_for_good
     }
 
     fn fill(&mut self, number: usize) -> Result<()> {

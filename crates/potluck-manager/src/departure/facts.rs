@@ -22,7 +22,7 @@ impl Departures {
         let facts = Facts {
             name: names.join(" and "),
             heard: donors.iter().all(|id| pool.is_heard(*id, now) || pool.has_nothing(*id, now)),
-            gone: donors.iter().all(|id| pool.has_nothing(*id, now)),
+            given_up: donors.iter().all(|id| pool.has_nothing(*id, now)),
             compared: donors.iter().all(|id| pool.vouches(*id, now) || pool.has_nothing(*id, now)),
             gives_back: donors.iter().all(|id| pool.giving(*id).is_some()),
             part: departure.over.is_some(),
@@ -45,7 +45,7 @@ struct Facts {
     /// True if it answers.
     heard: bool,
     /// True if the donor was given up.
-    gone: bool,
+    given_up: bool,
     /// True if the donor has told what it holds.
     compared: bool,
     /// Whether its owner or an admin asked for all of it back.
@@ -73,7 +73,7 @@ impl Facts {
         let name = &self.name;
         let say =
             |verdict, why: String, advice: &str| MayGo { verdict, why, advice: advice.into() };
-        if self.used == 0 && (self.compared || self.gone) && !self.written {
+        if self.used == 0 && (self.compared || self.given_up) && !self.written {
             return say(Going::Now, "nothing that files use is there".into(), "");
         }
         if !self.scanned {
@@ -81,7 +81,7 @@ impl Facts {
             return say(Going::NotKnown, why, "ask again in a moment");
         }
         let Leaving { moving, blocked, awaited, unreached } = self.leaving;
-        if self.gone {
+        if self.given_up {
             return match (awaited, unreached) {
                 (0, 0) => say(
                     Going::Now,
@@ -210,7 +210,7 @@ mod tests {
         };
         let lacks = |unreached, awaited| Leaving { unreached, awaited, ..live.leaving };
         let unwilling = Some("attic gives its space back".to_owned());
-        let gone = Facts { heard: false, compared: false, gone: true, ..live.clone() };
+        let gone = Facts { heard: false, compared: false, given_up: true, ..live.clone() };
         for (facts, verdict, said) in [
             (live.clone(), Going::AfterMoving, "3 chunks, 60 B, move"),
             (Facts { leaving: Leaving::default(), ..live.clone() }, Going::AfterMoving, "enough"),

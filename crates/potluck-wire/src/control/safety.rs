@@ -82,7 +82,7 @@ pub enum RepairAction {
 #[serde(default)]
 pub struct RepairState {
     /// Why nothing is repaired though something should be: an admin's pause, or too many donors
-    /// gone at once.
+    /// dead at once.
     pub paused: Option<String>,
     /// Chunks to make, by how many more donors may die before their file is lost: index 0 is
     /// where none may.
