@@ -235,7 +235,7 @@ fn the_same_seed_gives_the_same_trace_twice() {
 }
 
 #[test]
-fn hold_for_every_seed_d1_d2_i1_a1_a2_c1() {
+fn every_seed_keeps_committed_files_whole_and_readable_through_its_faults_d1_d2_i1_a1_a2_c1() {
     if Piece::wanted().is_some() {
         return; // as above
     }
