@@ -1,3 +1,5 @@
+//! Tests that a damaged catalog is refused or goes around what is damaged, and never gives wrong files.
+
 use crate::OpenError;
 use crate::fixture::{Fixture, chunk, file, path};
 use crate::units::{self, Met};

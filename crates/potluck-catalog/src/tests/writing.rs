@@ -1,3 +1,5 @@
+//! Tests of the catalog's writer: jobs share a transaction, and each is done whole or not at all.
+
 use crate::fixture::Fixture;
 use crate::sql::Tx;
 use crate::{Catalog, Durability, Error, meta, placements};

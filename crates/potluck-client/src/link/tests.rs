@@ -1,3 +1,5 @@
+//! Tests of a client's connection to one donor: routes, forwarded puts, and donors that stall.
+
 use super::*;
 use potluck_core::entropy::SeededEntropy;
 use potluck_core::hedging::STALL_TIMEOUT;

@@ -1,3 +1,5 @@
+//! Tests of what a client believes of a recipe, and of how much memory a read of it takes.
+
 use super::*;
 use potluck_core::chunk::sealed_len;
 use potluck_core::ids::VersionId;

@@ -1,3 +1,5 @@
+//! Tests that files and streams are cut into the chunks that their bytes ask for, however they are read.
+
 use super::*;
 use crate::buffer::Buffers;
 use potluck_core::entropy::{Entropy, SeededEntropy};

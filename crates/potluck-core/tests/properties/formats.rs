@@ -1,3 +1,5 @@
+//! What is written down is read back, and nothing else is believed: digests, recipe pages, paths.
+
 use potluck_core::chunk::{ChunkName, Digest, MAX_CHUNK};
 use potluck_core::merkle::SEGMENT;
 use potluck_core::path::PoolPath;

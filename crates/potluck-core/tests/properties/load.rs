@@ -1,3 +1,5 @@
+//! The load of a donor: what procfs says, rates over time, and the score.
+
 use potluck_core::load::{
     CpuTimes, Load, Pressure, ProcText, parse_diskstats, parse_meminfo, parse_net_dev,
     parse_procs_blocked, parse_psi,

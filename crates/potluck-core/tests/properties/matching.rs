@@ -1,3 +1,5 @@
+//! Matching shards to donors, against a search of all assignments (promise D3).
+
 use potluck_core::matching::{assign, matching};
 use proptest::prelude::*;
 use std::collections::BTreeSet;

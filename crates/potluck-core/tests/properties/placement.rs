@@ -1,3 +1,5 @@
+//! Plans for files: distinct donors and domains, room, width, and what is refused.
+
 use potluck_core::ids::DonorId;
 use potluck_core::placement::{Candidate, Plan, Refusal, Request, plan};
 use proptest::prelude::*;

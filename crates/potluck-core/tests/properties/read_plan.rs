@@ -1,3 +1,5 @@
+//! Reading: the pieces of a range, the choice of a source, and the steps by which a group is read.
+
 use potluck_core::hedging::{Source, pick};
 use potluck_core::ids::DonorId;
 use potluck_core::rate_estimate::RateEstimate;

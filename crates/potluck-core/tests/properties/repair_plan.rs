@@ -1,3 +1,5 @@
+//! The judgement of a unit and the choice of a target, against the definition of what it survives; repair budgets.
+
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::{Bucket, Copy, Helper, NoTarget, Stand, Worth, eta, judge, target};
 use proptest::prelude::*;

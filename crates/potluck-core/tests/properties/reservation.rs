@@ -1,3 +1,5 @@
+//! The ledger of reservations, against a model that adds them up.
+
 use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::reservation::Ledger;
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Tests of a donor's store: chunk files, races of puts with deletions, quarantine, listing, and open chunks.
+
 use super::*;
 use crate::disk::SystemDisk;
 use crate::reclaim::Deletion;

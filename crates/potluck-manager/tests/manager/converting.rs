@@ -1,3 +1,5 @@
+//! Files that change from copies to an erasure code, and back.
+
 use crate::crew::{Crew, parity_of};
 use crate::lab::chunk;
 use potluck_core::policy::Override;

@@ -1,3 +1,5 @@
+//! Donors as the manager sees them: liveness, inventories, addresses, and a disk that is missing.
+
 use crate::lab::{Lab, chunk, eventually, write};
 use potluck_core::ids::Incarnation;
 use potluck_wire::control::{

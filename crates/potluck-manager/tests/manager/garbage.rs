@@ -1,3 +1,5 @@
+//! Garbage collection: what no file uses is deleted in two phases, and nothing that is needed (promise D5).
+
 use crate::lab::{Donor, Lab, chunk, commit, eventually, file, offer, reserve, write};
 use potluck_core::ids::{DonorId, SessionId};
 use potluck_wire::control::{

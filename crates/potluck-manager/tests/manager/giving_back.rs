@@ -1,3 +1,5 @@
+//! Donors that give space back: what is moved first, what may be lost by agreement, and announced absences.
+
 use crate::crew::{Crew, Member};
 use crate::lab::{LEN, chunk, commit, eventually, file, offer, refused, reserve};
 use potluck_core::ids::MemberId;

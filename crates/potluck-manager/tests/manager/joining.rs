@@ -1,3 +1,5 @@
+//! Joining a pool, and what each role may call.
+
 use crate::lab::{Lab, refused};
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_core::policy::Policy;

@@ -1,3 +1,5 @@
+//! Repair: what is made again, in which order and within which budget, when it pauses, and what is told of it.
+
 use crate::crew::Crew;
 use crate::lab::{LEN, chunk};
 use potluck_catalog::fixture::tampering::Tampering;

@@ -1,3 +1,5 @@
+//! Donors that lie are found out and quarantined, and members that complain of donors are heard within bounds.
+
 use crate::crew::Crew;
 use crate::lab::{LEN, chunk};
 use crate::serving::serve;

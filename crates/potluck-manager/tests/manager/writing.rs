@@ -1,3 +1,5 @@
+//! Write sessions, as the manager keeps them: visibility, conditions, receipts, leases, and refusals.
+
 use crate::lab::{Lab, commit, donor_port, eventually, file, offer, refused, reserve, write};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{MemberId, SessionId};

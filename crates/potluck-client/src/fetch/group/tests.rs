@@ -1,3 +1,6 @@
+//! Tests that chunks and segments are rebuilt from others of their group, and believed only if they prove
+//! themselves.
+
 use super::*;
 use crate::buffer::Buffers;
 use potluck_core::chunk::Digest;

@@ -1,3 +1,6 @@
+//! Tests of which donors the chunks of a group are sent to: as planned, when some are held, and when donors fail or
+//! are late.
+
 use super::*;
 use crate::buffer::Buffers;
 use crate::donors::Donors;

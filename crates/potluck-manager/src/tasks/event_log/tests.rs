@@ -1,3 +1,5 @@
+//! Tests that the log tells each event once: silence and return of donors, repairs, alarms.
+
 use super::*;
 
 fn donor(state: DonorState, silent_seconds: u64) -> DonorStatus {
