@@ -56,7 +56,7 @@ pub struct Batch<F> {
     pub session: SessionId,
     /// The space in which the session writes.
     pub space: SpaceId,
-    /// Counts the session's commits.
+    /// The number of this commit in its session, from 0.
     pub number: u32,
     /// How copies are made, and whether they are waited for.
     pub mirror: Mirror,

@@ -8,7 +8,7 @@ use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::token::Role;
 use serde::{Deserialize, Serialize};
 
-/// Somebody with a certificate of the pool.
+/// A member of the pool: somebody with a certificate of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// The number of the member.

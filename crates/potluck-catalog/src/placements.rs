@@ -102,11 +102,11 @@ pub(crate) fn told_before(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(),
 pub struct Told {
     /// Names of chunks that the donor does not have, or not any more.
     pub removed: Vec<ChunkName>,
-    /// Damaged or not to be read, quarantined.
+    /// Names of chunks that are damaged or cannot be read, and were quarantined.
     pub spoiled: Vec<ChunkName>,
     /// Chunks that the donor has and did not have before.
     pub added: Vec<Holding>,
-    /// Looked at and sound.
+    /// Names of chunks that were looked at and are sound.
     pub sound: Vec<ChunkName>,
 }
 

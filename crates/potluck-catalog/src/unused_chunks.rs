@@ -83,7 +83,7 @@ pub(crate) fn condemned(db: &Tx, after: ChunkId, limit: usize) -> Result<Vec<Con
         .collect()
 }
 
-/// Those of `names` that are condemned at this moment.
+/// Returns those of `names` that are condemned at this moment.
 pub(crate) fn still_condemned(db: &Tx, names: &[ChunkName]) -> Result<Vec<ChunkName>, Error> {
     let mut select =
         db.prepare("SELECT 1 FROM chunks WHERE name = ?1 AND refs = 0 AND state = 1")?;

@@ -79,7 +79,7 @@ struct Asked<'a> {
 
 /// How a request ended.
 enum End {
-    /// Answered, and counted in its donor's rate estimate.
+    /// The request was answered, and is counted in its donor's rate estimate.
     Answered,
     /// Refused, or not answered as it should be.
     Failed,

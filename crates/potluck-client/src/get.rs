@@ -66,7 +66,7 @@ impl ByteRange {
 /// The conditions of a get: unless they hold, nothing is read or written.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GetOptions {
-    /// Nothing may be where the copy is to be.
+    /// True where nothing may be at the path of the copy.
     pub if_absent: bool,
     /// The file must be at this version.
     pub if_version: Option<VersionId>,

@@ -57,13 +57,13 @@ pub struct Forwarding {
 /// Why a donor did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// Cannot be reached, went away or stopped answering.
+    /// The donor cannot be reached, went away or stopped answering.
     #[error("{0}")]
     Away(String),
     /// The donor answered, and refused.
     #[error("{}", describe(*.0))]
     Refused(Status),
-    /// Sent bytes that are not the chunk.
+    /// The donor sent bytes that are not the chunk.
     #[error("sent bytes that are not the chunk")]
     WrongBytes,
     /// Was sent other bytes than were read before, for the local file they come from has changed.

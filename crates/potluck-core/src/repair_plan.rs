@@ -25,7 +25,7 @@ pub enum Worth {
     /// It can be fetched and counts for nothing: it or its donor is on the way out, or the donor
     /// is not trusted.
     Source,
-    /// Neither, though it may come back.
+    /// The copy neither counts nor can be fetched, though it may come back.
     Lost,
 }
 

@@ -11,7 +11,7 @@ pub(crate) struct LendingTerms {
 }
 
 impl Default for LendingTerms {
-    /// Those of the start, which nobody has heard of.
+    /// Makes the terms of the start, which nobody has heard of.
     fn default() -> Self {
         Self { changes: watch::Sender::new(1), heard: watch::Sender::new(0) }
     }

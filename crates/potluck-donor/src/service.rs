@@ -22,7 +22,7 @@ use tokio::sync::watch;
 pub(crate) struct Service {
     pub env: Env,
     pub store: Arc<Store>,
-    /// Signs receipts, and derives what tickets are worth.
+    /// The key that signs receipts and that the worth of tickets is derived from.
     pub key: Secret,
     pub tickets: Tickets,
     pub long_pieces: LongPieces,

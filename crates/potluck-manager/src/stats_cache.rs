@@ -20,7 +20,7 @@ pub struct StatsCache {
 
 #[derive(Default)]
 struct Cached {
-    /// Counts how often everything was forgotten.
+    /// Number of times that everything was forgotten.
     forgotten: u64,
     count: Option<(Stats, Tick)>,
 }

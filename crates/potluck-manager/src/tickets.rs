@@ -64,7 +64,7 @@ impl Tickets {
         Some(Source { donor: contact.donor, addresses: contact.addresses, ticket })
     }
 
-    /// Lets somebody read at `donors`.
+    /// Makes tickets that let a client read at `donors`.
     pub fn for_reading(&self, donors: Vec<Contact>) -> Vec<DonorAccess> {
         let [issued, expires] = self.lasting(TICKET_LIFE);
         let caveats = |donor| [Caveat::Donor(donor), Caveat::Ops(Ops::GET), issued, expires];

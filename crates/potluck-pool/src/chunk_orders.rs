@@ -86,7 +86,7 @@ impl PendingChunkOrders {
         self.0.values_mut().for_each(|waiting| waiting.deletions.clear());
     }
 
-    /// Nothing said to the donor's earlier incarnation holds.
+    /// Forgets what the donor's earlier incarnation was told: nothing of it holds.
     pub fn forget(&mut self, donor: DonorId) {
         self.0.remove(&donor);
     }

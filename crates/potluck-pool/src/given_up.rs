@@ -23,7 +23,7 @@ pub(crate) enum Turn {
     Waits,
     /// The donor was asked at this time to list what it holds.
     Asked(Tick),
-    /// The donor has listed what it holds since this time.
+    /// The donor has been listing what it holds since this time.
     Lists(Tick),
 }
 

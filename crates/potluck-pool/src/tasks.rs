@@ -63,7 +63,7 @@ impl<P> Tasks<P> {
         Some(answered)
     }
 
-    /// Nothing said to the donor's earlier incarnation holds.
+    /// Forgets the tasks that the donor's earlier incarnation was given: nothing of them holds.
     pub fn forget(&mut self, donor: DonorId) -> Vec<OpenTask<P>> {
         self.donors.remove(&donor).unwrap_or_default().into_values().collect()
     }

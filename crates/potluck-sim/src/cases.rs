@@ -65,7 +65,7 @@ pub fn find(name: &str) -> Option<Case> {
     liars().into_iter().find(|case| case.name == name)
 }
 
-/// Nothing goes wrong, and nobody does anything.
+/// Makes a plan in which nothing goes wrong, and nobody does anything.
 fn quiet(seed: u64, redundancy: Redundancy) -> Plan {
     Plan {
         seed,

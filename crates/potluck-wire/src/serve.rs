@@ -144,7 +144,7 @@ pub struct Peer {
     pub certificate: Option<Digest>,
     /// The address from which the connection comes.
     pub address: SocketAddr,
-    /// Counts connections, from 1.
+    /// The number of the connection, from 1.
     pub connection: u64,
 }
 

@@ -64,7 +64,7 @@ pub struct SignedWhereabouts {
 }
 
 impl SignedWhereabouts {
-    /// Signs it with the authority's key.
+    /// Signs the whereabouts with the authority's key.
     pub fn sign<E>(
         said: &Whereabouts,
         sign: impl FnOnce(&[u8]) -> Result<Vec<u8>, E>,

@@ -248,7 +248,7 @@ pub fn is_taken(dir: &Path) -> Failure {
     Failure::new(ErrorKind::Conflict, code::ALREADY_JOINED, what).hint(hint)
 }
 
-/// This user is a member of the pool.
+/// The failure where this user is a member of the pool already.
 fn is_member(own: &Joined) -> Failure {
     let place = own.dir.display();
     let what = format!("you are {} already, by the identity in {place}", who(&own.about));

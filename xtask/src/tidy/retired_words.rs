@@ -59,7 +59,7 @@ const RETIRED: &[Retired] = &[
     retired(&["pressed"], "over quota", &[EVERYWHERE]),
     retired(&["pedigree"], "term history", &[EVERYWHERE]),
     retired(&["patience", "patiently"], "stall timeout, retry limit, or deadline", &[EVERYWHERE]),
-    retired(&["pace", "paces"], "rate estimate", &[EVERYWHERE]),
+    retired(&["pace", "paces", "pacing"], "rate estimate", &[EVERYWHERE]),
     retired(&["excused", "dismiss", "dismissed"], "declared dead", &[EVERYWHERE]),
     retired(&["seat", "seats", "seated"], "slot", &[EVERYWHERE]),
     retired(&["book", "books"], "what it records", &[EVERYWHERE]),

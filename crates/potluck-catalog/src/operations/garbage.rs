@@ -31,7 +31,7 @@ impl Catalog {
         self.read(move |db| unused_chunks::condemned(db, after, limit)).await
     }
 
-    /// Those of `names` that are condemned at this moment.
+    /// Returns those of `names` that are condemned at this moment.
     pub async fn still_condemned(&self, names: Vec<ChunkName>) -> Result<Vec<ChunkName>, Error> {
         self.read(move |db| unused_chunks::still_condemned(db, &names)).await
     }

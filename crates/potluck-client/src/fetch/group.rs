@@ -313,7 +313,7 @@ impl Rebuild {
         outcome
     }
 
-    /// This piece of every chunk that was had.
+    /// Returns this piece of every chunk that was had.
     fn shards<'a>(&'a self, piece: &Range<usize>) -> Vec<Option<&'a [u8]>> {
         let data = self.codec.ec().data();
         // The rest of a short group or of a short chunk is zeros.

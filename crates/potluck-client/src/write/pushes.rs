@@ -23,7 +23,7 @@ pub(crate) enum Push {
     Flush(u32, oneshot::Sender<()>),
     /// Says so when a file, whose end comes next, is visible.
     Await(u32, Finished),
-    /// Nothing of a file becomes visible.
+    /// The file is given up, and nothing of it becomes visible.
     Abort(u32),
 }
 

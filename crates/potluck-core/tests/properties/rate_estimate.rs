@@ -1,4 +1,4 @@
-//! Pacing, by a client and donors in virtual time.
+//! Rate estimates, by a client and donors in virtual time.
 
 use potluck_core::clock::Tick;
 use potluck_core::hedging::overdue;

@@ -21,7 +21,7 @@ pub enum Change {
     Spoiled(ChunkName),
     /// Could not be read, and is quarantined until it can.
     Unreadable(ChunkName),
-    /// Looked at and found sound.
+    /// The chunk was looked at and is sound.
     Sound(ChunkName),
 }
 

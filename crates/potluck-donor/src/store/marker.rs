@@ -150,7 +150,7 @@ pub enum StoreError {
         /// The donor that the store belongs to.
         owner: Box<Owner>,
     },
-    /// Written by a newer release.
+    /// The store was written by a newer release.
     #[error("the store in {} has format {format}, and this Potluck reads format {FORMAT}: use the newer Potluck that wrote it", dir.display())]
     TooNew {
         /// The path of the lent directory.
@@ -158,7 +158,7 @@ pub enum StoreError {
         /// The format of the store.
         format: u32,
     },
-    /// Written by an older release.
+    /// The store was written by an older release.
     #[error("the store in {dir} has format {format}, which an older Potluck wrote, and this one reads format {FORMAT} only: give it back with the older one (`potluck leave`), or, if what it holds may be lost, delete what is in {dir} and begin an empty store with `potluck lend {dir} --new-store`", dir = dir.display())]
     TooOld {
         /// The path of the lent directory.

@@ -40,9 +40,9 @@ pub struct Usage {
 #[derive(Debug)]
 struct Counts {
     limits: Limits,
-    /// Taken by files that are there.
+    /// Bytes of files that are there.
     used: u64,
-    /// Promised to files that are being written.
+    /// Bytes that are promised to files which are being written.
     reserved: u64,
     total: u64,
     /// Bytes that the disk had left when it was asked last.

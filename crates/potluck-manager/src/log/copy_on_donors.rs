@@ -91,7 +91,7 @@ pub(super) fn after_failure(pause: Duration) -> Duration {
 /// The pool's donors, which take blocks.
 struct Donors<'s> {
     log: &'s DonorLog,
-    /// Counts the writes of this start.
+    /// Number of writes since the manager's start.
     attempts: &'s mut u64,
 }
 

@@ -59,7 +59,7 @@ impl OwnWhereabouts {
 
 /// How long donors have after a start to come by themselves.
 const FIRST: Duration = Duration::from_secs(5);
-/// Those that have not come are visited so often.
+/// How often donors that have not come are visited.
 const AGAIN: Duration = Duration::from_secs(30);
 /// Donors visited side by side.
 const AT_ONCE: usize = 16;

@@ -36,7 +36,7 @@ impl Pool {
         self.chunk_orders.verifies(now).collect()
     }
 
-    /// Those of `names` that no session may be writing.
+    /// Returns those of `names` that no session may be writing.
     pub fn unoffered(&self, names: &[ChunkName]) -> Vec<ChunkName> {
         names.iter().filter(|name| !self.offered.is_offered(name)).copied().collect()
     }

@@ -69,7 +69,7 @@ impl Pool {
         live.filter(|id| *id != suspect && trusted(*id)).collect()
     }
 
-    /// Somebody has fetched a chunk from `suspect`, or not.
+    /// Notes whether somebody could fetch a chunk from `suspect`.
     pub fn tested(
         &mut self,
         suspect: DonorId,

@@ -80,7 +80,7 @@ pub struct Findings {
     pub encode: Vec<Encode>,
     /// The copies that leave each donor.
     pub moving: BTreeMap<DonorId, Moving>,
-    /// Those of the leaving copies that no donor takes.
+    /// The leaving copies of each donor that no other donor takes.
     pub blocked: BTreeMap<DonorId, Blocked>,
     /// Chunks at donors that leave and are not heard, or were given up, which files are less safe
     /// without.

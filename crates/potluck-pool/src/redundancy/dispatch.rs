@@ -293,7 +293,7 @@ impl Pool {
         self.repairs.left_alone.retain(|_, until| now < *until);
     }
 
-    /// Nothing said to the donor's earlier incarnation holds.
+    /// Forgets what the donor's earlier incarnation was told: nothing of it holds.
     pub(crate) fn forget_tasks(&mut self, donor: DonorId) {
         for task in self.repairs.tasks.forget(donor) {
             self.repairs.landed(donor, &task.purpose);

@@ -34,7 +34,7 @@ impl Ground {
     }
 }
 
-/// That a version can do without a copy.
+/// The finding that a version can do without a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vote {
     /// The version that can do without the copy.

@@ -94,7 +94,7 @@ impl File {
         }
     }
 
-    /// Counts a unit of it.
+    /// Counts a unit of the file.
     pub(super) fn count(&mut self, unit: &Unit, judged: &Judged, copies: &[Vec<Copy>]) {
         let health = &mut self.health;
         let lacking: BTreeSet<usize> = judged.lacking().map(|shard| unit.shards[shard]).collect();

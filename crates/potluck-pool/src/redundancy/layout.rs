@@ -67,7 +67,7 @@ impl Piece {
 /// The chunks of a version that live and die together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// Counts the version's units from 0.
+    /// The number of the unit in its version, from 0.
     pub number: u32,
     /// The code and how many data chunks the group has; `None`: copies of one chunk.
     pub group: Option<(Ec, usize)>,

@@ -38,7 +38,7 @@ pub enum Part {
 /// The header in which a block describes itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// Counts all blocks of the catalog.
+    /// The number of the block among all blocks of the catalog.
     pub sequence: u64,
     /// The sequence of the first block of its generation.
     pub generation: u64,

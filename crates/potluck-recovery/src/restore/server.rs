@@ -60,7 +60,7 @@ struct Donor {
 pub struct Contact {
     /// The addresses of the donor.
     pub addresses: Addresses,
-    /// Signs the tickets that it takes.
+    /// The key that signs the tickets which the donor takes.
     pub key: Option<Secret>,
 }
 

@@ -37,7 +37,7 @@ pub enum Lie {
     Garbage,
     /// The chunk has no bytes.
     Empty,
-    /// There is no such chunk.
+    /// The chunk is said not to be there.
     Missing,
     /// The disk cannot read it.
     Refused,

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// A donor reports for duty: at its start, and when the manager asks it to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Register {
-    /// This incarnation of the donor.
+    /// The incarnation of the donor.
     pub incarnation: Incarnation,
     /// Shared with the manager alone; signs tickets and receipts. Drawn once, kept with the store.
     pub key: Secret,
@@ -185,7 +185,7 @@ const NO_SESSION: SessionId = SessionId([0; 16]);
 pub struct Inventory {
     /// The incarnation that registered.
     pub incarnation: Incarnation,
-    /// Counts the pages from 0; page 0 begins anew.
+    /// The number of the page, from 0; page 0 begins anew.
     pub page: u32,
     /// Some of what it holds.
     pub holdings: Packed<Holding>,
@@ -361,7 +361,7 @@ pub struct Located {
 pub struct HeartbeatReply {
     /// The epoch of the manager.
     pub epoch: Epoch,
-    /// Drawn at the manager's start.
+    /// A number that the manager drew at its start.
     #[serde(default)]
     pub start: u64,
     /// Changes that the manager's catalog has and that no power cut undoes.
@@ -530,7 +530,7 @@ pub struct Source {
     pub donor: DonorId,
     /// The addresses at which the donor is reached.
     pub addresses: Addresses,
-    /// Lets the bearer get.
+    /// The ticket that lets the bearer get the chunk.
     pub ticket: Ticket,
 }
 

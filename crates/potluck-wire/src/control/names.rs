@@ -271,7 +271,7 @@ pub struct CopyFiles {
     pub redundancy: Option<Redundancy>,
     /// Names the whole copy; chosen by the caller at random.
     pub copy: SessionId,
-    /// Counts its pages from 0.
+    /// The number of the page in the copy, from 0.
     pub page: u32,
     /// The page continues after this [`CopiedFiles::next`].
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -184,7 +184,7 @@ pub struct Renewed {
 pub struct Commit {
     /// The write session whose files become visible.
     pub session: SessionId,
-    /// Counts the session's commits from 0.
+    /// The number of this commit in its session, from 0.
     pub batch: u32,
     /// The files; each stands or falls alone, unless it is `atomic`.
     pub files: Vec<FileCommit>,

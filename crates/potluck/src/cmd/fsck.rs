@@ -25,13 +25,13 @@ pub struct Findings {
     pub path: String,
     /// Number of files that were looked at.
     pub files: u64,
-    /// Those of them with less redundancy than promised.
+    /// Files with less redundancy than promised.
     pub incomplete: u64,
     /// Files that cannot be read now.
     pub unreadable: u64,
-    /// Those that are as safe as promised when donors are back that are silent now.
+    /// Files that are as safe as promised when donors are back that are silent now.
     pub waiting: u64,
-    /// Those with copies that readers called bad and that no donor has looked at yet.
+    /// Files with copies that readers called bad and that no donor has looked at yet.
     pub in_doubt: u64,
     /// Files of the pool's own metadata that are not as safe as they should be.
     pub metadata: u64,

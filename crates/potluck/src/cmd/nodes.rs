@@ -52,7 +52,7 @@ pub async fn run(
     }
 }
 
-/// Nothing was in the way of trusting this one.
+/// Says that nothing was in the way of trusting this donor.
 fn trusted(donor: &DonorStatus, alarms: &[Alarm]) -> String {
     let mut text = format!("{} is trusted already: it is not quarantined", donor.name);
     alarms.iter().for_each(|alarm| text.push_str(&format!("\n{alarm}")));

@@ -33,7 +33,7 @@ pub(super) struct Cutting {
 }
 
 impl Cutting {
-    /// Nothing was cut yet of what comes from `pushes`.
+    /// Makes the stage with nothing cut yet of what comes from `pushes`.
     pub fn new(pushes: Pushes) -> Self {
         let Pushes { from, tell, next_file, .. } = pushes;
         Self {
