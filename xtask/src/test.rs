@@ -47,7 +47,7 @@ const SIMULATION: &str = "simulation";
 /// are simulated there, so how slow the machine is changes nothing for them.
 fn start_simulation() -> JoinHandle<(Beside, Tally)> {
     thread::spawn(|| {
-        // Of this thread and of the processes that it starts.
+        // The priority is that of this thread and of the processes that it starts.
         let lowest = rustix::process::nice(19).map_err(|error| format!("nice: {error}"));
         let started = Instant::now();
         let mut printed = Vec::new();

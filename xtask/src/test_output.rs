@@ -91,7 +91,7 @@ fn read_through(
     if let Some(pipe) = child.stdout.take() {
         let mut pipe = BufReader::new(pipe);
         let mut bytes = Vec::new();
-        // By bytes: what a failing test prints need not be UTF-8.
+        // Lines are bytes: what a failing test prints need not be UTF-8.
         while pipe.read_until(b'\n', &mut bytes)? > 0 {
             out.write_all(&bytes)?;
             tally.line(&String::from_utf8_lossy(&bytes));

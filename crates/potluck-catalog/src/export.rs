@@ -261,7 +261,7 @@ impl Snapshot {
             let path = match path {
                 Ok(path) => path,
                 Err(why) => {
-                    // As of a damaged record: the log goes on without it, and says so.
+                    // It is treated as a damaged record is: the log goes on without it, and says so.
                     sound::<()>(Err(Error::Damaged(format!("{root}/{}: {why}", item.path))))?;
                     self.cursor = Some(item.path);
                     continue;

@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(state.heard(), Heard::default());
         assert!(*state.key() == key);
 
-        // Of another membership, nothing is taken over.
+        // Nothing is taken over from another membership.
         let moved = serde_json::from_str(r#"{"id": "0f", "dir": "/new"}"#).expect("a store");
         state.remember_store(&SystemDisk, moved).expect("kept");
         state.remember_manager(&SystemDisk, said).expect("kept");

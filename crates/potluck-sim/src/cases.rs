@@ -93,7 +93,7 @@ fn put(at: Duration, path: &str, number: u64, chunks: u64) -> Step {
 
 fn liar(seed: u64, redundancy: Redundancy, lie: Lie, liars: u8) -> Plan {
     let mut plan = quiet(seed, redundancy);
-    // Of all lengths alike, so that another chunk and an older version are only told by their names.
+    // All contents have one length, so that another chunk and an older version are only told by their names.
     let writes = [("own-0/0", 1), ("own-0/1", 2), ("own-0/0", 3)];
     let writes = writes.map(|(path, number)| put(Duration::ZERO, path, number, 12));
     let reads = ["own-0/0", "own-0/1"].map(|path| Op::Get(path.to_owned(), 0));

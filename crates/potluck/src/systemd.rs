@@ -203,7 +203,7 @@ impl Place {
             .to_owned();
         let mut add = |line: String| writeln!(text, "{line}").expect("a string takes it");
         add("ExecStart=".into());
-        // Of a command `$` begins a variable.
+        // In a command `$` begins a variable.
         add(format!("ExecStart={} -v {}", quoted(program)?.replace('$', "$$"), role.verb()));
         match self.scope {
             // A user's own directories, where they are not the usual ones.

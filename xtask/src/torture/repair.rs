@@ -51,7 +51,7 @@ impl Stage {
         self.say(format!("{} chunks were made again in {seconds:.1} s", after - before));
         self.counts.add(MADE, after - before);
         self.counts.count("donor dead for good, and repaired after");
-        // As its owner would: the pool gives up what was condemned there, and only then.
+        // An admin removes it, so that the pool gives up what was condemned there, and only then.
         self.pool.run(&["nodes", "rm", &name, "--yes"])?.ok()?;
         // Whatever its disk had lost is no concern any more.
         self.dead.remove(&number);

@@ -269,7 +269,7 @@ impl Rebuild {
         for ((position, mut bytes), verifier) in rebuilt {
             let entry = &self.entries[*position];
             bytes.bytes_mut().truncate(self.part(*position).len());
-            // Of some segments of a sealed chunk the seal says below whether they are right.
+            // Whether segments of a sealed chunk are right is said by their seals, below.
             let right = match self.whole {
                 true => verifier.finish().is_ok(),
                 false => entry.sealed || self.gives_back(*position, &bytes),

@@ -96,7 +96,7 @@ fn a_route_is_told_once_and_again_when_it_changes() {
 #[test]
 fn no_more_routes_are_told_than_a_donor_remembers() {
     let mut routes = Routes::default();
-    // As its donor does: a number stands for whom it was told last.
+    // The donor does the same: a number stands for whom it was told last.
     let mut donor = BTreeMap::new();
     for round in 0..100 {
         // One that is known since the last put, and a new one.

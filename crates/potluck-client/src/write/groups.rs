@@ -406,7 +406,7 @@ impl Groups {
         let open =
             group.slots.iter().enumerate().filter(|(_, slot)| !slot.done && slot.at.is_empty());
         let last: Vec<usize> = open.map(|(position, _)| position).rev().take(count).collect();
-        // By a protocol that does not wait, the manager does not know that these are left.
+        // Where the protocol does not wait, the manager does not know that these are left.
         if self.rules.mirror.is_async() {
             self.abandoned += last.len() as u64;
         }

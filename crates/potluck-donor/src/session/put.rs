@@ -106,7 +106,7 @@ impl Session {
         let mut reply = Reply::stored(put.ack, receipt);
         if let Some(forwarding) = forwarding {
             let receipts = self.routes.receipts(&service.env, forwarding);
-            // Of copies that nobody waits for any more it is not known that they were made.
+            // Copies that nobody waits for any more are not known to be made.
             let receipts = io.meanwhile(service.unless_closed(receipts)).await;
             reply.forwarded =
                 Forwarded::of(&receipts.unwrap_or_else(|| vec![None; forward.routes().len()]));

@@ -23,7 +23,7 @@ impl Store {
         // The marker first: on a busy disk that takes long, and the space is to be what it is now.
         let marker = marker::read(self.disk(), &self.layout);
         let asking = self.usage.asking();
-        // Of the chunks' directory: where a disk is not mounted there is none.
+        // The chunks' directory is asked: where a disk is not mounted there is none.
         let space = self.disk.space(self.layout.chunks());
         match marker.and_then(|found| Ok((found, space?))) {
             Ok((found, _)) if found.as_ref() != Some(&self.id) => {

@@ -79,7 +79,7 @@ fn a_file_of_the_right_length_without_its_end_is_stored_anew() {
     let store = store(dir.path());
     let name = put(&store, 1);
     let used = store.report().0.lent_used;
-    // As a power cut leaves it on some file systems.
+    // A power cut leaves the file so on some file systems.
     std::fs::write(store.layout().chunk(&name), vec![0; file_len(100) as usize]).expect("spoil");
     assert!(!store.count_put_if_held(&name, 100));
     put(&store, 1);
@@ -283,7 +283,7 @@ fn quarantined_files_make_room_by_leave_of_the_manager_the_oldest_first_s2() {
     let quarantined = quarantine(&store, 1..5);
     store.check_disk();
     assert_eq!(store.to_discard(false), [], "kept while there is room");
-    // As after a start with a lower cap: the marker, the chunks and two files may stay.
+    // The cap is lower, as after another start: the marker, the chunks and two files may stay.
     store.limit(Limits { max: 103 * 4096, ..store.usage.limits() });
     assert_eq!(store.excess(), 2 * 4096);
     store.check_disk();

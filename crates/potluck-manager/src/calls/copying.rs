@@ -58,8 +58,8 @@ impl Answer<CopyFiles> for CopyCalls {
                 let open =
                     |version: &Version| version.safe_wall_ms.is_none() || version.goal.is_some();
                 if unseen || copies().any(|copy| open(&copy.version)) {
-                    // As after a commit: what is to be made or changed is found by a scan, and of
-                    // a space that none has seen with files nobody can say how safe it is.
+                    // A scan finds what is to be made or changed, as after a commit; and nobody can say
+                    // how safe a space is that none has seen with files.
                     self.scan_state.changed(now);
                 }
                 self.pool.lock().in_use_again(&copied.again);

@@ -231,7 +231,7 @@ impl DonorCalls {
         self.take_in(&unwanted).await?;
         compared.uncounted.extend(unwanted);
         if told.removed.is_empty() && told.spoiled.is_empty() {
-            // By far the commonest: chunks of open sessions, which the catalog need not hear of.
+            // The commonest case by far: chunks of open sessions, which the catalog need not hear of.
             told.added = [compared.uncounted, compared.leaving].concat();
         }
         if told.is_empty() {

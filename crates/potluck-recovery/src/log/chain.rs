@@ -276,7 +276,7 @@ mod tests {
             base
         };
         let names = |chain: &Chain| chain.blocks.iter().map(|one| one.name).collect::<Vec<_>>();
-        // Of the second only the first block was stored: the first one is whole.
+        // Only the first block of the second attempt was stored: the first attempt is whole.
         let seen = [of(1), of(2)[..1].to_vec()].concat();
         let chain = newest(seen).expect("a chain");
         assert_eq!(

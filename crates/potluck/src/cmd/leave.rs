@@ -237,7 +237,7 @@ fn refusal(held: &GivingBack, dir: &Path) -> Option<Failure> {
     if *verdict != Going::Stuck || nobody_needs(held) {
         return None;
     }
-    // Of one directory of several it is not the whole machine that leaves.
+    // One directory of several leaves, and not the whole machine.
     let which = match lend::daemon_of(dir) {
         Some(_) => format!(" --state {}", dir.display()),
         None => String::new(),
