@@ -29,7 +29,7 @@ pub struct FileRange {
     pub offset: u64,
     /// Bytes of the part.
     pub len: u32,
-    /// Its share of what may be on its way at once, as if it were in memory.
+    /// The share of the part in what may be on its way at once, as if it were in memory.
     _claim: Claim,
 }
 

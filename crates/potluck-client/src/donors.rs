@@ -92,7 +92,7 @@ impl Donors {
         self.known.lock().expect("no holder panics").get(&donor).map(|known| known.since)
     }
 
-    /// The donors whose tickets are in the second half of their lives: new ones should be asked for.
+    /// The donors whose tickets are in the second half of their lifetime: new ones should be asked for.
     pub fn to_renew(&self) -> Vec<DonorId> {
         let now = self.env.clock.now();
         let known = self.known.lock().expect("no holder panics");

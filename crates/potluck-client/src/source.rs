@@ -64,9 +64,9 @@ pub enum Cut {
     Group {
         /// The number of the file in its session.
         file: u32,
-        /// Its data chunks in order: what goes into the recipe, and the bytes to store.
+        /// The data chunks of the group in order: what goes into the recipe, and the bytes to store.
         data: Vec<(Entry, Body)>,
-        /// Its parity chunks in order; none without an erasure code.
+        /// The parity chunks of the group in order; none without an erasure code.
         parity: Vec<(ChunkName, Body)>,
     },
     /// File number `file` is complete.

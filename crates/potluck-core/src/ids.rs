@@ -55,12 +55,12 @@ impl ChunkId {
     /// The number before those of all chunks, from which the first page goes on.
     pub const FIRST: Self = Self(0);
 
-    /// For the catalog alone, whose number of the chunk it is.
+    /// The chunk to which the catalog gave this number; for the catalog alone.
     pub const fn from_catalog(number: i64) -> Self {
         Self(number)
     }
 
-    /// For the catalog alone: its number of the chunk.
+    /// The catalog's number of the chunk; for the catalog alone.
     pub const fn catalog_number(self) -> i64 {
         self.0
     }

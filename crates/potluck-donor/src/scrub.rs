@@ -35,7 +35,7 @@ const REST: Duration = Duration::from_secs(3600);
 /// A round is planned to end by this part of its time early: no machine is on to the minute as it
 /// was before.
 const EARLY: u64 = 30;
-/// For hashing and file system calls.
+/// Bytes of a thread's stack: enough for hashing and file system calls.
 const STACK: usize = 256 << 10;
 
 /// The scrub of one store.

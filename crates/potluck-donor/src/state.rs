@@ -51,7 +51,7 @@ pub(crate) struct Heard {
     pub start: u64,
     /// The most changes that it said its catalog had.
     pub changes: u64,
-    /// Its proof of all that, for the managers after it.
+    /// The manager's proof of all that, for the managers after it.
     pub proof: Option<Digest>,
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Sessions remembered at once, some 8 MiB of them: more than a hundred that begin each second.
 const MOST: usize = 131_072;
-/// After so long without a put a session is asked about.
+/// A session is asked about after so long without a put.
 const QUIET: Duration = Duration::from_secs(60);
 /// A shorter chunk is paid like one of so many bytes, so that the smallest put costs something, too: it takes a
 /// file here and a row of the catalog until it is reclaimed.
@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn fifty_sessions_a_second_for_a_day_are_never_refused() {
         const RATE: u64 = 50;
-        /// Each lives for so many seconds.
-        const LIVES: u64 = 20;
+        /// Seconds for which each session is open.
+        const OPEN_FOR: u64 = 20;
         let tickets = Tickets::default();
         let mut most = 0;
         for second in 0..24 * 3600 {
@@ -221,7 +221,7 @@ mod tests {
                 u64::from_le_bytes(session.0[..8].try_into().expect("8 bytes")) / RATE
             };
             let over: Vec<_> =
-                asked.into_iter().filter(|session| begun(session) + LIVES < second).collect();
+                asked.into_iter().filter(|session| begun(session) + OPEN_FOR < second).collect();
             tickets.end(&over, now);
             most = most.max(tickets.sessions().spent.len());
         }

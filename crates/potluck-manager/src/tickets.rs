@@ -27,7 +27,7 @@ pub fn contacts(pool: &Pool, donors: impl IntoIterator<Item = DonorId>, now: Tic
 }
 
 impl Tickets {
-    /// From now on, for so long.
+    /// The caveats of a ticket that is good from now on, for so long.
     fn lasting(&self, time: Duration) -> [Caveat; 2] {
         let now = self.time.now_ms();
         [Caveat::Issued(now), Caveat::Expires(now + time.as_millis() as u64)]

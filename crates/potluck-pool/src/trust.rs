@@ -33,7 +33,7 @@ pub(crate) struct Complaint {
     pub(crate) len: u32,
     pub(crate) witnesses: BTreeSet<MemberId>,
     pub(crate) since: Tick,
-    /// Since when the donor has been there and not looked.
+    /// The time since which the donor has been there and not looked.
     pub(crate) waits_since: Tick,
 }
 

@@ -94,7 +94,7 @@ pub enum Caveat {
     Donor(DonorId),
     /// The ticket allows these operations only.
     Ops(Ops),
-    /// At most this many stored bytes in all puts of its session at the donor together, whatever tickets
+    /// The most stored bytes in all puts of its session at the donor together, whatever tickets
     /// they show.
     Bytes(u64),
     /// Only until the manager's clock shows this many milliseconds; donors follow the manager's
@@ -151,7 +151,7 @@ pub struct TicketTime {
 /// The rights left to the bearer after all caveats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// Allowed operations.
+    /// The operations that are allowed.
     pub ops: Ops,
     /// Bytes that all puts of its session may store here.
     pub bytes: u64,

@@ -18,7 +18,7 @@ pub(super) struct Shard {
     pub request: Option<ChunkRequest>,
     /// The donors that have it, and which of them were asked.
     pub requests: Requests,
-    /// Its bytes, once they are here.
+    /// The bytes of the chunk, once they are here.
     pub had: Option<Buffer>,
     /// The donors that did not give it, and why.
     pub faults: Vec<(DonorId, LinkError)>,
@@ -43,7 +43,7 @@ impl Shard {
 pub(super) struct Code {
     /// Any so many of the chunks give the others.
     pub data: usize,
-    /// So many more than are needed are asked for from the start.
+    /// The number of chunks that are asked for from the start beyond those that are needed.
     pub extra: usize,
     /// Whether what is late is asked for elsewhere, too.
     pub hedged: bool,

@@ -40,7 +40,7 @@ pub struct Member {
     pub place: Place,
     /// The name of the chunk.
     pub name: ChunkName,
-    /// Its bytes.
+    /// The bytes of the chunk.
     pub body: Arc<Body>,
 }
 

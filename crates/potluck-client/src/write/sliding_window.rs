@@ -134,7 +134,7 @@ struct FileState {
     is_again: bool,
     /// Whether its local file changed between being read and being sent.
     has_changed: bool,
-    /// Its writer waits until none is open.
+    /// Tells the writer, who waits for that, that no group of the file is open.
     flushed: Option<oneshot::Sender<()>>,
     /// The file's writer, which waits until the file is visible.
     finished: Option<Finished>,

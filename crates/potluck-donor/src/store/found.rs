@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 pub(crate) struct Found {
     /// The file; the chunk is its first `len` bytes.
     pub file: Box<dyn OldFile>,
-    /// Stored bytes.
+    /// The number of stored bytes.
     pub len: u32,
     /// The hashes of its segments that are stored with it, once they were asked for; nothing if they are
     /// not those of its name.

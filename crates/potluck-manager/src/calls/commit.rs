@@ -244,7 +244,7 @@ impl CommitCalls {
         others
     }
 
-    /// Of the files that are visible now the catalog knows the copies; those that donors told of since it was
+    /// The catalog knows the copies of files that are visible now; those that donors told of since it was
     /// asked to are counted, too. Those of a file that was refused stay the session's, which says at its end
     /// where what it leaves is to be reclaimed.
     async fn count_late<S, F>(

@@ -284,7 +284,7 @@ impl Answer<Inventory> for DonorCalls {
 }
 
 impl DonorCalls {
-    /// Of chunks that arrived at a donor and that the catalog does not know, gives those that nobody wants: write
+    /// Gives those chunks that arrived at a donor, that the catalog does not know, and that nobody wants: write
     /// sessions brought them that this very process opened, and never offered them. Of a session that
     /// another term opened nobody can say that here: another catalog may have files of it.
     fn unwanted(

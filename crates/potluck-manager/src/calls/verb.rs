@@ -20,7 +20,7 @@ macro_rules! verbs {
                 None
             }
 
-            /// Its name in paths.
+            /// The name of the call in paths.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$verb => <control::$verb as Call>::NAME,)* }
             }

@@ -206,7 +206,7 @@ pub struct Donor {
     pub heard: (Epoch, u64),
     /// The most changes that this start told of.
     pub heard_changes: u64,
-    /// Its proof of both.
+    /// The manager's proof of both.
     pub heard_proof: Option<Digest>,
     /// The label of its failure domain: donors with one label fail together.
     pub label: Option<String>,

@@ -34,11 +34,11 @@ const COUNTS_ONCE_IN: Duration = Duration::from_secs(3600);
 /// nothing else to do.
 const LOOKS_WITHIN: Duration = Duration::from_secs(3600);
 
-/// So many donors in failure domains of their own have to find a copy wrong. One of them may be the one that
+/// The number of donors, in failure domains of their own, that have to find a copy wrong. One of them may be the one that
 /// complained.
 const TESTERS: usize = 3;
 
-/// So many are asked at most; some may not reach the donor.
+/// The most donors that are asked; some may not reach the donor.
 const MOST_ASKED: usize = 3 * TESTERS;
 
 /// Whoever has not said anything by then is not waited for: the largest chunk takes about as long.

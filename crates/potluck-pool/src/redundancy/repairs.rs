@@ -43,9 +43,9 @@ pub enum Purpose {
     Make { unit: (VersionId, u32, bool), chunk: ChunkName, len: u32, reads: Reads },
     /// The task computes parity, as `asked` donors in all are told to.
     Encode { group: Box<Encode>, asked: usize, reads: Reads },
-    /// To test whether a donor sends a chunk as it is.
+    /// The task tests whether a donor sends a chunk as it is.
     Probe { chunk: ChunkName, len: u32, suspect: DonorId },
-    /// To compare a part of a chunk among its holders.
+    /// The task compares a part of a chunk among its holders.
     Audit { chunk: ChunkName, len: u32, key: Digest },
     /// The task has a donor read everything back.
     Scrub,

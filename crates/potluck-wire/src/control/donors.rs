@@ -148,9 +148,9 @@ impl Record for Holding {
 /// or it was there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {
-    /// The chunk.
+    /// The chunk that arrived.
     pub holding: Holding,
-    /// Whose put stored it.
+    /// The session whose put stored it.
     pub session: Option<SessionId>,
 }
 

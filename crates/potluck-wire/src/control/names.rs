@@ -160,7 +160,7 @@ pub struct Health {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HealthLevel {
-    /// As safe as promised.
+    /// The file is as safe as promised.
     #[default]
     Safe,
     /// The file is as safe as promised when donors are back that are silent now.

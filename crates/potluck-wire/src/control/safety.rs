@@ -225,7 +225,7 @@ pub struct GivingBack {
     /// The digest that names the whole list of these, to be agreed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listing: Option<Digest>,
-    /// As [`Departing`] tells: what the donor's removal would be refused without.
+    /// What, as [`Departing`] tells, the donor's removal would be refused without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removal: Option<RemovalNeeds>,
 }
@@ -387,7 +387,7 @@ pub enum FsckOutcome {
     /// All are as safe as promised.
     #[default]
     Well,
-    /// Of some it is not known for a moment.
+    /// It is not known of some files for a moment.
     InDoubt,
     /// Some are less safe than promised, or the pool's own metadata is.
     LessSafe,

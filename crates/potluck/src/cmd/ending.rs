@@ -11,6 +11,6 @@ pub enum Ending {
     Partial,
     /// All was done, and what was asked is not well: the exit code of this kind of failure says so.
     Said(ErrorKind),
-    /// Its user stopped it.
+    /// The user stopped the command.
     Interrupted,
 }

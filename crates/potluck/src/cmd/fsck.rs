@@ -42,7 +42,7 @@ pub struct Findings {
     /// The manager's advice where files cannot be read.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub advice: String,
-    /// Of a look at everything: what the pool says of itself, which is not all about files.
+    /// What the pool says of itself, which is not all about files; where everything was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
 }
