@@ -5,7 +5,7 @@ use potluck_core::entropy::SeededEntropy;
 use potluck_core::hedging::STALL_TIMEOUT;
 use potluck_core::ids::DonorId;
 use potluck_wire::bulk::{Forwarded, Inbox, Reply, SessionKeys};
-use potluck_wire::net::{Detached, Stream};
+use potluck_wire::net::{Detached, Net, Stream, SystemNet};
 use potluck_wire::ticket::{Secret, Ticket};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -174,13 +174,13 @@ fn name_of(body: &ChunkBody) -> ChunkName {
 /// Over a socket of the machine, by which alone parts of files go past this process.
 #[tokio::test]
 async fn a_chunk_goes_as_its_file_has_it_and_one_of_a_shortened_file_is_refused_and_no_more() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("listening");
-    let address = listener.local_addr().expect("an address");
-    let ours = tokio::net::TcpStream::connect(address).await.expect("connected");
+    let mut listener = SystemNet.listen("127.0.0.1:0").await.expect("listening");
+    let address = listener.local_addr().expect("an address").to_string();
+    let ours = SystemNet.connect(&address).await.expect("connected");
     let (theirs, _) = listener.accept().await.expect("accepted");
     let keys = SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16]);
     let opened = Opened {
-        io: StreamIo(Box::new(ours)),
+        io: StreamIo(ours),
         inbox: Inbox::new(keys.donor.clone(), &[]).expect("an inbox"),
         lane: keys.client.clone(),
     };
