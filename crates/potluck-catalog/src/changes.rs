@@ -11,6 +11,7 @@ use crate::sql::{Tx, params};
 use potluck_core::ids::{DonorId, MemberId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Override;
+use potluck_core::rights::Grantee;
 use serde::{Deserialize, Serialize};
 
 /// Stands for a change in the log: greater ones were made later. Only the catalog looks into it.
@@ -43,6 +44,14 @@ pub enum Op {
     SpaceRemoved(String),
     /// The parts of the policy that a directory sets differently are these now.
     Policy(PoolPath, Override),
+    /// What is granted in a space to a member or group was changed.
+    Grant(String, Grantee),
+    /// A group was made.
+    Group(String),
+    /// A group was removed.
+    GroupRemoved(String),
+    /// A member was put into a group, or taken out.
+    GroupMember(String, MemberId),
     /// A member joined, or was revoked.
     Member(MemberId),
     /// Something of what is remembered of a donor.
@@ -52,15 +61,19 @@ pub enum Op {
 }
 
 impl Op {
-    /// The space whose entries it changed.
+    /// The space whose entries or grants it changed.
     pub fn space(&self) -> Option<&str> {
         match self {
             Self::Files(files) => files.first().map(|(path, _)| path.space()),
             Self::Dir(path) | Self::Removed(path) | Self::Policy(path, _) => Some(path.space()),
             Self::Moved { from, .. } => Some(from.space()),
+            Self::Grant(space, _) => Some(space),
             Self::Version(_)
             | Self::Space(_)
             | Self::SpaceRemoved(_)
+            | Self::Group(_)
+            | Self::GroupRemoved(_)
+            | Self::GroupMember(..)
             | Self::Member(_)
             | Self::Donor(_)
             | Self::Note(_) => None,
@@ -74,7 +87,14 @@ impl Op {
             Self::Dir(path) | Self::Removed(path) | Self::Policy(path, _) => path.is_system(),
             Self::Moved { from, .. } => from.is_system(),
             Self::Space(name) | Self::SpaceRemoved(name) => name == SYSTEM_SPACE,
-            Self::Version(_) | Self::Member(_) | Self::Donor(_) | Self::Note(_) => false,
+            Self::Version(_)
+            | Self::Grant(..)
+            | Self::Group(_)
+            | Self::GroupRemoved(_)
+            | Self::GroupMember(..)
+            | Self::Member(_)
+            | Self::Donor(_)
+            | Self::Note(_) => false,
         }
     }
 }

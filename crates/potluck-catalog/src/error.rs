@@ -179,7 +179,16 @@ pub enum Error {
     /// A request that cannot be certified.
     #[error("{0}")]
     BadCertificateRequest(String),
-    /// No member has this number.
+    /// No such group.
+    #[error("there is no group “{0}”")]
+    NoGroup(String),
+    /// A group of this name is there.
+    #[error("the group “{0}” exists already")]
+    GroupExists(String),
+    /// A member has made as many spaces as one may.
+    #[error("you have made {0} spaces, and nobody but an admin makes more")]
+    TooManySpaces(u64),
+    /// No such member.
     #[error("there is no member {0}")]
     NoMember(u32),
     /// The pool would be left without an admin.

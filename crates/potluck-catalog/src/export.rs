@@ -6,7 +6,7 @@ use super::records::{About, Keeping, PARITY_NAMES, Record};
 use super::units::{self, Root};
 use super::versions;
 use super::walk::{Broken, Walk, What};
-use super::{Error, dir_policies, donors, members, meta, notes, spaces};
+use super::{Error, dir_policies, donors, grants, groups, members, meta, notes, spaces};
 use crate::engine::{self, Database};
 use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
@@ -91,8 +91,8 @@ impl Out {
 
     fn space(&mut self, db: &Tx, name: &str) -> Result<(), Error> {
         match spaces::named(db, name) {
-            Ok(spaces::Space { name, policy, key, .. }) => {
-                self.add(Record::Space { name, policy, key });
+            Ok(spaces::Space { name, policy, key, made_by, .. }) => {
+                self.add(Record::Space { name, policy, key, made_by });
                 Ok(())
             }
             Err(Error::NoSpaceNamed(_)) => Ok(()), // its removal is a later row
@@ -137,6 +137,18 @@ fn change(db: &Tx, op: Op, out: &mut Out) -> Result<(), Error> {
         Op::Space(name) => out.space(db, &name)?,
         Op::SpaceRemoved(name) => out.add(Record::SpaceRemoved { name }),
         Op::Policy(path, over) => out.add(Record::Policy { path, over }),
+        Op::Grant(space, to) => {
+            let rights = grants::to(db, &space, &to)?;
+            out.add(Record::Grant { space, to, rights });
+        }
+        // One that is gone by now was removed by a later row, which takes what one of before it had with it.
+        Op::Group(name) if !groups::is_there(db, &name)? => {}
+        Op::Group(name) => out.add(Record::Group { name, there: true }),
+        Op::GroupRemoved(name) => out.add(Record::Group { name, there: false }),
+        Op::GroupMember(group, member) => {
+            let within = groups::is_within(db, &group, member)?;
+            out.add(Record::GroupMember { group, member, within });
+        }
         Op::Member(id) => match members::get(db, id)? {
             Some(member) => out.add(Record::Member(member)),
             None => return Err(Error::Damaged(format!("member {id} is missing"))),
@@ -202,6 +214,12 @@ impl Snapshot {
             out.add(Record::Time { pool_ms });
         }
         members::all(&db)?.into_iter().for_each(|member| out.add(Record::Member(member)));
+        for (name, members) in groups::all(&db)? {
+            out.add(Record::Group { name: name.clone(), there: true });
+            for member in members {
+                out.add(Record::GroupMember { group: name.clone(), member, within: true });
+            }
+        }
         donors::all(&db)?.into_iter().for_each(|donor| out.add(Record::Donor(donor)));
         for key in notes::LOGGED {
             if let Some(value) = notes::get(&db, key)? {
@@ -245,6 +263,9 @@ impl Snapshot {
         let root = PoolPath::space_root(&space.name).map_err(bad)?;
         if self.cursor.is_none() {
             out.space(db, &space.name)?;
+            for (to, rights) in grants::in_space(db, &space.name)? {
+                out.add(Record::Grant { space: space.name.clone(), to, rights });
+            }
         }
         let mut walk = Walk::new(db, space.dir, true, self.cursor.as_deref())?;
         while !out.is_full() {

@@ -13,7 +13,8 @@ impl From<Error> for Failure {
             Error::NoSpaceNamed(_) => failure(
                 K::NotFound,
                 code::NO_SPACE_NAMED,
-                "`potluck space ls` lists the spaces; an admin makes one with `potluck space create`",
+                "`potluck space ls` lists the spaces that you may see; who manages another lets you in with \
+                 `potluck space grant`",
             ),
             Error::SpaceExists(_) => failure(K::Conflict, code::EXISTS, "choose another name"),
             Error::SpaceNotEmpty { .. } => failure(
@@ -108,6 +109,15 @@ impl From<Error> for Failure {
             Error::BadCertificateRequest(_) => {
                 failure(K::Usage, code::BAD_REQUEST, "join again with this release of Potluck")
             }
+            Error::NoGroup(_) => {
+                failure(K::NotFound, code::NO_ENTRY, "`potluck group ls` lists the groups")
+            }
+            Error::GroupExists(_) => failure(K::Conflict, code::EXISTS, "choose another name"),
+            Error::TooManySpaces(_) => failure(
+                K::NoSpace,
+                code::TOO_MANY_SPACES,
+                "use directories in a space that is there, remove one, or ask an admin to make it",
+            ),
             Error::NoMember(_) => {
                 failure(K::NotFound, code::NO_ENTRY, "`potluck members ls` lists the members")
             }

@@ -3,7 +3,8 @@
 use crate::commit::{self, Batch, Outcome, PreparedChunk, PreparedFile, Refused, Stored};
 use crate::engine::{self, Database};
 use crate::sessions::{self, StoredSession};
-use crate::{Catalog, Durability, Error, PageLimit, changes, spaces, units};
+use crate::spaces::{self, NewSpace};
+use crate::{Catalog, Durability, Error, PageLimit, changes, units};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId, VersionId};
@@ -11,6 +12,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
 use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Redundancy};
 use potluck_core::recipe::{self, Entry};
+use potluck_core::seal::SpaceKey;
 use potluck_pool::redundancy::Findings;
 use potluck_pool::redundancy::Version;
 use potluck_pool::{Limits, Pool};
@@ -60,7 +62,7 @@ impl Fixture {
         engine::create(&file, "test pool").expect("created");
         let db = engine::open_existing(&file).expect("opened");
         let policy = Policy { sealed: false, ..Policy::default() };
-        spaces::create(&db, "lab", &policy, None, 0).expect("a space");
+        spaces::create(&db, &new_space("lab", policy, None), 0).expect("a space");
         Self::of(dir, db)
     }
 
@@ -156,6 +158,11 @@ impl Fixture {
         }
         findings
     }
+}
+
+/// A space that the pool itself makes.
+pub fn new_space(name: &str, policy: Policy, key: Option<SpaceKey>) -> NewSpace {
+    NewSpace { name: name.into(), policy, key, made_by: None }
 }
 
 /// A pool of so many donors that are all there at the time 0.

@@ -26,6 +26,9 @@ mod fault;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
 pub mod goals;
+mod grantees;
+pub mod grants;
+mod groups;
 mod lists;
 pub mod log_position;
 pub mod members;

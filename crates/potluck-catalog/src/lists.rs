@@ -4,6 +4,7 @@ use super::chunks;
 use super::dir_policies;
 use super::entries::{self, Place};
 use super::error::Error;
+use super::grants::SeenSpaces;
 use super::placements;
 use super::units;
 use super::versions;
@@ -66,6 +67,7 @@ pub(crate) fn list(
     path: &PoolPath,
     recursive: bool,
     after: Option<&str>,
+    seen: &SeenSpaces,
 ) -> Result<Listing, Error> {
     let dir = match entries::existing(db, path)?.place {
         Place::Dir(dir) => dir,
@@ -74,7 +76,7 @@ pub(crate) fn list(
             return Ok(Listing { entries, next: None });
         }
     };
-    let mut walk = Walk::new(db, dir, recursive, after)?;
+    let mut walk = Walk::of_seen(db, dir, recursive, after, seen)?;
     let mut listing = Listing::default();
     while let Some(item) = walk.next_item()? {
         if is_system(path, &item) {
@@ -131,6 +133,7 @@ pub(crate) fn usage(
     path: &PoolPath,
     after: Option<&UsedUpTo>,
     most: u64,
+    seen: &SeenSpaces,
 ) -> Result<Used, Error> {
     let mut sums = UsageSums { db, used: Used::default(), stored: 0.0, left: most };
     let chunks = after.and_then(|after| after.chunks);
@@ -138,10 +141,14 @@ pub(crate) fn usage(
         Place::File(_) if after.is_some() && chunks.is_none() => {} // it was the file's end
         Place::File(version) => sums.file("", &versions::get(db, version)?, chunks)?,
         Place::Dir(dir) => {
-            if let (Some(UsedUpTo { path: file, .. }), Some(chunks)) = (after, chunks) {
+            let is_seen = |file: &str| !seen.hides_some_of(path) || seen.has_below_root(file);
+            if let (Some(UsedUpTo { path: file, .. }), Some(chunks)) = (after, chunks)
+                && is_seen(file)
+            {
                 sums.rest_of_file(path, file, chunks)?;
             }
-            let mut walk = Walk::new(db, dir, true, after.map(|after| after.path.as_str()))?;
+            let from = after.map(|after| after.path.as_str());
+            let mut walk = Walk::of_seen(db, dir, true, from, seen)?;
             while sums.used.next.is_none()
                 && let Some(item) = walk.next_item()?
             {

@@ -2,6 +2,7 @@
 
 use super::changes::{self, Op};
 use super::error::Error;
+use super::grantees;
 use crate::sql::{Row, Tx, params};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
@@ -119,6 +120,9 @@ pub(crate) fn put(db: &Tx, member: &Member) -> Result<(), Error> {
         member.invited_by.map(|by| by.0),
         member.seen_wall_ms,
     ])?;
+    if member.revoked {
+        grantees::forget_member(db, member.id)?;
+    }
     Ok(())
 }
 
@@ -166,5 +170,6 @@ pub(crate) fn removed_donors(db: &Tx) -> Result<Vec<DonorId>, Error> {
 /// Ends a member's rights, whoever is left.
 pub(crate) fn end(db: &Tx, id: MemberId) -> Result<(), Error> {
     db.execute("UPDATE members SET revoked = 1 WHERE id = ?1", params![id.0])?;
+    grantees::forget_member(db, id)?;
     changes::append(db, &Op::Member(id))
 }

@@ -13,6 +13,7 @@ mod donors;
 mod files;
 mod founding;
 mod garbage;
+mod grants;
 mod log;
 mod members;
 mod names;

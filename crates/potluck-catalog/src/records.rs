@@ -9,9 +9,10 @@ use super::donors::Known;
 use super::members::Member;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
-use potluck_core::ids::VersionId;
+use potluck_core::ids::{MemberId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Override, Policy, Redundancy};
+use potluck_core::rights::{Grantee, Rights};
 use potluck_core::seal::SpaceKey;
 use potluck_pool::redundancy::Version;
 use potluck_wire::packed::{Blob, Packed};
@@ -33,6 +34,9 @@ pub enum Record {
         /// The secret of the space, when it is sealed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<SpaceKey>,
+        /// Who made it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        made_by: Option<MemberId>,
     },
     /// A space is gone with all that was in it.
     SpaceRemoved {
@@ -101,6 +105,31 @@ pub enum Record {
     Removed {
         /// The path that the entry had.
         path: PoolPath,
+    },
+    /// What is granted in a space to a member or group is this now.
+    Grant {
+        /// The name of the space.
+        space: String,
+        /// To whom.
+        to: Grantee,
+        /// All that is granted to them there.
+        rights: Rights,
+    },
+    /// A group is there, or is gone with all that was granted to it.
+    Group {
+        /// Its name.
+        name: String,
+        /// Whether it is there.
+        there: bool,
+    },
+    /// A member is in a group, or not any more.
+    GroupMember {
+        /// The name of the group.
+        group: String,
+        /// The member.
+        member: MemberId,
+        /// Whether they are in it.
+        within: bool,
     },
     /// A member, as they are now.
     Member(Member),

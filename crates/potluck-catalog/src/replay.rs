@@ -9,9 +9,9 @@ use super::entries::{self, Place};
 use super::meta::{self, Counter};
 use super::names::{self, When};
 use super::records::{About, Keeping, Record};
-use super::spaces::{self, Sums};
+use super::spaces::{self, NewSpace, Sums};
 use super::versions;
-use super::{Error, dir_policies, donors, members, notes, reaping};
+use super::{Error, dir_policies, donors, grants, groups, members, notes, reaping};
 use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
@@ -53,13 +53,19 @@ impl Replay {
 
     fn record(&mut self, db: &Tx, record: Record) -> Result<(), Error> {
         match record {
-            Record::Space { name, policy, key } => match spaces::named(db, &name) {
+            Record::Space { name, policy, key, made_by } => match spaces::named(db, &name) {
                 Ok(space) => spaces::set_policy(db, space.id, &policy),
                 Err(Error::NoSpaceNamed(_)) => {
-                    spaces::create(db, &name, &policy, key.as_ref(), WHEN.wall_ms)
+                    let new = NewSpace { name, policy, key, made_by };
+                    spaces::create(db, &new, WHEN.wall_ms)
                 }
                 Err(why) => Err(why),
             },
+            Record::Grant { space, to, rights } => grants::set(db, &space, &to, rights),
+            Record::Group { name, there } => groups::put(db, &name, there),
+            Record::GroupMember { group, member, within } => {
+                groups::put_member(db, &group, member, within)
+            }
             Record::SpaceRemoved { name } => {
                 self.passed.retain(|path| path.space() != name);
                 match spaces::remove(db, &name, true) {

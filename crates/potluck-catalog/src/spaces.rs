@@ -3,10 +3,11 @@
 use super::changes::{self, Op};
 use super::entries::{self, DirId, Place};
 use super::error::Error;
+use super::grantees;
 use super::meta::Counter;
 use super::trash;
 use crate::sql::{Row, Tx, params};
-use potluck_core::ids::SpaceId;
+use potluck_core::ids::{MemberId, SpaceId};
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Policy;
 use potluck_core::seal::SpaceKey;
@@ -27,6 +28,21 @@ pub struct Space {
     pub key: Option<SpaceKey>,
     /// The sums over the files of the space.
     pub sums: Sums,
+    /// Who made it; `None`: the pool itself.
+    pub made_by: Option<MemberId>,
+}
+
+/// A space that is to be made.
+#[derive(Debug, Clone)]
+pub struct NewSpace {
+    /// Its name.
+    pub name: String,
+    /// Its policy.
+    pub policy: Policy,
+    /// Its secret, when it is to be sealed.
+    pub key: Option<SpaceKey>,
+    /// Who makes it.
+    pub made_by: Option<MemberId>,
 }
 
 /// Files and their bytes.
@@ -52,7 +68,7 @@ impl Sums {
     }
 }
 
-const COLUMNS: &str = "SELECT id, name, root, policy, key, files, bytes FROM spaces";
+const COLUMNS: &str = "SELECT id, name, root, policy, key, files, bytes, made_by FROM spaces";
 
 fn space(row: &Row<'_>) -> Result<Space, Error> {
     let policy: String = row.get(3)?;
@@ -65,6 +81,7 @@ fn space(row: &Row<'_>) -> Result<Space, Error> {
         policy,
         key: row.get::<Option<[u8; 32]>>(4)?.map(SpaceKey::from_bytes),
         sums: Sums { files: row.get(5)?, bytes: row.get(6)? },
+        made_by: row.get::<Option<u32>>(7)?.map(MemberId),
     })
 }
 
@@ -96,25 +113,28 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<SpaceInfo>, Error> {
         .collect())
 }
 
-/// Makes a space; `key` seals it.
-pub(crate) fn create(
-    db: &Tx,
-    name: &str,
-    policy: &Policy,
-    key: Option<&SpaceKey>,
-    wall_ms: i64,
-) -> Result<(), Error> {
+/// Makes a space. Nobody but admins may do anything in it until that is granted.
+pub(crate) fn create(db: &Tx, new: &NewSpace, wall_ms: i64) -> Result<(), Error> {
+    let NewSpace { name, policy, key, made_by } = new;
     if entries::lookup(db, DirId::ROOT, name)?.is_some() {
-        return Err(Error::SpaceExists(name.into()));
+        return Err(Error::SpaceExists(name.clone()));
     }
     let root = DirId(Counter::Dir.take(db, 1)?);
     let policy = serde_json::to_string(policy).map_err(|why| Error::Bug(why.to_string()))?;
+    let (key, made_by) = (key.as_ref().map(SpaceKey::as_bytes), made_by.map(|member| member.0));
     db.execute(
-        "INSERT INTO spaces (name, root, policy, key) VALUES (?1, ?2, ?3, ?4)",
-        params![name, root.0, policy, key.map(SpaceKey::as_bytes)],
+        "INSERT INTO spaces (name, root, policy, key, made_by) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![name, root.0, policy, key, made_by],
     )?;
     entries::insert(db, DirId::ROOT, name, Place::Dir(root), wall_ms)?;
-    changes::append(db, &Op::Space(name.into()))
+    changes::append(db, &Op::Space(name.clone()))
+}
+
+/// Counts the spaces that a member made and that are still there.
+pub(crate) fn made_by(db: &Tx, member: MemberId) -> Result<u64, Error> {
+    let mut count = db.prepare("SELECT count(*) FROM spaces WHERE made_by = ?1")?;
+    let made: Option<i64> = count.query_one(params![member.0], |row| row.get(0))?;
+    Ok(made.unwrap_or(0) as u64)
 }
 
 /// Removes a space, with what is in it only if `recursive`.
@@ -125,6 +145,7 @@ pub(crate) fn remove(db: &Tx, name: &str, recursive: bool) -> Result<(), Error> 
         return Err(Error::SpaceNotEmpty { name: name.into(), files });
     }
     db.execute("DELETE FROM spaces WHERE id = ?1", params![space.id.0])?;
+    grantees::forget_space(db, space.id)?;
     entries::delete(db, DirId::ROOT, name)?;
     trash::throw(db, space.root, space.id)?;
     changes::append(db, &Op::SpaceRemoved(name.into()))

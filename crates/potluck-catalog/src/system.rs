@@ -1,11 +1,12 @@
 //! The space of the pool's own metadata, where the log's blocks lie on donors.
 
+use crate::Error;
 use crate::entries::{self, Place};
 use crate::log_position::{Copy, Position};
 use crate::names::{self, When};
+use crate::spaces::{self, NewSpace};
 use crate::sql::Tx;
 use crate::walk::Walk;
-use crate::{Error, spaces};
 use potluck_core::ids::SpaceId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Policy;
@@ -36,7 +37,9 @@ fn bad(why: potluck_core::path::BadPath) -> Error {
 pub(crate) fn space(db: &Tx, policy: &Policy, wall_ms: i64) -> Result<SpaceId, Error> {
     match spaces::named(db, SYSTEM_SPACE) {
         Err(Error::NoSpaceNamed(_)) => {
-            spaces::create(db, SYSTEM_SPACE, policy, None, wall_ms)?;
+            let (name, policy) = (SYSTEM_SPACE.into(), policy.clone());
+            let new = NewSpace { name, policy, key: None, made_by: None };
+            spaces::create(db, &new, wall_ms)?;
             Ok(spaces::named(db, SYSTEM_SPACE)?.id)
         }
         found => Ok(found?.id),

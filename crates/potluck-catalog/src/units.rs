@@ -3,6 +3,7 @@
 use super::conversions;
 use super::entries::{self, DirId, Place};
 use super::error::Error;
+use super::grants::SeenSpaces;
 use super::placements::CopyState;
 use super::versions;
 use super::walk::{Item, Walk, What};
@@ -81,7 +82,10 @@ pub(crate) fn page(
     after: Option<&str>,
     limit: PageLimit,
 ) -> Result<FilePage, Error> {
-    let mut walk = Walk::new(db, dir, true, after)?;
+    page_of(db, Walk::new(db, dir, true, after)?, limit)
+}
+
+fn page_of(db: &Tx, mut walk: Walk<'_>, limit: PageLimit) -> Result<FilePage, Error> {
     let (mut page, mut chunks) = (FilePage::default(), 0);
     for _ in 0..limit.entries {
         let Some((path, met)) = meet(db, &mut walk)? else {
@@ -108,9 +112,10 @@ pub(crate) fn page_at(
     path: &PoolPath,
     after: Option<&str>,
     limit: PageLimit,
+    seen: &SeenSpaces,
 ) -> Result<FilePage, Error> {
     match entries::existing(db, path)?.place {
-        Place::Dir(dir) => page(db, dir, after, limit),
+        Place::Dir(dir) => page_of(db, Walk::of_seen(db, dir, true, after, seen)?, limit),
         Place::File(version) => {
             let met = file(db, Box::new(versions::get(db, version)?))?;
             Ok(FilePage { files: vec![(String::new(), met)], next: None })

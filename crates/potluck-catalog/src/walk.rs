@@ -2,6 +2,7 @@
 
 use super::entries::{DirId, Found, Place};
 use super::error::Error;
+use super::grants::SeenSpaces;
 use super::versions::{self, COLUMNS};
 use crate::sql::{Tx, params};
 use potluck_pool::redundancy::Version;
@@ -45,6 +46,8 @@ pub struct Walk<'db> {
     db: &'db Tx,
     recursive: bool,
     levels: Vec<Level>,
+    /// Spaces that are passed over when the walk is of the root of the pool.
+    seen: SeenSpaces,
 }
 
 struct Level {
@@ -72,7 +75,19 @@ impl<'db> Walk<'db> {
         recursive: bool,
         cursor: Option<&str>,
     ) -> Result<Self, Error> {
-        let mut walk = Self { db, recursive, levels: Vec::new() };
+        Self::of_seen(db, dir, recursive, cursor, &SeenSpaces::ALL)
+    }
+
+    /// Walks the directory `dir`, going on after `cursor`; of the root of the pool only what is `seen`.
+    pub(crate) fn of_seen(
+        db: &'db Tx,
+        dir: DirId,
+        recursive: bool,
+        cursor: Option<&str>,
+        seen: &SeenSpaces,
+    ) -> Result<Self, Error> {
+        let seen = if dir == DirId::ROOT { seen.clone() } else { SeenSpaces::ALL };
+        let mut walk = Self { db, recursive, levels: Vec::new(), seen };
         let mut next = Some((dir, String::new()));
         for name in cursor.into_iter().flat_map(|cursor| cursor.split('/')) {
             let Some((dir, prefix)) = next else { break };
@@ -80,7 +95,12 @@ impl<'db> Walk<'db> {
             let path = format!("{prefix}{name}/");
             walk.levels.push(Level::new(dir, prefix, name));
             next = match below {
-                Some(Found { place: Place::Dir(below), .. }) if recursive => Some((below, path)),
+                // A cursor leads into nothing that the walk itself would pass over.
+                Some(Found { place: Place::Dir(below), .. })
+                    if recursive && walk.seen.has_below_root(&path) =>
+                {
+                    Some((below, path))
+                }
                 _ => None,
             };
         }
@@ -102,6 +122,7 @@ impl<'db> Walk<'db> {
     /// The next entry, for whoever goes on behind one whose record is damaged.
     pub fn next_or_broken(&mut self) -> Result<Option<Result<Item, Broken>>, Error> {
         loop {
+            let is_top = self.levels.len() == 1;
             let Some(level) = self.levels.last_mut() else { return Ok(None) };
             if level.fetched.is_empty() && !level.exhausted {
                 fetch(self.db, level)?;
@@ -110,6 +131,7 @@ impl<'db> Walk<'db> {
                 None => {
                     self.levels.pop();
                 }
+                Some(Ok(item)) if is_top && !self.seen.has_below_root(&item.path) => {}
                 Some(item) => {
                     if let Ok(item) = &item
                         && let What::Dir(dir) = item.what

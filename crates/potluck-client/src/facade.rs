@@ -149,21 +149,17 @@ impl Pool {
         self.call(&Remove { path: path.clone(), recursive }).await
     }
 
-    /// The spaces of the pool.
-    ///
-    /// Errors: those of [`Pool::call`].
+    /// The spaces of the pool that this member may list.
     pub async fn spaces(&self) -> Result<Vec<SpaceInfo>, Failure> {
         Ok(self.call(&SpaceList {}).await?.spaces)
     }
 
-    /// Makes a space; admins may.
+    /// Makes a space, in which its maker has all rights.
     pub async fn create_space(&self, name: &str, policy: Policy) -> Result<SpaceCreated, Failure> {
         self.call(&SpaceCreate { name: name.into(), policy }).await
     }
 
-    /// Removes a space, with `recursive` also one that is not empty; admins may.
-    ///
-    /// Errors: [`code::NO_SPACE_NAMED`], [`code::NOT_EMPTY`], [`code::NOT_ALLOWED`].
+    /// Removes a space, with `recursive` also one that is not empty.
     pub async fn remove_space(&self, name: &str, recursive: bool) -> Result<(), Failure> {
         self.call(&SpaceRemove { name: name.into(), recursive }).await.map(drop)
     }

@@ -23,5 +23,6 @@ pub mod read_plan;
 pub mod recipe;
 pub mod repair_plan;
 pub mod reservation;
+pub mod rights;
 pub mod seal;
 pub mod size;

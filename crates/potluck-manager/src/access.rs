@@ -1,9 +1,91 @@
-//! The rights of each role: which calls a member may make.
+//! Who may do what: the calls that a role may make, and the rights of a member in a space.
+//!
+//! Every call that names a space or a path asks [`Access`] for the right that it needs there. Who has no
+//! right at all in a space is told the same as of a space that does not exist.
 
 use crate::callers::Caller;
 use crate::calls::Verb;
+use crate::handles::handles;
+use potluck_catalog::grants::SeenSpaces;
+use potluck_catalog::{Catalog, Error};
+use potluck_core::path::PoolPath;
+use potluck_core::rights::{Right, Rights};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
+
+handles! {
+    /// The handles for deciding what members may do in spaces.
+    pub struct Access {
+        catalog: Catalog,
+    }
+}
+
+impl Access {
+    /// Returns the rights of a caller in the space called `space`. Admins have all in every space.
+    pub async fn rights(&self, caller: &Caller, space: &str) -> Result<Rights, Failure> {
+        let who = caller.member()?;
+        match who.role {
+            Role::Admin => Ok(Rights::ALL),
+            Role::User => Ok(self.catalog.rights(who.member, space.into()).await?),
+            Role::Donor => Ok(Rights::NONE),
+        }
+    }
+
+    /// Returns the rights of a caller in a space, among which `right` must be.
+    pub async fn need_in(
+        &self,
+        caller: &Caller,
+        right: Right,
+        space: &str,
+    ) -> Result<Rights, Failure> {
+        let rights = self.rights(caller, space).await?;
+        if rights.allow(right) {
+            return Ok(rights);
+        }
+        if !rights.allow(Right::List) {
+            return Err(Error::NoSpaceNamed(space.into()).into());
+        }
+        let what =
+            format!("this needs the right to {right} in the space {space}, which you have not");
+        Err(Failure::new(ErrorKind::Auth, code::NO_RIGHT, what).hint(format!(
+            "`potluck space who {space}` shows who manages it; they grant it with `potluck space grant`"
+        )))
+    }
+
+    /// Returns the rights of a caller where `path` lies, among which `right` must be. The root of the pool
+    /// lies in no space, and nobody needs a right to name it: what is shown there are [`Self::seen`]
+    /// spaces.
+    pub async fn need(
+        &self,
+        caller: &Caller,
+        right: Right,
+        path: &PoolPath,
+    ) -> Result<Rights, Failure> {
+        match path.space() {
+            "" => Ok(Rights::NONE),
+            space => self.need_in(caller, right, space).await,
+        }
+    }
+
+    /// The spaces that are shown to a caller who asks about the whole pool.
+    pub async fn seen(&self, caller: &Caller) -> Result<SeenSpaces, Failure> {
+        let who = caller.member()?;
+        match who.role {
+            Role::Admin => Ok(SeenSpaces::ALL),
+            _ => Ok(SeenSpaces::only(self.catalog.spaces_of(who.member).await?)),
+        }
+    }
+
+    /// The spaces that are shown to a caller who asks for what is at `path`: of a path in a space nothing
+    /// is left out, once they may list it.
+    pub async fn seen_at(&self, caller: &Caller, path: &PoolPath) -> Result<SeenSpaces, Failure> {
+        if path.space().is_empty() {
+            return self.seen(caller).await;
+        }
+        let rights = self.need(caller, Right::List, path).await?;
+        Ok(SeenSpaces::only([(path.space().to_owned(), rights)].into()))
+    }
+}
 
 /// Whether a member with `role` may make the call. Join is for everybody, and not asked here.
 fn may(role: Role, verb: Verb) -> bool {
@@ -16,8 +98,10 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::InvitationRemove
         | Verb::MemberList
         | Verb::Revoke
-        | Verb::SpaceCreate
-        | Verb::SpaceRemove
+        | Verb::GroupCreate
+        | Verb::GroupRemove
+        | Verb::GroupChange
+        | Verb::GroupList
         | Verb::GcResume
         | Verb::ReclaimUnknown
         | Verb::RepairControl
@@ -27,7 +111,13 @@ fn may(role: Role, verb: Verb) -> bool {
         Verb::GiveBack | Verb::GiveBackStatus | Verb::Departing | Verb::Away => {
             matches!(role, Role::Donor | Role::Admin)
         }
-        Verb::SpaceList
+        // In spaces, rights decide further.
+        Verb::SpaceCreate
+        | Verb::SpaceRemove
+        | Verb::SpaceList
+        | Verb::SpaceGrant
+        | Verb::SpaceRevoke
+        | Verb::SpaceWho
         | Verb::Reserve
         | Verb::Offer
         | Verb::Grow
@@ -82,7 +172,11 @@ fn action(verb: Verb) -> &'static str {
         Verb::Invite | Verb::InvitationList | Verb::InvitationRemove => "`potluck invite`",
         Verb::MemberList | Verb::Revoke => "`potluck members`",
         Verb::SpaceCreate | Verb::SpaceRemove => "`potluck space create` or `rm`",
-        Verb::SpaceList => "`potluck space ls`",
+        Verb::SpaceList | Verb::SpaceWho => "`potluck space ls` or `who`",
+        Verb::SpaceGrant | Verb::SpaceRevoke => "`potluck space grant` or `revoke`",
+        Verb::GroupCreate | Verb::GroupRemove | Verb::GroupChange | Verb::GroupList => {
+            "`potluck group`"
+        }
         Verb::PolicySet => "`potluck policy set`",
         Verb::GcResume => "`potluck gc resume`",
         Verb::ReclaimUnknown => "`potluck gc unknown reclaim`",

@@ -65,6 +65,32 @@ impl Members {
         names
     }
 
+    /// Returns the number of the user or admin that people mean by a name or a number.
+    pub fn named(&self, who: &str) -> Result<MemberId, Failure> {
+        let members = self.0.read().expect("no holder panics");
+        let number = who.parse().ok().map(MemberId);
+        let called = members.values().map(|entry| &entry.member).filter(|member| {
+            let may_have_rights = !member.revoked && member.role != Role::Donor;
+            may_have_rights && (member.name == who || Some(member.id) == number)
+        });
+        let mut called: Vec<_> = called.map(|member| member.id).collect();
+        called.sort();
+        match called.as_slice() {
+            [member] => Ok(*member),
+            [] => {
+                let what = format!("the pool has no user called “{who}”");
+                Err(Failure::new(ErrorKind::NotFound, code::NO_ENTRY, what)
+                    .hint("admins see names and numbers with `potluck members ls`"))
+            }
+            several => {
+                let numbers: Vec<_> = several.iter().map(ToString::to_string).collect();
+                let what = format!("“{who}” may be any of the members {}", numbers.join(", "));
+                Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                    .hint("say which, by number"))
+            }
+        }
+    }
+
     /// When members were seen last, of those that were.
     pub fn seen(&self) -> Vec<(MemberId, i64)> {
         let members = self.0.read().expect("no holder panics");

@@ -11,6 +11,7 @@ mod find;
 mod fsck;
 mod gc_freeze;
 mod give_back;
+mod grants;
 mod health;
 mod membership;
 mod naming;
@@ -67,6 +68,7 @@ macro_rules! calls {
 calls! {
     membership::MembershipCalls: Join Invite InvitationList InvitationRemove MemberList Revoke Leave;
     space::SpaceCalls: SpaceCreate SpaceRemove SpaceList;
+    grants::GrantCalls: SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove GroupChange GroupList;
     session::SessionCalls: Reserve Offer Grow Renew Abort;
     commit::CommitCalls: Commit;
     reading::ReadingCalls: Open Report Unreached;

@@ -21,6 +21,7 @@ mod init;
 mod inquiries;
 mod inventory_turns;
 mod log;
+mod lost_rights;
 mod manager;
 mod metrics;
 mod outcomes;

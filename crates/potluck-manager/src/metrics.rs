@@ -19,6 +19,7 @@ use http::{StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use potluck_catalog::Catalog;
+use potluck_catalog::grants::SeenSpaces;
 use potluck_wire::control::{
     AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, SpaceHealth, SpaceInfo,
 };
@@ -88,7 +89,7 @@ impl Exporter {
         if let Some(text) = self.metrics.cached.good(now) {
             return Ok(text);
         }
-        let status = self.overview.pool_status().await?;
+        let status = self.overview.pool_status(&SeenSpaces::ALL).await?;
         let spaces = self.catalog.spaces().await?;
         let to_pool = self.settings.get().metadata_copies > 0;
         let mut exposition = exposition(&status, &spaces, to_pool);

@@ -16,6 +16,7 @@ use crate::stats_cache::StatsCache;
 use crate::verdict;
 use potluck_catalog::Catalog;
 use potluck_catalog::Error;
+use potluck_catalog::grants::SeenSpaces;
 use potluck_catalog::log_position::Copy;
 use potluck_catalog::stats::Stats;
 use potluck_wire::control::{
@@ -43,8 +44,9 @@ handles! {
 }
 
 impl Overview {
-    /// Reads the status of the pool as it is now.
-    pub async fn pool_status(&self) -> Result<PoolStatus, Error> {
+    /// The pool now, as it is shown to whoever may know of the spaces that are `seen`. Files of others count in
+    /// its sums and in its verdict, which is the same for everybody but for the names of spaces.
+    pub async fn pool_status(&self, seen: &SeenSpaces) -> Result<PoolStatus, Error> {
         let stats = self.stats.get(&self.catalog, &self.time).await?;
         let now = self.time.tick();
         let policies = self.catalog.spaces().await?;
@@ -90,7 +92,13 @@ impl Overview {
         if status.spaces.iter().any(|space| !space.scanned && space.files > 0) {
             self.scan_state.look_again(now); // somebody wants to know
         }
+        for space in &mut status.spaces {
+            if !seen.has(&space.name) {
+                space.name.clear();
+            }
+        }
         status.verdict = verdict::judge(&status, self.unseen_now(&status.donors).as_ref());
+        status.spaces.retain(|space| !space.name.is_empty());
         Ok(status)
     }
 
@@ -184,7 +192,7 @@ mod tests {
     use potluck_wire::control::AlarmKind;
 
     async fn status(manager: &Handles) -> PoolStatus {
-        Overview::from(manager).pool_status().await.expect("reads work as ever")
+        Overview::from(manager).pool_status(&SeenSpaces::ALL).await.expect("reads work as ever")
     }
 
     async fn write(manager: &Handles, bytes: usize) -> Result<(), Error> {

@@ -232,9 +232,15 @@ fn left(repair: &RepairState) -> u64 {
     repair.queued.iter().sum::<u64>() + repair.under_way
 }
 
+/// Lists the names of spaces. Of those that are not to be named, whose names are empty, it is said that there
+/// are some.
 fn named(spaces: &[SpaceHealth], which: impl Fn(&SpaceHealth) -> bool) -> String {
     let names = spaces.iter().filter(|space| which(space)).map(|space| space.name.as_str());
-    names.collect::<Vec<_>>().join(", ")
+    let (hidden, mut names): (Vec<_>, Vec<_>) = names.partition(|name| name.is_empty());
+    if !hidden.is_empty() {
+        names.push("spaces of others");
+    }
+    names.join(", ")
 }
 
 /// Says what becomes of the chunks that silent donors have, and what to do to have that at once: an

@@ -12,6 +12,8 @@ mod garbage;
 mod gc_freeze;
 #[path = "manager/giving_back.rs"]
 mod giving_back;
+#[path = "manager/granting.rs"]
+mod granting;
 #[path = "manager/joining.rs"]
 mod joining;
 #[path = "manager/lab.rs"]

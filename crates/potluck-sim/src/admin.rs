@@ -7,8 +7,11 @@ use crate::host::Host;
 use crate::plan::Plan;
 use crate::stage::Stage;
 use potluck_core::policy::{Policy, Redundancy, Width};
+use potluck_core::rights::{EVERYONE, Right};
 use potluck_wire::call::Caller;
-use potluck_wire::control::{Call, Invite, PoolStatus, ScrubNow, SpaceCreate, Status, Trust};
+use potluck_wire::control::{
+    Call, Invite, PoolStatus, ScrubNow, SpaceCreate, SpaceGrant, Status, Trust,
+};
 use potluck_wire::identity::Identity;
 use potluck_wire::token::Role;
 use std::path::PathBuf;
@@ -42,6 +45,9 @@ pub async fn live(stage: Stage, host: Host, identity: PathBuf, policy: Policy) -
     host.become_member(&Identity::load(&identity)?.certificate);
     let caller = host.caller();
     insist(&stage, &caller, &SpaceCreate { name: SPACE.into(), policy }).await;
+    let rights = [Right::Read, Right::Write].into_iter().collect();
+    let grant = SpaceGrant { space: SPACE.into(), who: EVERYONE.into(), rights };
+    insist(&stage, &caller, &grant).await;
     for who in Who::donors().chain(Who::clients()) {
         let role = if matches!(who, Who::Donor(_)) { Role::Donor } else { Role::User };
         let invited = insist(&stage, &caller, &Invite { role, ttl_seconds: 600 }).await;

@@ -5,6 +5,7 @@
 //! ones have defaults, because desktops never upgrade together.
 
 mod donors;
+mod grants;
 mod membership;
 mod names;
 mod reading;
@@ -17,6 +18,10 @@ pub use donors::{
     Arrived, ChunkOrders, DiskFault, Heartbeat, HeartbeatReply, Holding, INVENTORY_PAGE, Inventory,
     Locate, Located, Register, Registered, Scrubbed, Shard, Source, Task, TaskFault, TaskOutcome,
     TaskResult, Tombstone, Work,
+};
+pub use grants::{
+    Granted, GroupAbout, GroupChange, GroupCreate, GroupList, GroupMember, GroupRemove, Groups,
+    SpaceGrant, SpaceGrants, SpaceRevoke, SpaceWho,
 };
 pub use membership::{
     Find, Found, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join,

@@ -141,6 +141,8 @@ pub mod code {
     pub const FULL: &str = "POT-E032";
     /// The pool has enough donors, and too few of them can be written to now.
     pub const DONORS_SILENT: &str = "POT-E033";
+    /// A member has made as many spaces as one may.
+    pub const TOO_MANY_SPACES: &str = "POT-E034";
     /// The write session is over.
     pub const NO_SESSION: &str = "POT-E040";
     /// A commit names chunks nobody acknowledged.
@@ -165,7 +167,9 @@ pub mod code {
     pub const REVOKED: &str = "POT-E065";
     /// The directory is not this donor's to lend.
     pub const NOT_OURS: &str = "POT-E066";
-    /// No manager answers the call.
+    /// The member lacks the right that this needs in the space.
+    pub const NO_RIGHT: &str = "POT-E067";
+    /// No manager answers.
     pub const NO_MANAGER: &str = "POT-E070";
     /// The catalog cannot be read or written.
     pub const CATALOG: &str = "POT-E080";

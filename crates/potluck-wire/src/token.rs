@@ -18,7 +18,7 @@ pub enum Role {
     Donor,
     /// Reads and writes files.
     User,
-    /// An admin also invites, makes spaces and sees everything.
+    /// Also invites, groups members, and may do everything in every space.
     Admin,
 }
 

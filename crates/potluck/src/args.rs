@@ -8,6 +8,7 @@ mod manuals;
 mod members;
 mod metadata;
 mod policies;
+mod rights;
 mod safety;
 mod services;
 
@@ -21,6 +22,7 @@ pub use members::{
 };
 pub use metadata::{Asking, Gc, GcUnknown, ManagerAction, ManagerBackup, ManagerRestore, NewPlace};
 pub use policies::{Policy, PolicyOptions, PolicySet, PolicyShow, Space, SpaceCreate, SpaceRm};
+pub use rights::{Group, GroupMembers, SpaceGrant, SpaceRevoke, SpaceWho};
 pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Status, Verify, Watch};
 
 pub use services::{Service, ServiceInstall, ServicePlace, ServiceUninstall};
@@ -184,9 +186,15 @@ pub enum Command {
     /// Show everything below a path as a tree
     #[command(after_help = "Example:\n  potluck tree pot://lab --depth 2")]
     Tree(Tree),
-    /// Make, list or remove spaces
-    #[command(subcommand, after_help = "Example:\n  potluck space create lab --copies 2")]
+    /// Make, list or remove spaces, and say who may do what in them
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  potluck space create lab --copies 2\n  potluck space grant lab everyone read write"
+    )]
     Space(Space),
+    /// List or change groups of members, to whom rights are granted together
+    #[command(subcommand, after_help = "Example:\n  potluck group add students ada bert")]
+    Group(Group),
     /// Show or change how files are stored and kept safe
     #[command(subcommand, after_help = "Example:\n  potluck policy set pot://lab/runs --ec 4+2")]
     Policy(Policy),
@@ -268,6 +276,9 @@ mod tests {
             "potluck invite ls",
             "potluck invite rm 3 4",
             "potluck members rm ada 7 -y",
+            "potluck space grant pot://lab/ ada list",
+            "potluck space revoke lab everyone",
+            "potluck group add students ada 7",
         ] {
             assert!(parse(good).is_ok(), "{good}: {:?}", parse(good));
         }
@@ -284,6 +295,9 @@ mod tests {
             "potluck invite --role donor ls",
             "potluck invite rm",
             "potluck members rm",
+            "potluck space grant lab ada",
+            "potluck space grant lab ada everything",
+            "potluck group add students",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }

@@ -78,6 +78,7 @@ mod pool {
     mod several_disks;
     mod slips;
     mod soft_state;
+    mod space_rights;
     mod striping;
     mod visible_as_it_goes;
     mod workspace;

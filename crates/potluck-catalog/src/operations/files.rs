@@ -1,5 +1,6 @@
 //! Files as they are read and judged.
 
+use crate::grants::SeenSpaces;
 use crate::open::{self, Page};
 use crate::units::{self, FilePage, PageLimit, Root};
 use crate::{Catalog, Error};
@@ -32,13 +33,14 @@ impl Catalog {
     }
 
     /// A page of the files at a path, each with what keeps it. What is at the path itself is called
-    /// by an empty name.
+    /// by an empty name. Of the root of the pool those in the spaces that are `seen`.
     pub async fn files_at(
         &self,
         path: PoolPath,
         after: Option<String>,
         limit: PageLimit,
+        seen: SeenSpaces,
     ) -> Result<FilePage, Error> {
-        self.read(move |db| units::page_at(db, &path, after.as_deref(), limit)).await
+        self.read(move |db| units::page_at(db, &path, after.as_deref(), limit, &seen)).await
     }
 }

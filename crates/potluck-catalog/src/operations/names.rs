@@ -1,6 +1,7 @@
 //! Names: listings, facts, sums, and changes.
 
 use crate::copies::{self, Copied, CopyRequest, Outcome};
+use crate::grants::SeenSpaces;
 use crate::lists::{self, Facts};
 use crate::names::{self, When};
 use crate::{Catalog, Durability, Error, reaping, trash};
@@ -10,14 +11,16 @@ use potluck_pool::Snapshot;
 use potluck_wire::control::{Listing, Removed, Used, UsedUpTo};
 
 impl Catalog {
-    /// The entries of a directory after `after`, or with `recursive` of the tree there; a page.
+    /// The entries of a directory after `after`, or with `recursive` of the tree there; a page. Of the root of
+    /// the pool those in the spaces that are `seen`.
     pub async fn list_directory(
         &self,
         path: PoolPath,
         recursive: bool,
         after: Option<String>,
+        seen: SeenSpaces,
     ) -> Result<Listing, Error> {
-        self.read(move |db| lists::list(db, &path, recursive, after.as_deref())).await
+        self.read(move |db| lists::list(db, &path, recursive, after.as_deref(), &seen)).await
     }
 
     /// Returns the entry at a path, and the redundancy that keeps it.
@@ -31,8 +34,9 @@ impl Catalog {
         path: PoolPath,
         after: Option<UsedUpTo>,
         most: u64,
+        seen: SeenSpaces,
     ) -> Result<Used, Error> {
-        self.read_in_turn(move |db| lists::usage(db, &path, after.as_ref(), most)).await
+        self.read_in_turn(move |db| lists::usage(db, &path, after.as_ref(), most, &seen)).await
     }
 
     /// Makes a directory, with `parents` those above it too.

@@ -1,25 +1,26 @@
 //! Spaces and what holds for the files in them.
 
 use crate::goals::{self, Change, Page};
-use crate::spaces::{self, Space};
+use crate::grants;
+use crate::spaces::{self, NewSpace, Space};
+use crate::sql::Tx;
 use crate::{Catalog, Durability, Error};
 use potluck_core::ids::SpaceId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{BadPolicy, Override, Policy};
-use potluck_core::seal::SpaceKey;
+use potluck_core::rights::{Grantee, Rights};
 use potluck_wire::control::SpaceInfo;
 
 impl Catalog {
-    /// Makes a space with an empty root directory.
+    /// Makes a space, in which its maker has all rights. A maker that may have `most` spaces is refused
+    /// with more.
     pub async fn create_space(
         &self,
-        name: String,
-        policy: Policy,
-        key: Option<SpaceKey>,
+        new: NewSpace,
+        most: Option<u64>,
         wall_ms: i64,
     ) -> Result<(), Error> {
-        let create = move |db: &_| spaces::create(db, &name, &policy, key.as_ref(), wall_ms);
-        self.write(Durability::Disk, create).await
+        self.write(Durability::Disk, move |db| create(db, &new, most, wall_ms)).await
     }
 
     /// Removes a space, with `recursive` also one that has files.
@@ -66,4 +67,15 @@ impl Catalog {
             Some(_) => self.write(Durability::Disk, follow).await,
         }
     }
+}
+
+fn create(db: &Tx, new: &NewSpace, most: Option<u64>, wall_ms: i64) -> Result<(), Error> {
+    let Some(maker) = new.made_by else { return spaces::create(db, new, wall_ms) };
+    if let Some(most) = most
+        && spaces::made_by(db, maker)? >= most
+    {
+        return Err(Error::TooManySpaces(most));
+    }
+    spaces::create(db, new, wall_ms)?;
+    grants::change(db, &new.name, &Grantee::Member(maker), |_| Rights::ALL).map(drop)
 }

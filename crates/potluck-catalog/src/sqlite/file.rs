@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The format this release reads and writes. Until 1.0 no catalog of another is read.
-const FORMAT: i64 = 2;
+const FORMAT: i64 = 3;
 const SCHEMA: &str = include_str!("schema.sql");
 /// "POTL", so that `file` and people recognise a catalog.
 const APPLICATION: i64 = 0x504f_544c;

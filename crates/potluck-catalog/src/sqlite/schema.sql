@@ -39,14 +39,37 @@ CREATE TABLE tokens (
 );
 
 CREATE TABLE spaces (
-    id     INTEGER PRIMARY KEY AUTOINCREMENT,
-    name   TEXT NOT NULL UNIQUE,
-    root   INTEGER NOT NULL,
-    policy TEXT NOT NULL,
-    key    BLOB,
-    files  INTEGER NOT NULL DEFAULT 0,
-    bytes  INTEGER NOT NULL DEFAULT 0
+    id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    name    TEXT NOT NULL UNIQUE,
+    root    INTEGER NOT NULL,
+    policy  TEXT NOT NULL,
+    key     BLOB,
+    files   INTEGER NOT NULL DEFAULT 0,
+    bytes   INTEGER NOT NULL DEFAULT 0,
+    -- NULL: the pool itself.
+    made_by INTEGER
 );
+CREATE INDEX spaces_by_maker ON spaces (made_by);
+
+-- Who may do what in a space. grantee: member:NUMBER or group:NAME. rights: their bits (rights.rs).
+CREATE TABLE grants (
+    space   INTEGER NOT NULL,
+    grantee TEXT NOT NULL,
+    rights  INTEGER NOT NULL,
+    PRIMARY KEY (space, grantee)
+) WITHOUT ROWID;
+CREATE INDEX grants_by_grantee ON grants (grantee);
+
+CREATE TABLE member_groups (
+    name TEXT PRIMARY KEY
+) WITHOUT ROWID;
+
+CREATE TABLE group_members (
+    member     INTEGER NOT NULL,
+    group_name TEXT NOT NULL,
+    PRIMARY KEY (member, group_name)
+) WITHOUT ROWID;
+CREATE INDEX group_members_by_group ON group_members (group_name, member);
 
 -- Directory 0 holds the spaces' roots. An entry has either a directory's number or a version, so
 -- that a directory moves in O(1).

@@ -4,22 +4,24 @@ use crate::commit::PreparedFile;
 use crate::engine::{self, Database};
 use crate::entries::{self, Place};
 use crate::export::{self, Snapshot};
-use crate::fixture::{Fixture, chunk, coded, file, path};
+use crate::fixture::{Fixture, chunk, coded, file, new_space, path};
 use crate::log_position::{Advance, Copy, Position};
 use crate::members::{self, Member, NewMember};
 use crate::meta;
 use crate::names::{self, When};
 use crate::records::Record;
 use crate::replay::Replay;
+use crate::spaces::{self, NewSpace};
 use crate::sql::{Tx, params};
 use crate::walk::{Walk, What};
 use crate::{
-    Error, changes, conversions, dir_policies, donors, goals, log_position, notes, reaping,
-    restored, spaces, units, versions,
+    Error, changes, conversions, dir_policies, donors, goals, grants, groups, log_position, notes,
+    reaping, restored, units, versions,
 };
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, MemberId, VersionId};
 use potluck_core::policy::{Override, Policy, Redundancy};
+use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
 use potluck_core::seal::SpaceKey;
 use potluck_wire::token::Role;
 use tempfile::TempDir;
@@ -87,7 +89,9 @@ fn told(db: &Tx) -> Vec<String> {
     for root in units::roots(db).expect("roots") {
         let space = spaces::named(db, &root.name).expect("a space");
         let key = space.key.as_ref().map(|key| *key.as_bytes());
-        told.push(format!("{} {:?} {key:?} {:?}", root.name, space.policy, space.sums));
+        let (sums, maker) = (space.sums, space.made_by);
+        told.push(format!("{} {:?} {key:?} {sums:?} {maker:?}", root.name, space.policy));
+        told.push(format!("{:?}", grants::in_space(db, &root.name).expect("grants")));
         let mut walk = Walk::new(db, root.dir, true, None).expect("a walk");
         while let Some(item) = walk.next_item().expect("read") {
             let at = format!("{}/{}", root.name, item.path);
@@ -104,6 +108,7 @@ fn told(db: &Tx) -> Vec<String> {
             }
         }
     }
+    told.push(format!("{:?}", groups::all(db).expect("groups")));
     told.extend(members::all(db).expect("members").iter().map(|member| format!("{member:?}")));
     told.extend(donors::all(db).expect("donors").iter().map(|donor| format!("{donor:?}")));
     for key in notes::LOGGED {
@@ -177,8 +182,9 @@ fn steps() -> Vec<fn(&mut Fixture)> {
         |f| {
             let key = SpaceKey::from_bytes([7; 32]);
             let policy = Policy::default();
-            spaces::create(&f.db, "other", &policy, Some(&key), 0).expect("a space");
-            spaces::create(&f.db, "third", &policy, None, 0).expect("a space");
+            spaces::create(&f.db, &new_space("other", policy.clone(), Some(key.clone())), 0)
+                .expect("a space");
+            spaces::create(&f.db, &new_space("third", policy.clone(), None), 0).expect("a space");
             names::make_dir(&f.db, &path("pot://third/x"), false, WHEN).expect("made");
             spaces::remove(&f.db, "third", true).expect("removed");
             while reaping::reap(&f.db, 10, 0).expect("reaped") {}
@@ -190,6 +196,40 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             member(&f.db, "donor-2");
             members::seen(&f.db, &[(joined.id, 1_700_000_000_001)]).expect("seen");
             members::revoke(&f.db, joined.id).expect("revoked");
+        },
+        |f| {
+            let [ada, bert] = ["ada", "bert"].map(|name| member(&f.db, name).id);
+            groups::create(&f.db, "students").expect("made");
+            groups::change(&f.db, "students", &[ada, bert], &[]).expect("changed");
+            let group = |name: &str| Grantee::Group(name.into());
+            let grant = |space: &str, to: &Grantee, rights: &[Right]| {
+                let rights = rights.iter().copied().collect();
+                grants::change(&f.db, space, to, |held| held.with(rights)).expect("granted");
+            };
+            let name = "of-ada".to_owned();
+            let of_ada =
+                NewSpace { made_by: Some(ada), ..new_space(&name, Policy::default(), None) };
+            spaces::create(&f.db, &of_ada, 0).expect("a space");
+            grant(&name, &Grantee::Member(ada), &Right::ALL);
+            grant("lab", &Grantee::Member(bert), &[Right::Read]);
+            grant("lab", &group("students"), &[Right::Write]);
+            grant("lab", &group(EVERYONE), &[Right::List]);
+        },
+        |f| {
+            let bert = members::all(&f.db).expect("read").pop().expect("bert").id;
+            let take = |_| Rights::NONE;
+            grants::change(&f.db, "lab", &Grantee::Group(EVERYONE.into()), take).expect("taken");
+            groups::change(&f.db, "students", &[], &[bert]).expect("changed");
+            members::revoke(&f.db, bert).expect("revoked");
+        },
+        |f| {
+            // A group and a space that are gone and there again have no rights of before.
+            groups::remove(&f.db, "students").expect("removed");
+            groups::create(&f.db, "students").expect("made");
+            spaces::remove(&f.db, "of-ada", true).expect("removed");
+            while reaping::reap(&f.db, 10, 0).expect("reaped") {}
+            spaces::create(&f.db, &new_space("of-ada", Policy::default(), None), 0)
+                .expect("a space");
         },
         |f| {
             let donor = DonorId(2);
@@ -268,7 +308,7 @@ fn a_base_is_the_state_of_its_moment_and_changes_go_on_from_there() {
 fn after_a_gap_what_fits_is_taken_and_the_rest_is_counted() {
     let (mut fixture, mut target) = (Fixture::new(), Target::new());
     target.apply(&drain(&fixture.db));
-    spaces::create(&fixture.db, "lost", &Policy::default(), None, 0).expect("a space");
+    spaces::create(&fixture.db, &new_space("lost", Policy::default(), None), 0).expect("a space");
     drain(&fixture.db); // and nobody has it
     names::make_dir(&fixture.db, &path("pot://lost/dir"), false, WHEN).expect("made");
     fixture.put(file("pot://lab/kept", &[1], &[1]));
@@ -376,7 +416,7 @@ fn a_damaged_file_is_left_out_and_keeps_no_other_from_the_log() {
     let (records, _) = base(&fixture);
     for records in [records, drain(&fixture.db)] {
         let mut target = Target::new();
-        spaces::create(&target.db, "lab", &Policy::default(), None, 0).expect("a space");
+        spaces::create(&target.db, &new_space("lab", Policy::default(), None), 0).expect("a space");
         target.apply(&records);
         assert_eq!(target.replay.left_out, 0);
         assert!(there(&target.db, "pot://lab/a") && there(&target.db, "pot://lab/e"));

@@ -3,7 +3,7 @@
 use crate::stage::{Stage, when};
 use potluck_catalog::Error;
 use potluck_catalog::copies::{Copied, CopyRequest, Outcome};
-use potluck_catalog::fixture::{chunk, coded, file, path};
+use potluck_catalog::fixture::{chunk, coded, file, new_space, path};
 use potluck_core::clock::Tick;
 use potluck_core::ids::SessionId;
 use potluck_core::policy::{Override, Policy, Redundancy};
@@ -153,7 +153,7 @@ async fn a_manager_copies_nothing_between_keys() {
     stage.put(file("pot://lab/a", &[1], &[1])).await;
     for (name, key) in [("sealed", Some(SpaceKey::from_bytes([7; 32]))), ("open", None)] {
         let policy = Policy { sealed: key.is_some(), ..Policy::default() };
-        stage.catalog.create_space(name.into(), policy, key, 0).await.expect("a space");
+        stage.catalog.create_space(new_space(name, policy, key), None, 0).await.expect("a space");
     }
     let refused = page(&stage, 0, &wanted("pot://lab/a", "pot://sealed/a")).await;
     assert!(matches!(refused, Err(Error::OtherKey { .. })), "{refused:?}");

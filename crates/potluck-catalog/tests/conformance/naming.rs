@@ -2,7 +2,8 @@
 
 use crate::stage::{Stage, when};
 use potluck_catalog::Error;
-use potluck_catalog::fixture::{chunk, file, path};
+use potluck_catalog::fixture::{chunk, file, new_space, path};
+use potluck_catalog::grants::SeenSpaces;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_wire::control::{EntryKind, Used};
@@ -36,7 +37,8 @@ async fn listings_go_in_order_of_names_with_parents_first() {
     assert_eq!(stage.listed("pot://lab/a", false, None).await, [""], "a file lists itself");
     let all = stage.listed("pot://", true, None).await;
     assert_eq!((all[0].as_str(), all[3].as_str()), ("lab", "lab/b/deep"));
-    let missing = stage.catalog.list_directory(path("pot://lab/zzz"), false, None).await;
+    let missing =
+        stage.catalog.list_directory(path("pot://lab/zzz"), false, None, SeenSpaces::ALL).await;
     assert_eq!(missing.expect_err("missing"), Error::NoEntry(path("pot://lab/zzz")));
 }
 
@@ -176,7 +178,9 @@ async fn usage_counts_shared_chunks_once_and_children_apart() {
 
 /// Sums in parts of some `most` entries and chunks.
 async fn usage(stage: &Stage, of: &str, most: u64) -> Used {
-    let part = async |after| stage.catalog.usage(path(of), after, most).await.expect("summed");
+    let part = async |after| {
+        stage.catalog.usage(path(of), after, most, SeenSpaces::ALL).await.expect("summed")
+    };
     let mut used = part(None).await;
     while let Some(after) = used.next.take() {
         used.add(part(Some(after)).await);
@@ -207,18 +211,24 @@ async fn usage_in_parts_is_that_of_the_whole_also_within_a_file() {
         }
     }
     // What is removed meanwhile is not asked for.
-    let half = stage.catalog.usage(path("pot://lab"), None, 2000).await.expect("summed");
+    let half =
+        stage.catalog.usage(path("pot://lab"), None, 2000, SeenSpaces::ALL).await.expect("summed");
     let after = half.next.expect("the large file is in the middle");
     assert_eq!((after.path.as_str(), after.chunks.is_some()), ("b/large", true));
     stage.remove("pot://lab/b", 1).await;
-    let rest = stage.catalog.usage(path("pot://lab"), Some(after), 2000).await.expect("summed");
+    let rest = stage
+        .catalog
+        .usage(path("pot://lab"), Some(after), 2000, SeenSpaces::ALL)
+        .await
+        .expect("summed");
     assert_eq!((rest.files, rest.next), (1, None));
 }
 
 #[tokio::test]
 async fn a_space_with_files_is_removed_only_by_force() {
     let stage = tree().await;
-    let again = stage.catalog.create_space("lab".into(), Policy::default(), None, 0).await;
+    let again =
+        stage.catalog.create_space(new_space("lab", Policy::default(), None), None, 0).await;
     assert_eq!(again, Err(Error::SpaceExists("lab".into())));
     let kept = stage.catalog.remove_space("lab".into(), false).await;
     assert!(matches!(kept, Err(Error::SpaceNotEmpty { files: 5, .. })));

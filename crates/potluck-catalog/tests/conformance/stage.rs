@@ -1,7 +1,8 @@
 //! A catalog in a directory of its own, with the plain space “lab” and an open session.
 
 use potluck_catalog::commit::{Batch, Outcome, PreparedFile, Refused, Stored};
-use potluck_catalog::fixture::{chunk, donors_there, path};
+use potluck_catalog::fixture::{chunk, donors_there, new_space, path};
+use potluck_catalog::grants::SeenSpaces;
 use potluck_catalog::names::When;
 use potluck_catalog::placements::Told;
 use potluck_catalog::sessions::StoredSession;
@@ -57,7 +58,7 @@ impl Stage {
         Founding::begin(&dir.path().join("catalog.db"), "test pool").expect("made");
         let catalog = open(&dir);
         let policy = Policy { sealed: false, ..Policy::default() };
-        catalog.create_space("lab".into(), policy, None, 0).await.expect("a space");
+        catalog.create_space(new_space("lab", policy, None), None, 0).await.expect("a space");
         let (donors, session) = (donors_there(32), SessionId([0; 16]));
         let (mirror, ack, asked) = Default::default();
         let mut stage = Self { dir, catalog, donors, session, mirror, ack, asked, batch: 0 };
@@ -152,7 +153,8 @@ impl Stage {
 
     /// The file at a path and how it is laid out.
     pub async fn file(&self, at: &str) -> (Version, Layout) {
-        let page = self.catalog.files_at(path(at), None, PAGE).await.expect("read");
+        let page =
+            self.catalog.files_at(path(at), None, PAGE, SeenSpaces::ALL).await.expect("read");
         match page.files.into_iter().next() {
             Some((_, Met::File(version, layout))) => (*version, layout),
             other => panic!("expected a file, got {other:?}"),
@@ -211,7 +213,8 @@ impl Stage {
 
     /// The paths that a listing gives.
     pub async fn listed(&self, at: &str, recursive: bool, after: Option<&str>) -> Vec<String> {
-        let listing = self.catalog.list_directory(path(at), recursive, after.map(String::from));
+        let after = after.map(String::from);
+        let listing = self.catalog.list_directory(path(at), recursive, after, SeenSpaces::ALL);
         listing.await.expect("listed").entries.into_iter().map(|entry| entry.path).collect()
     }
 

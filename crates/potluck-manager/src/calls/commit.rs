@@ -3,6 +3,7 @@
 
 use super::Answer;
 use super::prepare::{Against, UnknownKey};
+use crate::access::Access;
 use crate::callers::Caller;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -19,6 +20,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
+use potluck_core::rights::Right;
 use potluck_pool::Ticketed;
 use potluck_wire::control::{Commit, Committed, FileCommit, Holding, Outcome};
 use potluck_wire::env::Env;
@@ -38,6 +40,7 @@ handles! {
         scan_state: Arc<ScanState>,
         reports: Reports,
         sessions: Sessions,
+        access: Access,
     }
 }
 
@@ -63,7 +66,7 @@ impl Answer<Commit> for CommitCalls {
         };
         // Receipts are of the donors' present terms: who registers anew from now on must be asked again.
         let losses = self.pool.lock().losses();
-        let mut files = self.prepare(id, ticketed.space, call.files).await?;
+        let mut files = self.prepare(&caller, id, ticketed.space, call.files).await?;
         self.check_offered(&id, &mut files);
         if atomic && let Some(refused) = files.iter().find_map(|file| file.as_ref().err()) {
             return Err(refused.clone());
@@ -157,6 +160,7 @@ impl CommitCalls {
     /// Checks the files in themselves, where that holds up nobody.
     async fn prepare(
         &self,
+        caller: &Caller,
         session: SessionId,
         space: SpaceId,
         files: Vec<FileCommit>,
@@ -169,6 +173,8 @@ impl CommitCalls {
             )
             .hint("nothing of the write is visible; make the space again to repeat it")
         })?;
+        // Once more after the reservation: a right that was taken since makes nothing visible.
+        self.access.need_in(caller, Right::Write, &space.name).await?;
         let against = {
             let pool = self.pool.lock();
             let mut against = Against::new(session, &space, pool.keys());

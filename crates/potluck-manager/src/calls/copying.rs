@@ -1,6 +1,7 @@
 //! Copies inside the pool, which move no bytes.
 
 use super::Answer;
+use crate::access::Access;
 use crate::callers::Caller;
 use crate::failure;
 use crate::handles::handles;
@@ -11,6 +12,7 @@ use crate::wakeup::Wakeup;
 use potluck_catalog::Catalog;
 use potluck_catalog::Error;
 use potluck_catalog::copies::{Copied, CopiedVersion, CopyRequest, Outcome};
+use potluck_core::rights::Right;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::{CopiedFile, CopiedFiles, CopyFiles, NotCopied};
 use potluck_wire::error::Failure;
@@ -24,12 +26,15 @@ handles! {
         catalog: Catalog,
         background: Wakeup,
         scan_state: Arc<ScanState>,
+        access: Access,
     }
 }
 
 impl Answer<CopyFiles> for CopyCalls {
-    async fn answer(self, call: CopyFiles, _: Caller) -> Result<CopiedFiles, Failure> {
+    async fn answer(self, call: CopyFiles, caller: Caller) -> Result<CopiedFiles, Failure> {
         let CopyFiles { from, to, recursive, condition, redundancy, copy, page, after } = call;
+        self.access.need(&caller, Right::Read, &from).await?;
+        self.access.need(&caller, Right::Write, &to).await?;
         if let Some(redundancy) = redundancy {
             let expected = self.pool.lock().expected_donors(0, self.time.tick());
             if redundancy.donors() as usize > expected {

@@ -1,6 +1,7 @@
 //! Listing files that are not as safe as they should be (promise L1).
 
 use super::Answer;
+use crate::access::Access;
 use crate::callers::Caller;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -30,6 +31,7 @@ handles! {
         catalog: Catalog,
         scan_state: Arc<ScanState>,
         reports: Reports,
+        access: Access,
     }
 }
 
@@ -37,14 +39,16 @@ handles! {
 const PAGE: PageLimit = PageLimit { chunks: 20_000, entries: 5000 };
 
 impl Answer<Fsck> for FsckCalls {
-    async fn answer(self, call: Fsck, _: Caller) -> Result<FsckReport, Failure> {
+    async fn answer(self, call: Fsck, caller: Caller) -> Result<FsckReport, Failure> {
+        let seen = self.access.seen_at(&caller, &call.path).await?;
         self.reports.donors_reported(Pool::expects_listings).await;
         self.reports.none_overdue().await;
         let (view, doubted) = {
             let (pool, now) = (self.pool.lock(), self.time.tick());
             (pool.view(now), pool.asked_about(now))
         };
-        let page = self.catalog.files_at(call.path.clone(), call.after.clone(), PAGE).await?;
+        let (path, after) = (call.path.clone(), call.after.clone());
+        let page = self.catalog.files_at(path, after, PAGE, seen).await?;
         let report = FsckReport { next: page.next, ..FsckReport::default() };
         let mut look = Look { view, doubted, asked: call, report };
         let judge = move || {

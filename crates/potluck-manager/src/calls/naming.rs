@@ -1,6 +1,7 @@
 //! Listings, facts, sums, and changes to names.
 
 use super::{Answer, health};
+use crate::access::Access;
 use crate::callers::Caller;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -9,6 +10,7 @@ use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
 use potluck_catalog::Catalog;
+use potluck_core::rights::Right;
 use potluck_pool::Pool;
 use potluck_pool::redundancy::{chunk_facts, judge_file};
 use potluck_wire::control::{
@@ -31,25 +33,46 @@ handles! {
         background: Wakeup,
         reports: Reports,
         scan_state: Arc<ScanState>,
+        access: Access,
     }
 }
 
 impl Answer<List> for NamingCalls {
-    async fn answer(self, call: List, _: Caller) -> Result<Listing, Failure> {
+    async fn answer(self, call: List, caller: Caller) -> Result<Listing, Failure> {
         let List { path, recursive, after } = call;
-        Ok(self.catalog.list_directory(path, recursive, after).await?)
+        let seen = self.access.seen_at(&caller, &path).await?;
+        let space = path.space().to_owned();
+        let listed = self.catalog.list_directory(path, recursive, after, seen.clone());
+        let mut listing = listed.await?;
+        for entry in &mut listing.entries {
+            let space = match space.as_str() {
+                "" => entry.path.split('/').next().unwrap_or(""),
+                space => space,
+            };
+            if !seen.rights(space).allow(Right::Read) {
+                entry.digest = None;
+            }
+        }
+        Ok(listing)
     }
 }
 
 impl Answer<Usage> for NamingCalls {
-    async fn answer(self, call: Usage, _: Caller) -> Result<Used, Failure> {
-        Ok(self.catalog.usage(call.path, call.after, SUMMED).await?)
+    async fn answer(self, call: Usage, caller: Caller) -> Result<Used, Failure> {
+        let seen = self.access.seen_at(&caller, &call.path).await?;
+        Ok(self.catalog.usage(call.path, call.after, SUMMED, seen).await?)
     }
 }
 
 impl Answer<Stat> for NamingCalls {
-    async fn answer(self, call: Stat, _: Caller) -> Result<Stated, Failure> {
-        let facts = self.catalog.stat(call.path).await?;
+    async fn answer(self, mut call: Stat, caller: Caller) -> Result<Stated, Failure> {
+        let rights = self.access.need(&caller, Right::List, &call.path).await?;
+        // The names of chunks are what donors give them out by.
+        call.chunks &= rights.allow(Right::Read);
+        let mut facts = self.catalog.stat(call.path).await?;
+        if !rights.allow(Right::Read) {
+            facts.entry.digest = None;
+        }
         let mut stated = Stated {
             entry: facts.entry,
             policy: facts.policy,
@@ -92,22 +115,26 @@ impl Answer<Stat> for NamingCalls {
 }
 
 impl Answer<MakeDir> for NamingCalls {
-    async fn answer(self, call: MakeDir, _: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: MakeDir, caller: Caller) -> Result<Done, Failure> {
+        self.access.need(&caller, Right::Write, &call.path).await?;
         self.catalog.make_directory(call.path, call.parents, self.time.when()).await?;
         Ok(Done {})
     }
 }
 
 impl Answer<Move> for NamingCalls {
-    async fn answer(self, call: Move, _: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: Move, caller: Caller) -> Result<Done, Failure> {
         let Move { from, to, no_replace } = call;
+        self.access.need(&caller, Right::Write, &from).await?;
+        self.access.need(&caller, Right::Write, &to).await?;
         self.catalog.rename(from, to, no_replace, self.time.when()).await?;
         Ok(Done {})
     }
 }
 
 impl Answer<Remove> for NamingCalls {
-    async fn answer(self, call: Remove, _: Caller) -> Result<Removed, Failure> {
+    async fn answer(self, call: Remove, caller: Caller) -> Result<Removed, Failure> {
+        self.access.need(&caller, Right::Write, &call.path).await?;
         let removed = self.catalog.remove(call.path, call.recursive, self.time.when()).await?;
         self.background.wake();
         Ok(removed)

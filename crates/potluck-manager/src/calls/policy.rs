@@ -1,6 +1,7 @@
 //! Calls that read and change the policies of spaces, directories and files.
 
 use super::{Answer, advice};
+use crate::access::Access;
 use crate::callers::Caller;
 use crate::failure;
 use crate::handles::handles;
@@ -12,9 +13,9 @@ use crate::wakeup::Wakeup;
 use potluck_catalog::Catalog;
 use potluck_catalog::goals;
 use potluck_core::policy::{BadPolicy, Override, Policy};
+use potluck_core::rights::Right;
 use potluck_wire::control::{PolicyChanged, PolicySet};
-use potluck_wire::error::{ErrorKind, Failure, code};
-use potluck_wire::token::Role;
+use potluck_wire::error::Failure;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -27,17 +28,14 @@ handles! {
         background: Wakeup,
         stats: Arc<StatsCache>,
         scan_state: Arc<ScanState>,
+        access: Access,
     }
 }
 
 impl Answer<PolicySet> for PolicyCalls {
     async fn answer(self, call: PolicySet, caller: Caller) -> Result<PolicyChanged, Failure> {
         let PolicySet { path, policy: over, new_files_only, dry_run } = call;
-        if path.names().is_empty() && caller.member()?.role != Role::Admin {
-            let what = format!("the policy of the space {path} can only be set by an admin");
-            return Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
-                .hint("use the identity of an admin, or set the policy of a directory in it"));
-        }
+        self.access.need(&caller, Right::Manage, &path).await?;
         let planned = self.catalog.plan_policy(path.clone(), over).await?;
         let change = planned.map_err(|why| failure::of_policy(&why))?;
         if change.scope == goals::Scope::File {

@@ -1,6 +1,7 @@
 //! Opening files for reading, and reports of copies that could not be read.
 
 use super::Answer;
+use crate::access::Access;
 use crate::callers::Caller;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -11,6 +12,7 @@ use crate::tickets;
 use crate::tickets::Tickets;
 use potluck_catalog::Catalog;
 use potluck_core::ids::DonorId;
+use potluck_core::rights::Right;
 use potluck_wire::control::{CopyFault, Done, Holding, Open, Opened, Report, Unreached};
 use potluck_wire::error::Failure;
 use std::cmp::Ordering;
@@ -26,12 +28,14 @@ handles! {
         scan_state: Arc<ScanState>,
         reports: Reports,
         tickets: Tickets,
+        access: Access,
     }
 }
 
 impl Answer<Open> for ReadingCalls {
-    async fn answer(self, call: Open, _: Caller) -> Result<Opened, Failure> {
+    async fn answer(self, call: Open, caller: Caller) -> Result<Opened, Failure> {
         let Open { path, recursive, after, .. } = call;
+        self.access.need(&caller, Right::Read, &path).await?;
         let mut page = self.catalog.open_files(path, recursive, after).await?;
         let holders =
             page.files.iter().flat_map(|file| file.holders.iter().chain(&file.parity_holders));

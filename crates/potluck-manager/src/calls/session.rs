@@ -1,6 +1,7 @@
 //! Write sessions: reserve, offer, grow, renew, abort.
 
 use super::Answer;
+use crate::access::Access;
 use crate::callers::Caller;
 use crate::failure;
 use crate::handles::handles;
@@ -20,6 +21,7 @@ use potluck_core::chunk::INLINE_MAX;
 use potluck_core::ids::SessionId;
 use potluck_core::placement::{Plan, Refusal};
 use potluck_core::policy::AckLevel;
+use potluck_core::rights::Right;
 use potluck_pool::{NewSession, Pool, Ticketed};
 use potluck_wire::control::{
     Abort, Done, DonorAccess, Grow, Grown, Held, Offer, Offered, Renew, Renewed, Reserve, Reserved,
@@ -41,6 +43,7 @@ handles! {
         reports: Reports,
         tickets: Tickets,
         sessions: Sessions,
+        access: Access,
     }
 }
 
@@ -76,6 +79,7 @@ impl SessionCalls {
 impl Answer<Reserve> for SessionCalls {
     async fn answer(self, call: Reserve, caller: Caller) -> Result<Reserved, Failure> {
         let member = caller.member()?.member;
+        self.access.need(&caller, Right::Write, &call.path).await?;
         if self.pool.lock().has_most_sessions(member) {
             let what = "this member has as many write sessions as one may have at once";
             return Err(Failure::new(ErrorKind::Retry, code::TOO_MANY_SESSIONS, what)

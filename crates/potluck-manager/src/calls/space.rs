@@ -1,6 +1,7 @@
 //! Making, removing and listing spaces.
 
 use super::{Answer, advice};
+use crate::access::Access;
 use crate::callers::Caller;
 use crate::failure;
 use crate::handles::handles;
@@ -9,11 +10,14 @@ use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
 use potluck_catalog::Catalog;
+use potluck_catalog::spaces::NewSpace;
 use potluck_core::path::check_space;
+use potluck_core::rights::Right;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::{Done, SpaceCreate, SpaceCreated, SpaceList, SpaceRemove, Spaces};
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
+use potluck_wire::token::Role;
 use std::sync::Arc;
 
 handles! {
@@ -25,18 +29,26 @@ handles! {
         catalog: Catalog,
         background: Wakeup,
         scan_state: Arc<ScanState>,
+        access: Access,
     }
 }
 
+/// Spaces that a user may make: more than anybody needs, and few beside what a catalog holds.
+const MOST_SPACES: u64 = 100;
+
 impl Answer<SpaceCreate> for SpaceCalls {
-    async fn answer(self, call: SpaceCreate, _: Caller) -> Result<SpaceCreated, Failure> {
+    async fn answer(self, call: SpaceCreate, caller: Caller) -> Result<SpaceCreated, Failure> {
+        let who = caller.member()?;
         check_space(&call.name).map_err(|why| failure::of_path(&why))?;
         call.policy.check().map_err(|why| failure::of_policy(&why))?;
         let key = call.policy.sealed.then(|| SpaceKey::generate(&*self.env.entropy));
         let wall_ms = self.time.wall_ms();
         let takers = self.pool.lock().takers(self.time.tick()).len() as u32;
         let advice = advice::of_space(&call.name, &call.policy, takers);
-        self.catalog.create_space(call.name, call.policy, key, wall_ms).await?;
+        let made_by = Some(who.member);
+        let new = NewSpace { name: call.name, policy: call.policy, key, made_by };
+        let most = (who.role != Role::Admin).then_some(MOST_SPACES);
+        self.catalog.create_space(new, most, wall_ms).await?;
         // So that it is known before the first file is asked about.
         self.scan_state.look_again(self.time.tick());
         Ok(SpaceCreated { advice })
@@ -44,7 +56,8 @@ impl Answer<SpaceCreate> for SpaceCalls {
 }
 
 impl Answer<SpaceRemove> for SpaceCalls {
-    async fn answer(self, call: SpaceRemove, _: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: SpaceRemove, caller: Caller) -> Result<Done, Failure> {
+        self.access.need_in(&caller, Right::Manage, &call.name).await?;
         self.catalog.remove_space(call.name, call.recursive).await?;
         self.background.wake();
         Ok(Done {})
@@ -52,7 +65,10 @@ impl Answer<SpaceRemove> for SpaceCalls {
 }
 
 impl Answer<SpaceList> for SpaceCalls {
-    async fn answer(self, _call: SpaceList, _: Caller) -> Result<Spaces, Failure> {
-        Ok(Spaces { spaces: self.catalog.spaces().await? })
+    async fn answer(self, _call: SpaceList, caller: Caller) -> Result<Spaces, Failure> {
+        let seen = self.access.seen(&caller).await?;
+        let mut spaces = self.catalog.spaces().await?;
+        spaces.retain(|space| seen.has(&space.name));
+        Ok(Spaces { spaces })
     }
 }

@@ -1,6 +1,7 @@
 //! The pool at one moment.
 
 use super::Answer;
+use crate::access::Access;
 use crate::callers::Caller;
 use crate::handles::handles;
 use crate::pool_status::Overview;
@@ -13,18 +14,21 @@ handles! {
     pub struct StatusCalls {
         reports: Reports,
         overview: Overview,
+        access: Access,
     }
 }
 
 impl Answer<Status> for StatusCalls {
-    async fn answer(self, _call: Status, _: Caller) -> Result<PoolStatus, Failure> {
-        Ok(self.overview.pool_status().await?)
+    async fn answer(self, _call: Status, caller: Caller) -> Result<PoolStatus, Failure> {
+        let seen = self.access.seen(&caller).await?;
+        Ok(self.overview.pool_status(&seen).await?)
     }
 }
 
 impl Answer<Check> for StatusCalls {
-    async fn answer(self, _call: Check, _: Caller) -> Result<Verdict, Failure> {
+    async fn answer(self, _call: Check, caller: Caller) -> Result<Verdict, Failure> {
+        let seen = self.access.seen(&caller).await?;
         self.reports.all_seen().await;
-        Ok(self.overview.pool_status().await?.verdict)
+        Ok(self.overview.pool_status(&seen).await?.verdict)
     }
 }

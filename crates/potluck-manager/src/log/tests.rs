@@ -5,6 +5,7 @@ use crate::handles::Handles;
 use crate::tasks::repair::tests::still;
 use potluck_catalog::Error;
 use potluck_catalog::changes::ChangeNumber;
+use potluck_catalog::fixture::new_space;
 use potluck_catalog::log_position::{Advance, Copy, Position};
 use potluck_core::policy::Policy;
 use potluck_recovery::log::block::Lines;
@@ -28,7 +29,11 @@ struct Busy {
 impl Busy {
     async fn change(&self) {
         let name = format!("space-{}", self.written);
-        let made = self.manager.catalog.create_space(name, Policy::default(), None, 0).await;
+        let made = self
+            .manager
+            .catalog
+            .create_space(new_space(&name, Policy::default(), None), None, 0)
+            .await;
         made.expect("a space");
     }
 

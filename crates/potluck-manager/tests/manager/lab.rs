@@ -7,6 +7,7 @@ use potluck_core::ids::{DonorId, Epoch, Incarnation, SessionId};
 use potluck_core::load::Load;
 use potluck_core::policy::{AckLevel, Policy};
 use potluck_core::recipe::{self, Entry};
+use potluck_core::rights::Right;
 use potluck_manager::{Manager, ManagerConfig, StateError, init};
 use potluck_recovery::ca::Ca;
 use potluck_wire::addresses::Addresses;
@@ -14,6 +15,7 @@ use potluck_wire::call::Caller;
 use potluck_wire::control::{
     Call, Commit, Committed, Condition, FileCommit, Heartbeat, HeartbeatReply, Holding, Inventory,
     Invite, Join, Offer, Offered, Outcome, Register, Registered, Reserve, Reserved, SpaceCreate,
+    SpaceGrant, SpaceRevoke,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
@@ -79,6 +81,7 @@ impl Lab {
         let policy = Policy { sealed: false, ..Policy::default() };
         let space = SpaceCreate { name: "lab".into(), policy };
         lab.admin().call(&space).await.expect("a space");
+        lab.grant("lab", "everyone", &Right::ALL).await;
         lab
     }
 
@@ -160,6 +163,20 @@ impl Lab {
 
     pub async fn user(&self) -> Caller {
         self.caller(&self.join(Role::User, "ada").await)
+    }
+
+    /// An admin grants rights in a space.
+    pub async fn grant(&self, space: &str, who: &str, rights: &[Right]) {
+        let (space, who) = (space.into(), who.into());
+        let grant = SpaceGrant { space, who, rights: rights.iter().copied().collect() };
+        self.admin().call(&grant).await.expect("granted");
+    }
+
+    /// An admin takes rights in a space.
+    pub async fn take(&self, space: &str, who: &str, rights: &[Right]) {
+        let (space, who) = (space.into(), who.into());
+        let revoke = SpaceRevoke { space, who, rights: rights.iter().copied().collect() };
+        self.admin().call(&revoke).await.expect("taken");
     }
 
     /// A donor that has registered and listed nothing.

@@ -6,7 +6,7 @@ use crate::sessions::{
 };
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, MemberId, SessionId};
+use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::{self, Plan, Refusal, Request};
 use potluck_core::policy::Policy;
 use potluck_wire::control::Holding;
@@ -242,6 +242,12 @@ impl Pool {
     pub fn sessions_of(&self, member: MemberId) -> Vec<SessionId> {
         let own = self.sessions.iter().filter(|(_, s)| s.member == member && !s.ending);
         own.map(|(id, _)| *id).collect()
+    }
+
+    /// Open sessions, each with who writes and to which space.
+    pub fn writers(&self) -> Vec<(SessionId, MemberId, SpaceId)> {
+        let open = self.sessions.iter().filter(|(_, session)| !session.ending);
+        open.map(|(id, session)| (*id, session.member, session.space)).collect()
     }
 
     /// Those of `sessions` that are over: no ticket is issued for them any more.

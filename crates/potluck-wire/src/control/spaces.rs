@@ -4,7 +4,7 @@ use super::{Call, Done, call};
 use potluck_core::policy::Policy;
 use serde::{Deserialize, Serialize};
 
-/// Makes a space (admins).
+/// Makes a space, in which its maker has all rights.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceCreate {
     /// The name of the space.
@@ -22,7 +22,7 @@ pub struct SpaceCreated {
     pub advice: Vec<String>,
 }
 
-/// Removes a space (admins); refused while anything is in it unless `recursive`.
+/// Removes a space (who manages it); refused while anything is in it unless `recursive`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceRemove {
     /// The name of the space.
@@ -33,12 +33,12 @@ pub struct SpaceRemove {
 }
 call!(SpaceRemove => Done, "space-remove", once);
 
-/// Lists the spaces of the pool.
+/// Lists the spaces that the caller may list.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceList {}
 call!(SpaceList => Spaces, "space-list");
 
-/// The spaces of the pool.
+/// Spaces of the pool.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Spaces {
     /// The spaces, in order of their names.

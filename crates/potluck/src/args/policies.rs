@@ -1,6 +1,6 @@
 //! Commands about spaces and policies.
 
-use super::Caution;
+use super::{Caution, SpaceGrant, SpaceRevoke, SpaceWho};
 use clap::Subcommand;
 use potluck_core::erasure::Ec;
 use potluck_core::path::PoolPath;
@@ -50,9 +50,22 @@ pub enum Space {
         after_help = "Examples:\n  potluck space rm scratch           (an empty one)\n  potluck space rm -r scratch -n     (what would be lost)\n  potluck space rm -r scratch        (asks)"
     )]
     Rm(SpaceRm),
-    /// List the spaces
+    /// List the spaces that you may see
     #[command(after_help = "Example:\n  potluck space ls --json")]
     Ls,
+    /// Let users or groups do more in a space that you manage
+    #[command(
+        after_help = "Examples:\n  potluck space grant lab ada read write\n  potluck space grant lab everyone list\n  potluck space grant lab students read\n\nRights:\n  list     see names, sizes and times\n  read     read files, and list\n  write    make, replace, move and remove files and directories, and list\n  manage   all of these; set policies, grant rights, remove the space"
+    )]
+    Grant(SpaceGrant),
+    /// Let users or groups do less in a space that you manage, at once
+    #[command(
+        after_help = "Examples:\n  potluck space revoke lab ada write\n  potluck space revoke lab everyone          (all rights)\n\nIt takes what was granted to just that user or group: who is in several groups keeps what others give."
+    )]
+    Revoke(SpaceRevoke),
+    /// Show who may do what in a space
+    #[command(after_help = "Example:\n  potluck space who lab")]
+    Who(SpaceWho),
 }
 
 #[derive(Debug, clap::Args)]
@@ -100,7 +113,7 @@ pub struct PolicyShow {
 
 #[derive(Debug, clap::Args)]
 pub struct PolicySet {
-    /// A space (admins), a directory, or a file
+    /// A space, a directory, or a file; who manages the space may
     pub path: PoolPath,
     #[command(flatten)]
     pub policy: PolicyOptions,

@@ -13,6 +13,7 @@ mod find_manager;
 mod fsck;
 mod gc;
 mod give_back;
+mod group;
 pub mod hash;
 mod health;
 mod invite;
@@ -193,6 +194,7 @@ async fn with_client(
         Command::Du(args) => du::run(args, client, output).await,
         Command::Tree(args) => tree::run(args, client, output).await,
         Command::Space(args) => space::run(args, client, output).await,
+        Command::Group(args) => group::run(args, client, output).await,
         Command::Policy(args) => policy::run(args, client, output).await,
         Command::Verify(args) => verify::run(args, client, output, shown).await,
         Command::Fsck(args) => fsck::run(args, client, output, shown).await,

@@ -1,20 +1,35 @@
-//! `potluck space`: make, list and remove spaces.
+//! `potluck space`: make, list and remove spaces; who may do what in them.
 
 use super::Ending;
 use super::cp::policy_override;
-use crate::args::{Space, SpaceCreate, SpaceRm};
+use crate::args::{Space, SpaceCreate, SpaceGrant, SpaceRevoke, SpaceRm};
 use crate::confirm::confirm;
 use crate::output::{Output, count, table};
 use potluck_client::Pool;
 use potluck_core::policy::Policy;
+use potluck_core::rights::{Grantee, Rights};
 use potluck_core::size::format_size;
-use potluck_wire::control::Spaces;
+use potluck_wire::control::{self, Granted, SpaceGrants, Spaces};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
 pub async fn run(args: Space, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     match args {
         Space::Create(args) => create(args, client, output).await?,
         Space::Rm(args) => remove(args, client, output).await?,
+        Space::Grant(SpaceGrant { space, who, rights }) => {
+            let rights = rights.into_iter().collect();
+            let call = control::SpaceGrant { space, who, rights };
+            granted(&call.space, &client.call(&call).await?, output);
+        }
+        Space::Revoke(SpaceRevoke { space, who, rights }) => {
+            let rights = if rights.is_empty() { Rights::ALL } else { rights.into_iter().collect() };
+            let call = control::SpaceRevoke { space, who, rights };
+            granted(&call.space, &client.call(&call).await?, output);
+        }
+        Space::Who(args) => {
+            let call = control::SpaceWho { space: args.space };
+            output.result(&client.call(&call).await?, who);
+        }
         Space::Ls => output.result(&Spaces { spaces: client.spaces().await? }, text),
     }
     Ok(Ending::Done)
@@ -27,7 +42,11 @@ async fn create(args: SpaceCreate, client: &Pool, output: &Output) -> Result<(),
         .map_err(|why| Failure::new(ErrorKind::Usage, code::BAD_POLICY, why.to_string()))?;
     let created = client.create_space(&args.name, policy.clone()).await?;
     output.result(&serde_json::json!({ "name": args.name, "policy": policy }), |_| {
-        format!("space {} is ready: potluck cp FILE pot://{}/", args.name, args.name)
+        let name = &args.name;
+        format!(
+            "space {name} is ready: potluck cp FILE pot://{name}/\n\
+             it is yours alone until you let others in: potluck space grant {name} everyone read write"
+        )
     });
     created.advice.iter().for_each(|advice| output.note(advice));
     Ok(())
@@ -54,6 +73,28 @@ async fn remove(args: SpaceRm, client: &Pool, output: &Output) -> Result<(), Fai
     client.remove_space(&name, recursive).await?;
     output.result(&done(true), |_| String::new());
     Ok(())
+}
+
+/// A member or a group as people call them.
+fn called(granted: &Granted) -> String {
+    match &granted.to {
+        Grantee::Member(member) => {
+            format!("{} ({member})", granted.name.as_deref().unwrap_or_default())
+        }
+        Grantee::Group(name) => format!("group {name}"),
+    }
+}
+
+fn granted(space: &str, granted: &Granted, output: &Output) {
+    let shown = serde_json::json!({ "space": space, "grant": granted });
+    output.result(&shown, |_| format!("{} in {space}: {}", called(granted), granted.rights));
+}
+
+fn who(grants: &SpaceGrants) -> String {
+    let row = |granted: &Granted| vec![called(granted), granted.rights.to_string()];
+    let admins = vec!["admins".into(), "everything".into()];
+    let rows: Vec<_> = grants.grants.iter().map(row).chain([admins]).collect();
+    table(&["who", "may"], &[], &rows)
 }
 
 fn text(spaces: &Spaces) -> String {

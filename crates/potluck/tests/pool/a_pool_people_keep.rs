@@ -82,9 +82,11 @@ fn a_token_works_once_for_one_role() {
     user.ok(&["ls"]);
     let admin = lab.cli.at_home(&lab.dir().join("joiner-admin"));
     admin.ok(&["space", "create", "lab"]);
-    for forbidden in [&["invite"][..], &["space", "create", "mine"], &["space", "rm", "lab"]] {
+    for forbidden in [&["invite"][..], &["group", "create", "mine"], &["repair", "now"]] {
         assert_eq!(user.fails(8, forbidden).code, "POT-E062", "{forbidden:?}");
     }
+    // What rights decide is in space_rights.rs.
+    assert_eq!(user.fails(3, &["space", "rm", "lab"]).code, "POT-E011");
     let donor = lab.cli.under(&lab.dir().join("joiner-donor/state/potluck/donor"));
     for forbidden in [&["ls"][..], &["status"], &["cat", "pot://lab/x"], &["invite"]] {
         assert_eq!(donor.fails(8, forbidden).code, "POT-E062", "{forbidden:?}");

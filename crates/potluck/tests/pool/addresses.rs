@@ -43,6 +43,7 @@ fn best_addresses(machine: &Machine) -> Vec<String> {
 /// A file that is stored from one machine with a copy on each donor is read on the others.
 fn store_and_read(from: &Machine, others: &[&Machine]) {
     from.sh("potluck space create lab --copies 2").ok();
+    from.sh("potluck space grant lab everyone read write").ok();
     from.sh("head -c 9000000 /dev/urandom > /data/file; potluck cp /data/file pot://lab/file").ok();
     let digest = from.sh("sha256sum < /data/file").ok().text();
     for other in others {
@@ -176,6 +177,7 @@ fn a_donor_that_some_members_cannot_reach_is_an_alarm_in_their_name() {
         format!("ip route {verb} prohibit {ip}; ip -6 route {verb} prohibit {ip6}")
     };
     head.sh("potluck space create one --chunk-size 1MiB").ok();
+    head.sh("potluck space grant one everyone read write").ok();
     let unreached_by = |status: &Value| status["donors"][1]["unreached_by"].clone();
     for (user, expected) in
         [(ada, serde_json::json!(["ada"])), (bo, serde_json::json!(["ada", "bo"]))]

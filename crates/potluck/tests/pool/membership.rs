@@ -107,6 +107,7 @@ fn two_pools_of_one_name_are_both_kept_and_told_apart() {
     let ada = labs[0].cli.at_home(&labs[0].dir().join("ada"));
     for (lab, space) in labs.iter().zip(["first", "second"]) {
         lab.cli.ok(&["space", "create", space]);
+        lab.cli.ok(&["space", "grant", space, "everyone", "list"]);
         ada.ok(&["join", &lab.token("user")]);
     }
     for ambiguous in [&["space", "ls"][..], &["--pool", "pool", "space", "ls"]] {

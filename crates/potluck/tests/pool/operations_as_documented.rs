@@ -91,6 +91,7 @@ fn a_manager_is_moved_as_documented_and_everybody_follows() {
     let typist = Typist::new(&lab);
     typist.types_line(alice, "potluck invite --role user");
     typist.types_line(bob, "potluck join pot1.…");
+    alice.sh("potluck space grant lab everyone read").ok();
     bob.sh("potluck ls pot://lab/results").ok();
 
     alice.stop("potluck up", Signal::INT);

@@ -45,6 +45,10 @@ fn members_are_invited_removed_and_leave_as_documented() {
         lab.machine("bob").sh(&line).ok().json()["member"].to_string()
     };
     join("ada");
+    let typist = Typist::new(&lab);
+    for block in blocks(MEMBERSHIP, "Who may do what") {
+        typist.types(&block, "alice");
+    }
     // Who is asked on a terminal says yes on the command line here.
     let number = join("bert");
     let typist = Typist::new(&lab).instead_of("rm ada 12", &format!("rm -y ada {number}"));

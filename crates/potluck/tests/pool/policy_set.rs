@@ -68,13 +68,17 @@ fn a_directorys_policy_holds_for_what_is_stored_there() {
     // For files that are yet to come it is said, as of a space.
     let made = lab.cli.run(&["mkdir", "pot://lab/later", "--ec", "4+2"]).exits(0);
     assert!(made.stderr.contains("4+2 needs 6 donors, and 3 can be written to"), "{}", made.stderr);
-    // A user sets a directory's, and not the space's.
+    // Who manages a space sets policies in it, and who writes does not.
     let token = lab.token("user");
     let user = lab.cli.at_home(&lab.dir().join("user"));
     user.ok(&["join", &token]);
+    lab.cli.ok(&["space", "grant", "lab", "everyone", "read", "write"]);
+    for path in ["pot://lab/safe", "pot://lab"] {
+        let refused = user.fails(8, &["policy", "set", path, "--copies", "2", "-y"]);
+        assert_eq!(refused.code, "POT-E067", "{refused:?}");
+    }
+    lab.cli.ok(&["space", "grant", "lab", "everyone", "manage"]);
     user.ok(&["policy", "set", "pot://lab/safe", "--copies", "2", "-y"]);
-    let refused = user.fails(8, &["policy", "set", "pot://lab", "--copies", "2", "-y"]);
-    assert_eq!(refused.code, "POT-E062", "{refused:?}");
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn pool(test: &str) -> Option<Machines> {
     join(laptop, &token(head, "user"));
     laptop.sh("mkdir -p .config/potluck && echo 'mdns = false' > .config/potluck/config.toml").ok();
     head.sh("potluck space create lab --copies 2").ok();
+    head.sh("potluck space grant lab everyone read write").ok();
     Some(lab)
 }
 

@@ -42,6 +42,7 @@ fn a_lost_machine_s_pool_is_restored_on_another_as_documented() {
     let typist = Typist::new(&lab);
     typist.types_line(alice, "potluck invite --role user");
     typist.types_line(bob, "potluck join pot1.…");
+    alice.sh("potluck space grant lab everyone read").ok();
     bob.sh("potluck ls pot://lab/results").ok();
     for file in ["safe/recovery.kit", "later"] {
         let (from, to) = (format!("/home/lab/{file}"), file.rsplit('/').next().expect("a name"));

@@ -5,6 +5,7 @@ use crate::handles::Handles;
 use crate::tasks::repair::tests::still;
 use potluck_catalog::Founding;
 use potluck_catalog::authority::Authority;
+use potluck_catalog::fixture::new_space;
 use potluck_core::policy::Policy;
 use potluck_recovery::backups::{OWNER, backup, names};
 use potluck_recovery::log::block;
@@ -21,7 +22,8 @@ fn in_order(dir: &Path) -> Vec<String> {
 }
 
 async fn make_space(manager: &Handles, name: &'static str) {
-    let made = manager.catalog.create_space(name.into(), Policy::default(), None, 0).await;
+    let made =
+        manager.catalog.create_space(new_space(name, Policy::default(), None), None, 0).await;
     made.expect("a space");
 }
 

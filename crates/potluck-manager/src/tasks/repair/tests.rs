@@ -8,6 +8,7 @@ use crate::scan_state::{Due, Kept, RETRY};
 use crate::task_results::TaskResults;
 use crate::{Manager, ManagerConfig, init};
 use potluck_catalog::conversions::Encoded;
+use potluck_catalog::fixture::new_space;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
@@ -71,7 +72,8 @@ fn a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time_a3() {
 #[tokio::test]
 async fn a_leisurely_scan_gives_way_to_who_waits_s2() {
     let (_dir, manager) = still().await;
-    let made = manager.catalog.create_space("lab".into(), Policy::default(), None, 0).await;
+    let made =
+        manager.catalog.create_space(new_space("lab", Policy::default(), None), None, 0).await;
     made.expect("a space");
     let scan = Scan::from(&manager);
     assert!(scan.run(Priority::Routine).await.expect("read").is_some());

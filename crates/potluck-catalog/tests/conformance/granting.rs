@@ -1,0 +1,195 @@
+//! Grants in spaces, and groups.
+
+use crate::stage::Stage;
+use potluck_catalog::Error;
+use potluck_catalog::fixture::{file, new_space, path};
+use potluck_catalog::grants::SeenSpaces;
+use potluck_catalog::spaces::NewSpace;
+use potluck_catalog::tokens::{Moment, NewToken};
+use potluck_core::chunk::Digest;
+use potluck_core::ids::{Epoch, MemberId};
+use potluck_core::policy::Policy;
+use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
+use potluck_wire::control::{Used, UsedUpTo};
+use potluck_wire::token::Role;
+use std::collections::BTreeMap;
+
+const NOW: Moment = Moment { epoch: Epoch(1), pool_ms: 1000, wall_ms: 5000 };
+
+fn rights(rights: &[Right]) -> Rights {
+    rights.iter().copied().collect()
+}
+
+fn group(name: &str) -> Grantee {
+    Grantee::Group(name.into())
+}
+
+/// A user who joins.
+async fn user(stage: &Stage, number: u8) -> MemberId {
+    let secret = Digest([number; 32]);
+    let token = NewToken { role: Role::User, by: MemberId(1), ttl_ms: 60_000 };
+    stage.catalog.add_token(secret, token, NOW).await.expect("issued");
+    let certify = |id: MemberId, _| Ok((Digest([id.0 as u8; 32]), vec![id.0 as u8]));
+    let joined = stage.catalog.join(secret, secret, "ada".into(), NOW, certify).await;
+    joined.expect("joined").member.id
+}
+
+async fn space_of(
+    stage: &Stage,
+    name: &str,
+    maker: MemberId,
+    most: Option<u64>,
+) -> Result<(), Error> {
+    let new = NewSpace { made_by: Some(maker), ..new_space(name, Policy::default(), None) };
+    stage.catalog.create_space(new, most, 0).await
+}
+
+async fn may(stage: &Stage, member: MemberId, space: &str) -> Rights {
+    stage.catalog.rights(member, space.into()).await.expect("read")
+}
+
+async fn grant(stage: &Stage, to: Grantee, granted: &[Right]) -> Result<Rights, Error> {
+    let change = stage.catalog.grant("lab".into(), to, rights(granted)).await;
+    change.map(|(_, after)| after)
+}
+
+#[tokio::test]
+async fn whoever_makes_a_space_has_all_rights_in_it_and_others_have_none() {
+    let stage = Stage::new().await;
+    let (ada, bert) = (user(&stage, 1).await, user(&stage, 2).await);
+    space_of(&stage, "own", ada, None).await.expect("made");
+    assert_eq!(may(&stage, ada, "own").await, Rights::ALL);
+    assert_eq!(may(&stage, bert, "own").await, Rights::NONE);
+    assert_eq!(may(&stage, ada, "lab").await, Rights::NONE, "the pool made it");
+    assert_eq!(may(&stage, ada, "nowhere").await, Rights::NONE);
+}
+
+#[tokio::test]
+async fn rights_of_a_member_of_their_groups_and_of_everyone_add_up() {
+    let stage = Stage::new().await;
+    let (ada, bert) = (user(&stage, 1).await, user(&stage, 2).await);
+    stage.catalog.create_group("students".into()).await.expect("made");
+    stage.catalog.change_group("students".into(), vec![ada], Vec::new()).await.expect("changed");
+    grant(&stage, Grantee::Member(ada), &[Right::Read]).await.expect("granted");
+    grant(&stage, group("students"), &[Right::Write]).await.expect("granted");
+    grant(&stage, group(EVERYONE), &[Right::List]).await.expect("granted");
+    let all = rights(&[Right::List, Right::Read, Right::Write]);
+    assert_eq!(may(&stage, ada, "lab").await, all);
+    assert_eq!(may(&stage, bert, "lab").await, rights(&[Right::List]));
+    assert_eq!(
+        stage.catalog.spaces_of(ada).await.expect("read"),
+        BTreeMap::from([("lab".to_owned(), all)])
+    );
+
+    let after = grant(&stage, Grantee::Member(ada), &[Right::Write]).await.expect("granted");
+    assert_eq!(after, rights(&[Right::Read, Right::Write]), "beside what was granted");
+    let taken = stage.catalog.take_rights("lab".into(), Grantee::Member(ada), Rights::ALL).await;
+    assert_eq!(taken, Ok((after, Rights::NONE)));
+    assert_eq!(may(&stage, ada, "lab").await, rights(&[Right::List, Right::Write]));
+    stage.catalog.change_group("students".into(), Vec::new(), vec![ada]).await.expect("changed");
+    assert_eq!(may(&stage, ada, "lab").await, rights(&[Right::List]));
+}
+
+#[tokio::test]
+async fn nothing_is_granted_to_who_is_not_there() {
+    let stage = Stage::new().await;
+    let ada = user(&stage, 1).await;
+    let nobody = Grantee::Member(MemberId(77));
+    assert_eq!(grant(&stage, nobody, &[Right::Read]).await, Err(Error::NoMember(77)));
+    let none = Err(Error::NoGroup("students".into()));
+    assert_eq!(grant(&stage, group("students"), &[Right::Read]).await, none);
+    let change = stage.catalog.change_group("students".into(), vec![ada], Vec::new()).await;
+    assert_eq!(change, Err(Error::NoGroup("students".into())));
+    let taken = stage.catalog.create_group(EVERYONE.into()).await;
+    assert_eq!(taken, Err(Error::GroupExists(EVERYONE.into())));
+    let nowhere = stage.catalog.grant("nowhere".into(), Grantee::Member(ada), Rights::ALL).await;
+    assert_eq!(nowhere, Err(Error::NoSpaceNamed("nowhere".into())));
+}
+
+#[tokio::test]
+async fn what_was_granted_to_or_in_what_is_gone_is_not_found_again_under_its_name() {
+    let stage = Stage::new().await;
+    let ada = user(&stage, 1).await;
+    grant(&stage, Grantee::Member(ada), &[Right::Read]).await.expect("granted");
+    stage.catalog.remove_space("lab".into(), true).await.expect("removed");
+    stage
+        .catalog
+        .create_space(new_space("lab", Policy::default(), None), None, 0)
+        .await
+        .expect("made");
+    assert_eq!(may(&stage, ada, "lab").await, Rights::NONE);
+
+    for _ in 0..2 {
+        stage.catalog.create_group("students".into()).await.expect("made");
+        assert!(!stage.catalog.groups().await.expect("read")["students"].contains(&ada));
+        stage
+            .catalog
+            .change_group("students".into(), vec![ada], Vec::new())
+            .await
+            .expect("changed");
+        assert_eq!(may(&stage, ada, "lab").await, Rights::NONE);
+        grant(&stage, group("students"), &[Right::Read]).await.expect("granted");
+        stage.catalog.remove_group("students".into()).await.expect("removed");
+    }
+    assert_eq!(stage.catalog.grants("lab".into()).await, Ok(Vec::new()));
+
+    grant(&stage, Grantee::Member(ada), &[Right::Read]).await.expect("granted");
+    stage.catalog.revoke(ada).await.expect("revoked");
+    assert_eq!(stage.catalog.grants("lab".into()).await, Ok(Vec::new()));
+    let again = grant(&stage, Grantee::Member(ada), &[Right::Read]).await;
+    assert_eq!(again, Err(Error::NoMember(ada.0)));
+}
+
+#[tokio::test]
+async fn a_member_makes_as_many_spaces_as_one_may_and_again_after_a_removal() {
+    let stage = Stage::new().await;
+    let (ada, bert) = (user(&stage, 1).await, user(&stage, 2).await);
+    space_of(&stage, "one", ada, Some(2)).await.expect("made");
+    space_of(&stage, "two", ada, Some(2)).await.expect("made");
+    let many = space_of(&stage, "three", ada, Some(2)).await;
+    assert_eq!(many, Err(Error::TooManySpaces(2)));
+    space_of(&stage, "three", bert, Some(2)).await.expect("of another");
+    stage.catalog.remove_space("one".into(), false).await.expect("removed");
+    space_of(&stage, "four", ada, Some(2)).await.expect("made");
+}
+
+#[tokio::test]
+async fn a_look_at_the_whole_pool_passes_over_spaces_that_are_not_seen_whatever_its_cursor() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/a/file", &[1, 2, 3], &[1])).await;
+    for name in ["alpha", "zeta"] {
+        stage
+            .catalog
+            .create_space(new_space(name, Policy::default(), None), None, 0)
+            .await
+            .expect("made");
+    }
+    let lists = rights(&[Right::List]);
+    let only = |space: &str| SeenSpaces::only([(space.to_owned(), lists)].into());
+    let root = || path("pot://");
+    let listed = async |recursive, after: Option<&str>, seen| {
+        let after = after.map(String::from);
+        let listing = stage.catalog.list_directory(root(), recursive, after, seen).await;
+        let entries = listing.expect("listed").entries;
+        entries.into_iter().map(|entry| entry.path).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(false, None, only("zeta")).await, ["zeta"]);
+    assert_eq!(listed(true, None, only("lab")).await, ["lab", "lab/a", "lab/a/file"]);
+    for inside in ["lab", "lab/", "lab/a", "lab/a/b"] {
+        assert_eq!(listed(true, Some(inside), only("zeta")).await, ["zeta"], "after {inside}");
+    }
+    let sum =
+        async |after, seen| stage.catalog.usage(root(), after, 2000, seen).await.expect("sums");
+    assert_eq!(sum(None, only("lab")).await.files, 1);
+    let inside = |chunks| UsedUpTo { path: "lab/a/file".into(), chunks };
+    for after in [None, Some(inside(None)), Some(inside(Some(1)))] {
+        let Used { files, bytes, stored, .. } = sum(after.clone(), only("zeta")).await;
+        assert_eq!((files, bytes, stored), (0, 0, 0), "after {after:?}");
+    }
+    let found = async |seen| {
+        let limit = potluck_catalog::PageLimit { chunks: 64, entries: 64 };
+        let page = stage.catalog.files_at(root(), None, limit, seen).await.expect("read");
+        page.files.len()
+    };
+    assert_eq!((found(only("lab")).await, found(only("zeta")).await), (1, 0));
+}

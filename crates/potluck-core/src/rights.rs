@@ -1,0 +1,177 @@
+//! Rights in a space, and to whom they are granted.
+
+use crate::ids::MemberId;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+
+/// The group that every user and admin is in, without being put there.
+pub const EVERYONE: &str = "everyone";
+
+/// Something that a member may do in a space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Right {
+    /// See names, sizes, times and how safe files are. Digests say what is in a file, and are not shown.
+    List,
+    /// Read files.
+    Read,
+    /// Make, replace, move and remove files and directories.
+    Write,
+    /// Change policies, grant rights, and remove the space.
+    Manage,
+}
+
+impl Right {
+    /// All rights, the least first.
+    pub const ALL: [Self; 4] = [Self::List, Self::Read, Self::Write, Self::Manage];
+
+    const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::List => "list",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Manage => "manage",
+        })
+    }
+}
+
+impl FromStr for Right {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let right = Self::ALL.into_iter().find(|right| right.to_string() == text);
+        right.ok_or_else(|| format!("unknown right “{text}”: use list, read, write or manage"))
+    }
+}
+
+/// A set of rights, as it was granted. Read and write bring list with them, and manage brings all.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Rights(u8);
+
+impl Rights {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// All there are.
+    pub const ALL: Self = Self(0b1111);
+
+    /// Returns these rights and those of `other`.
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns these rights but for those of `other`.
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether nothing was granted.
+    pub fn is_none(self) -> bool {
+        self == Self::NONE
+    }
+
+    /// Whether who has these may do what `right` says.
+    pub fn allow(self, right: Right) -> bool {
+        let enough = match right {
+            Right::List => Self::ALL.0,
+            Right::Read => Right::Read.bit() | Right::Manage.bit(),
+            Right::Write => Right::Write.bit() | Right::Manage.bit(),
+            Right::Manage => Right::Manage.bit(),
+        };
+        self.0 & enough != 0
+    }
+
+    /// The rights that were granted, the least first.
+    pub fn granted(self) -> impl Iterator<Item = Right> {
+        Right::ALL.into_iter().filter(move |right| self.0 & right.bit() != 0)
+    }
+
+    /// As one number, for a column.
+    pub fn to_number(self) -> u8 {
+        self.0
+    }
+
+    /// The rights that a number stands for; `None`: no release wrote it.
+    pub fn from_number(number: u8) -> Option<Self> {
+        (number & !Self::ALL.0 == 0).then_some(Self(number))
+    }
+}
+
+impl FromIterator<Right> for Rights {
+    fn from_iter<I: IntoIterator<Item = Right>>(rights: I) -> Self {
+        Self(rights.into_iter().fold(0, |bits, right| bits | right.bit()))
+    }
+}
+
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<_> = self.granted().map(|right| right.to_string()).collect();
+        f.write_str(if words.is_empty() { "nothing" } else { "" })?;
+        f.write_str(&words.join(" "))
+    }
+}
+
+impl fmt::Debug for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rights({self})")
+    }
+}
+
+impl Serialize for Rights {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.granted())
+    }
+}
+
+impl<'de> Deserialize<'de> for Rights {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Ok(Vec::<Right>::deserialize(from)?.into_iter().collect())
+    }
+}
+
+/// Whoever rights in a space are granted to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grantee {
+    /// One member.
+    Member(MemberId),
+    /// All members of a group.
+    Group(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greater_rights_bring_the_lesser_ones_that_they_need() {
+        let may = |granted: &[Right]| -> Vec<Right> {
+            let rights: Rights = granted.iter().copied().collect();
+            Right::ALL.into_iter().filter(|right| rights.allow(*right)).collect()
+        };
+        assert_eq!(may(&[]), []);
+        assert_eq!(may(&[Right::List]), [Right::List]);
+        assert_eq!(may(&[Right::Read]), [Right::List, Right::Read]);
+        assert_eq!(may(&[Right::Write]), [Right::List, Right::Write]);
+        assert_eq!(may(&[Right::Manage]), Right::ALL);
+    }
+
+    #[test]
+    fn rights_are_words_outside_and_a_number_in_a_column() {
+        for right in Right::ALL {
+            assert_eq!(right.to_string().parse(), Ok(right));
+        }
+        assert!("everything".parse::<Right>().is_err());
+        let rights: Rights = [Right::Write, Right::List].into_iter().collect();
+        assert_eq!(rights.to_string(), "list write");
+        assert_eq!(Rights::NONE.to_string(), "nothing");
+        assert_eq!(Rights::from_number(rights.to_number()), Some(rights));
+        assert_eq!(Rights::from_number(0b1_0000), None);
+        assert_eq!(rights.without(rights), Rights::NONE);
+    }
+}

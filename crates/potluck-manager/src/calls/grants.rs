@@ -1,0 +1,150 @@
+//! Granting and taking rights in spaces; groups.
+
+use super::Answer;
+use crate::access::Access;
+use crate::callers::{Caller, Members};
+use crate::handles::handles;
+use crate::lost_rights::LostRights;
+use potluck_catalog::Catalog;
+use potluck_core::ids::MemberId;
+use potluck_core::path::check_space;
+use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
+use potluck_wire::control::{
+    Done, Granted, GroupAbout, GroupChange, GroupCreate, GroupList, GroupMember, GroupRemove,
+    Groups, SpaceGrant, SpaceGrants, SpaceRevoke, SpaceWho,
+};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::sync::Arc;
+
+handles! {
+    /// The handles for answering calls about rights.
+    pub struct GrantCalls {
+        catalog: Catalog,
+        members: Arc<Members>,
+        access: Access,
+        lost_rights: LostRights,
+    }
+}
+
+impl Answer<SpaceGrant> for GrantCalls {
+    async fn answer(self, call: SpaceGrant, caller: Caller) -> Result<Granted, Failure> {
+        let SpaceGrant { space, who, rights } = call;
+        self.access.need_in(&caller, Right::Manage, &space).await?;
+        let to = self.grantee(&who).await?;
+        let (_, after) = self.catalog.grant(space, to.clone(), rights).await?;
+        Ok(self.granted(to, after))
+    }
+}
+
+impl Answer<SpaceRevoke> for GrantCalls {
+    async fn answer(self, call: SpaceRevoke, caller: Caller) -> Result<Granted, Failure> {
+        let SpaceRevoke { space, who, rights } = call;
+        self.access.need_in(&caller, Right::Manage, &space).await?;
+        let from = self.grantee(&who).await?;
+        let (_, after) = self.catalog.take_rights(space, from.clone(), rights).await?;
+        self.lost_rights.end_sessions().await?;
+        Ok(self.granted(from, after))
+    }
+}
+
+impl Answer<SpaceWho> for GrantCalls {
+    async fn answer(self, call: SpaceWho, caller: Caller) -> Result<SpaceGrants, Failure> {
+        let space = call.space;
+        self.access.need_in(&caller, Right::List, &space).await?;
+        let grants = self.catalog.grants(space.clone()).await?;
+        let grants = grants.into_iter().map(|(to, rights)| self.granted(to, rights)).collect();
+        Ok(SpaceGrants { space, grants })
+    }
+}
+
+impl Answer<GroupCreate> for GrantCalls {
+    async fn answer(self, call: GroupCreate, _: Caller) -> Result<Done, Failure> {
+        if check_space(&call.name).is_err() {
+            let what = format!(
+                "“{}” cannot be the name of a group: 1 to 63 of a-z 0-9 . _ - can, beginning with a letter \
+                 or a digit",
+                call.name
+            );
+            return Err(
+                Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint("choose another name")
+            );
+        }
+        self.catalog.create_group(call.name).await?;
+        Ok(Done {})
+    }
+}
+
+impl Answer<GroupRemove> for GrantCalls {
+    async fn answer(self, call: GroupRemove, _: Caller) -> Result<Done, Failure> {
+        refuse_everyone(&call.name)?;
+        self.catalog.remove_group(call.name).await?;
+        self.lost_rights.end_sessions().await?;
+        Ok(Done {})
+    }
+}
+
+impl Answer<GroupChange> for GrantCalls {
+    async fn answer(self, call: GroupChange, _: Caller) -> Result<Done, Failure> {
+        let GroupChange { name, add, remove } = call;
+        refuse_everyone(&name)?;
+        let numbers = |named: &[String]| -> Result<Vec<MemberId>, Failure> {
+            named.iter().map(|who| self.members.named(who)).collect()
+        };
+        self.catalog.change_group(name, numbers(&add)?, numbers(&remove)?).await?;
+        self.lost_rights.end_sessions().await?;
+        Ok(Done {})
+    }
+}
+
+impl Answer<GroupList> for GrantCalls {
+    async fn answer(self, _call: GroupList, _: Caller) -> Result<Groups, Failure> {
+        let groups = self.catalog.groups().await?;
+        let named = |member| GroupMember { member, name: self.called(member) };
+        let about = |(name, members): (String, Vec<MemberId>)| GroupAbout {
+            name,
+            members: members.into_iter().map(named).collect(),
+        };
+        Ok(Groups { groups: groups.into_iter().map(about).collect() })
+    }
+}
+
+fn refuse_everyone(group: &str) -> Result<(), Failure> {
+    if group != EVERYONE {
+        return Ok(());
+    }
+    let what =
+        "every user and admin is in the group everyone, and nobody can be put in or taken out";
+    Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+        .hint("make a group of your own: `potluck group create NAME`"))
+}
+
+impl GrantCalls {
+    /// Whoever a person means by `who`: a member's name or number, or a group.
+    async fn grantee(&self, who: &str) -> Result<Grantee, Failure> {
+        if let Some(group) = who.strip_prefix("group:") {
+            return Ok(Grantee::Group(group.into())); // the catalog refuses one that is not there
+        }
+        let is_group = who == EVERYONE || self.catalog.groups().await?.contains_key(who);
+        match (is_group, self.members.named(who)) {
+            (true, Ok(member)) => {
+                let what = format!("“{who}” is both a group and a member");
+                let hint = format!("say group:{who}, or the member's number, {member}");
+                Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(hint))
+            }
+            (true, Err(_)) => Ok(Grantee::Group(who.into())),
+            (false, found) => Ok(Grantee::Member(found?)),
+        }
+    }
+
+    fn called(&self, member: MemberId) -> String {
+        self.members.names(&[member]).pop().unwrap_or_default()
+    }
+
+    fn granted(&self, to: Grantee, rights: Rights) -> Granted {
+        let name = match &to {
+            Grantee::Member(member) => Some(self.called(*member)),
+            Grantee::Group(_) => None,
+        };
+        Granted { to, name, rights }
+    }
+}

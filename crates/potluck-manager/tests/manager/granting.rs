@@ -1,0 +1,312 @@
+//! Who may do what in a space: each call is refused until its right is granted, and once it is taken.
+
+use crate::lab::{Lab, commit, eventually, file, offer, refused, reserve, write};
+use potluck_core::ids::SessionId;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{Override, Policy};
+use potluck_core::rights::{Grantee, Right, Rights};
+use potluck_wire::call::Caller;
+use potluck_wire::control::{
+    Call, Condition, CopyFiles, EntryKind, Fsck, GroupChange, GroupCreate, GroupList, GroupRemove,
+    List, MakeDir, Move, Open, Outcome, PolicySet, Remove, Reserve, SpaceCreate, SpaceGrant,
+    SpaceList, SpaceRemove, SpaceRevoke, SpaceWho, Stat, Status, Usage,
+};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::token::Role;
+
+fn path(text: &str) -> PoolPath {
+    text.parse().expect("a path")
+}
+
+fn list(at: &str) -> List {
+    List { path: path(at), recursive: true, after: None }
+}
+
+fn stat(at: &str) -> Stat {
+    Stat { path: path(at), chunks: true }
+}
+
+fn open(at: &str) -> Open {
+    Open { path: path(at), recursive: true, after: None }
+}
+
+fn reserve_at(at: &str) -> Reserve {
+    let (policy, condition) = (Override::default(), Condition::Always);
+    Reserve { path: path(at), bytes: Some(0), policy, condition }
+}
+
+fn copy(from: &str, to: &str, number: u8) -> CopyFiles {
+    CopyFiles {
+        from: path(from),
+        to: path(to),
+        recursive: true,
+        condition: Condition::Always,
+        redundancy: None,
+        copy: SessionId([number; 16]),
+        page: 0,
+        after: None,
+    }
+}
+
+fn policy_set(at: &str) -> PolicySet {
+    let policy = Override { copies: Some(1), ..Override::default() };
+    PolicySet { path: path(at), policy, new_files_only: true, dry_run: false }
+}
+
+fn grant(space: &str, who: &str) -> SpaceGrant {
+    SpaceGrant { space: space.into(), who: who.into(), rights: Rights::ALL }
+}
+
+async fn make_space(caller: &Caller, name: &str, sealed: bool) {
+    let policy = Policy { sealed, ..Policy::default() };
+    caller.call(&SpaceCreate { name: name.into(), policy }).await.expect("made");
+}
+
+async fn lacks<C: Call>(caller: &Caller, request: &C, right: Right) {
+    let failure = refused(caller, request).await;
+    let told = (failure.kind, failure.code.as_str());
+    assert_eq!(told, (ErrorKind::Auth, code::NO_RIGHT), "{}: {failure}", C::NAME);
+    assert!(failure.message.contains(&format!("right to {right}")), "{}: {failure}", C::NAME);
+}
+
+/// The answers to everything that can be asked about a space.
+async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
+    let at = |name: &str| format!("pot://{space}/{name}");
+    let named = space.to_owned();
+    vec![
+        refused(caller, &list(&at(""))).await,
+        refused(caller, &stat(&at("f"))).await,
+        refused(caller, &open(&at("f"))).await,
+        refused(caller, &Usage { path: path(&at("")), after: None }).await,
+        refused(caller, &Fsck { path: path(&at("")), incomplete: true, after: None }).await,
+        refused(caller, &reserve_at(&at("new"))).await,
+        refused(caller, &MakeDir { path: path(&at("dir")), parents: true }).await,
+        refused(caller, &Move { from: path(&at("f")), to: path(&at("g")), no_replace: false })
+            .await,
+        refused(caller, &Remove { path: path(&at("f")), recursive: true }).await,
+        refused(caller, &copy(&at("f"), "pot://lab/copy", 1)).await,
+        refused(caller, &copy("pot://lab/f", &at("copy"), 2)).await,
+        refused(caller, &policy_set(&at(""))).await,
+        refused(caller, &SpaceRemove { name: named.clone(), recursive: true }).await,
+        refused(caller, &SpaceWho { space: named.clone() }).await,
+        refused(caller, &grant(space, "everyone")).await,
+        refused(
+            caller,
+            &SpaceRevoke { space: named.clone(), who: "everyone".into(), rights: Rights::ALL },
+        )
+        .await,
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_no_right_in_a_space_cannot_tell_it_from_one_that_does_not_exist() {
+    let lab = Lab::new().await;
+    let (ada, bert, donor) = (lab.user().await, lab.user().await, lab.donor("basement").await);
+    make_space(&ada, "hers", false).await;
+    write(&ada, "pot://lab/f", 1, &donor).await;
+    lab.grant("hers", "everyone", &[Right::Write]).await;
+    let session = ada.call(&reserve_at("pot://hers/f")).await.expect("reserved").session;
+    let mut inline = file(&session, "pot://hers/f", &[], &[]);
+    inline.inline = Some(Default::default());
+    commit(&ada, session, 0, vec![inline], true).await.expect("committed");
+    lab.take("hers", "everyone", &Right::ALL).await;
+
+    let (hidden, missing) = (refusals(&bert, "hers").await, refusals(&bert, "none").await);
+    for (hidden, missing) in hidden.into_iter().zip(missing) {
+        let told = (hidden.kind, hidden.code.as_str());
+        assert_eq!(told, (ErrorKind::NotFound, code::NO_SPACE_NAMED), "{hidden}");
+        assert_eq!(hidden.message.replace("hers", "none"), missing.message);
+        assert_eq!(
+            (hidden.kind, &hidden.code, &hidden.hint),
+            (missing.kind, &missing.code, &missing.hint)
+        );
+    }
+    let spaces = async |caller: &Caller| -> Vec<String> {
+        let spaces = caller.call(&SpaceList {}).await.expect("listed").spaces;
+        spaces.into_iter().map(|space| space.name).collect()
+    };
+    assert_eq!(spaces(&bert).await, ["lab"]);
+    assert_eq!(spaces(&ada).await, ["hers", "lab"]);
+    assert_eq!(spaces(&lab.admin()).await, ["hers", "lab"]);
+    let root = bert.call(&list("pot://")).await.expect("listed").entries;
+    assert_eq!(root.iter().map(|entry| entry.path.as_str()).collect::<Vec<_>>(), ["lab", "lab/f"]);
+    let status = bert.call(&Status {}).await.expect("told");
+    assert_eq!(status.spaces.iter().map(|space| space.name.as_str()).collect::<Vec<_>>(), ["lab"]);
+    assert_eq!(status.files, 2, "sums are of the whole pool");
+    let children = bert.call(&Usage { path: PoolPath::root(), after: None }).await.expect("sums");
+    assert_eq!(children.children.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_list_sees_names_and_neither_digests_nor_recipes_nor_keys() {
+    let lab = Lab::new().await;
+    let (ada, donor) = (lab.user().await, lab.donor("basement").await);
+    let bert = lab.caller(&lab.join(Role::User, "bert").await);
+    lab.take("lab", "everyone", &Right::ALL).await;
+    lab.grant("lab", "ada", &Right::ALL).await;
+    write(&ada, "pot://lab/d/f", 1, &donor).await;
+    let entry = async |caller: &Caller, at: &str| {
+        let entries = caller.call(&list(at)).await.expect("listed").entries;
+        entries.into_iter().find(|entry| entry.kind == EntryKind::File).expect("a file")
+    };
+    lab.grant("lab", "everyone", &[Right::List]).await;
+    for at in ["pot://", "pot://lab", "pot://lab/d/f"] {
+        assert_eq!(entry(&bert, at).await.digest, None, "{at}");
+        assert!(entry(&ada, at).await.digest.is_some(), "{at}");
+        assert_eq!(entry(&bert, at).await.size, 1000);
+    }
+    let stated = bert.call(&stat("pot://lab/d/f")).await.expect("told");
+    assert_eq!((stated.entry.digest, stated.chunk_list.len(), stated.chunks), (None, 0, 1));
+    let whole = ada.call(&stat("pot://lab/d/f")).await.expect("told");
+    assert_eq!((whole.entry.digest.is_some(), whole.chunk_list.len()), (true, 1));
+    bert.call(&Fsck { path: path("pot://lab"), incomplete: true, after: None })
+        .await
+        .expect("told");
+    bert.call(&SpaceWho { space: "lab".into() }).await.expect("told");
+
+    lacks(&bert, &open("pot://lab"), Right::Read).await;
+    lacks(&bert, &copy("pot://lab/d/f", "pot://lab/g", 1), Right::Read).await;
+    lacks(&bert, &reserve_at("pot://lab/new"), Right::Write).await;
+    lacks(&bert, &MakeDir { path: path("pot://lab/x"), parents: true }, Right::Write).await;
+    lacks(&bert, &Remove { path: path("pot://lab/d"), recursive: true }, Right::Write).await;
+    lacks(&bert, &policy_set("pot://lab/d"), Right::Manage).await;
+    lacks(&bert, &grant("lab", "everyone"), Right::Manage).await;
+    lacks(&bert, &SpaceRemove { name: "lab".into(), recursive: true }, Right::Manage).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_do_not_write_writers_do_not_read_and_neither_sets_policies() {
+    let lab = Lab::new().await;
+    let (ada, rita, will) =
+        (lab.user().await, lab.join(Role::User, "rita").await, lab.join(Role::User, "will").await);
+    let (rita, will) = (lab.caller(&rita), lab.caller(&will));
+    lab.donor("basement").await;
+    make_space(&ada, "safe", true).await;
+    let granted =
+        SpaceGrant { rights: [Right::Read].into_iter().collect(), ..grant("safe", "rita") };
+    ada.call(&granted).await.expect("who made it grants");
+    let granted =
+        SpaceGrant { rights: [Right::Write].into_iter().collect(), ..grant("safe", "will") };
+    ada.call(&granted).await.expect("who made it grants");
+
+    assert!(rita.call(&open("pot://safe")).await.expect("opened").space_key.is_some());
+    lacks(&rita, &reserve_at("pot://safe/f"), Right::Write).await;
+    let moving = Move { from: path("pot://safe/a"), to: path("pot://safe/b"), no_replace: true };
+    lacks(&rita, &moving, Right::Write).await;
+    lacks(&rita, &copy("pot://safe", "pot://safe/b", 3), Right::Write).await;
+
+    let reserved = will.call(&reserve_at("pot://safe/f")).await.expect("reserved");
+    assert!(reserved.space_key.is_some(), "what is to be sealed");
+    lacks(&will, &open("pot://safe"), Right::Read).await;
+    lacks(&will, &copy("pot://safe/f", "pot://safe/g", 4), Right::Read).await;
+    will.call(&MakeDir { path: path("pot://safe/d"), parents: false }).await.expect("made");
+    for caller in [&rita, &will] {
+        lacks(caller, &policy_set("pot://safe/d"), Right::Manage).await;
+        lacks(caller, &policy_set("pot://safe"), Right::Manage).await;
+        lacks(caller, &grant("safe", "rita"), Right::Manage).await;
+    }
+    ada.call(&policy_set("pot://safe")).await.expect("who made it may");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_right_that_is_taken_ends_at_once_and_so_do_sessions_that_it_opened() {
+    let lab = Lab::new().await;
+    let (ada, donor) = (lab.join(Role::User, "ada").await, lab.donor("basement").await);
+    let caller = lab.caller(&ada);
+    lab.take("lab", "everyone", &Right::ALL).await;
+    lab.admin().call(&GroupCreate { name: "students".into() }).await.expect("made");
+    let change = |add: &[&str], remove: &[&str]| {
+        let names = |of: &[&str]| of.iter().map(|name| name.to_string()).collect();
+        GroupChange { name: "students".into(), add: names(add), remove: names(remove) }
+    };
+    // By a grant of her own, by one to her group, and by a group that is no more.
+    for round in 0..3 {
+        let who = if round == 0 { "ada" } else { "students" };
+        lab.admin().call(&change(&["ada"], &[])).await.expect("changed");
+        lab.grant("lab", who, &[Right::Write]).await;
+        let reserved = reserve(&caller, 1 << 20).await.expect("reserved");
+        let session = reserved.session;
+        offer(&caller, session, &[round]).await;
+        let written = file(&session, "pot://lab/f", &[round], &[&donor]);
+        let first = commit(&caller, session, 0, vec![written.clone()], false).await;
+        assert!(matches!(first.expect("committed").files[0], Outcome::Stored { .. }));
+
+        match round {
+            0 => lab.take("lab", "ada", &[Right::Write]).await,
+            1 => drop(lab.admin().call(&change(&[], &["ada"])).await.expect("changed")),
+            _ => {
+                let gone = GroupRemove { name: "students".into() };
+                lab.admin().call(&gone).await.expect("removed");
+            }
+        }
+        let late = commit(&caller, session, 1, vec![written], false).await.expect_err("too late");
+        assert_eq!(late.code, code::NO_SESSION, "round {round}: {late}");
+        let again = reserve(&caller, 1 << 20).await.expect_err("no right");
+        assert_eq!(again.code, code::NO_SPACE_NAMED, "round {round}");
+    }
+    eventually("its room to be free", async || {
+        let status = lab.admin().call(&Status {}).await.expect("told");
+        (status.sessions == 0 && status.donors[0].promised == 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_goes_on_while_another_grant_still_lets_it_write() {
+    let lab = Lab::new().await;
+    let (ada, _donor) = (lab.caller(&lab.join(Role::User, "ada").await), lab.donor("d").await);
+    lab.grant("lab", "ada", &[Right::Write]).await;
+    let session = reserve(&ada, 1 << 20).await.expect("reserved").session;
+    lab.take("lab", "everyone", &Right::ALL).await;
+    offer(&ada, session, &[1]).await;
+    lab.take("lab", "ada", &Right::ALL).await;
+    assert!(reserve(&ada, 1 << 20).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_names_users_by_name_or_number_and_groups_and_nobody_else() {
+    let lab = Lab::new().await;
+    let [one, two] = [lab.join(Role::User, "ada").await, lab.join(Role::User, "ada").await];
+    let bert = lab.join(Role::User, "bert").await;
+    lab.donor("basement").await;
+    let admin = lab.admin();
+    for name in ["bert", "staff"] {
+        admin.call(&GroupCreate { name: name.into() }).await.expect("made");
+    }
+    for (who, kind) in [
+        ("ada", ErrorKind::Usage),
+        ("bert", ErrorKind::Usage),
+        ("basement", ErrorKind::NotFound),
+        ("nobody", ErrorKind::NotFound),
+        ("group:nobody", ErrorKind::NotFound),
+    ] {
+        let failure = refused(&admin, &grant("lab", who)).await;
+        assert_eq!(failure.kind, kind, "{who}: {failure}");
+        assert!(!failure.hint.is_empty());
+    }
+    let granted = admin.call(&grant("lab", &two.about.member.to_string())).await.expect("granted");
+    assert_eq!((granted.to, granted.name), (Grantee::Member(two.about.member), Some("ada".into())));
+    admin.call(&grant("lab", "group:bert")).await.expect("granted");
+    admin.call(&grant("lab", &bert.about.member.to_string())).await.expect("granted");
+    admin.call(&grant("lab", "staff")).await.expect("granted");
+    let grants =
+        lab.caller(&one).call(&SpaceWho { space: "lab".into() }).await.expect("told").grants;
+    let to: Vec<_> = grants.into_iter().map(|granted| granted.to).collect();
+    let group = |name: &str| Grantee::Group(name.into());
+    let member = Grantee::Member;
+    let maker = member(lab.admin_identity().about.member);
+    for whom in [group("bert"), group("staff"), group("everyone"), member(two.about.member), maker]
+    {
+        assert!(to.contains(&whom), "{whom:?} in {to:?}");
+    }
+    assert_eq!(to.len(), 6);
+    let everyone =
+        GroupChange { name: "everyone".into(), add: vec![], remove: vec!["bert".into()] };
+    assert_eq!(refused(&admin, &everyone).await.kind, ErrorKind::Usage);
+    let groups = admin.call(&GroupList {}).await.expect("listed").groups;
+    assert_eq!(
+        groups.iter().map(|group| group.name.as_str()).collect::<Vec<_>>(),
+        ["bert", "staff"]
+    );
+    assert_eq!(refused(&lab.caller(&one), &GroupList {}).await.code, code::NOT_ALLOWED);
+}

@@ -1,0 +1,119 @@
+//! The calls about who may do what in spaces, and about groups of members.
+
+use super::{Call, Done, call};
+use potluck_core::ids::MemberId;
+use potluck_core::rights::{Grantee, Rights};
+use serde::{Deserialize, Serialize};
+
+/// Grants rights in a space beside those that were granted before (who manages it).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SpaceGrant {
+    /// The space.
+    pub space: String,
+    /// Whom, as a person wrote it: a member's name or number, or a group.
+    pub who: String,
+    /// The rights.
+    pub rights: Rights,
+}
+call!(SpaceGrant => Granted, "space-grant");
+
+/// Takes rights in a space that were granted (who manages it).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SpaceRevoke {
+    /// The space.
+    pub space: String,
+    /// From whom, as a person wrote it.
+    pub who: String,
+    /// The rights.
+    pub rights: Rights,
+}
+call!(SpaceRevoke => Granted, "space-revoke");
+
+/// What is granted to somebody in a space.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Granted {
+    /// A member, or a group.
+    pub to: Grantee,
+    /// The name that people call the member by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// All that is granted to them themselves; they may have more by a group.
+    pub rights: Rights,
+}
+
+/// Lists who may do what in a space (who may do anything in it).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SpaceWho {
+    /// The space.
+    pub space: String,
+}
+call!(SpaceWho => SpaceGrants, "space-who");
+
+/// All grants in a space. Admins may do all and need none.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SpaceGrants {
+    /// The space.
+    pub space: String,
+    /// Groups first.
+    pub grants: Vec<Granted>,
+}
+
+/// Makes a group of members (admins).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GroupCreate {
+    /// Its name.
+    pub name: String,
+}
+call!(GroupCreate => Done, "group-create", once);
+
+/// Removes a group, with all that was granted to it (admins).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GroupRemove {
+    /// Its name.
+    pub name: String,
+}
+call!(GroupRemove => Done, "group-remove", once);
+
+/// Puts members into a group, and takes others out (admins).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GroupChange {
+    /// The name of the group.
+    pub name: String,
+    /// Who comes in, by name or number.
+    #[serde(default)]
+    pub add: Vec<String>,
+    /// Who goes out, by name or number.
+    #[serde(default)]
+    pub remove: Vec<String>,
+}
+call!(GroupChange => Done, "group-change");
+
+/// Lists the groups (admins).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GroupList {}
+call!(GroupList => Groups, "groups");
+
+/// All groups that admins made.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Groups {
+    /// By name.
+    pub groups: Vec<GroupAbout>,
+}
+
+/// A group of members.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupAbout {
+    /// Its name.
+    pub name: String,
+    /// Who is in it.
+    pub members: Vec<GroupMember>,
+}
+
+/// A member of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupMember {
+    /// Their number.
+    pub member: MemberId,
+    /// The name that people call them by.
+    pub name: String,
+}

@@ -1,0 +1,95 @@
+//! What a user may do in a space of another, step by step, through the command line.
+
+use super::content::{arg, assert_same, file};
+use super::lab::{Cli, Lab};
+
+fn join(lab: &Lab, name: &str) -> Cli {
+    let cli = lab.cli.at_home(&lab.dir().join(name));
+    cli.ok(&["join", &lab.token("user"), "--name", name]);
+    cli
+}
+
+#[test]
+fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
+    let lab = Lab::with_donors(2);
+    let (ada, bert) = (join(&lab, "ada"), join(&lab, "bert"));
+    let (input, content) = file(lab.dir(), "input", 1, 1 << 20);
+    let made = ada.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]).text();
+    assert!(made.contains("space grant lab everyone read write"), "{made}");
+    ada.ok(&["cp", arg(&input), "pot://lab/f"]);
+
+    // Nothing: the space is not there for him, and asking tells no more than of one that never was.
+    assert_eq!(bert.json(&["space", "ls"])["spaces"].as_array().map(Vec::len), Some(0));
+    assert_eq!(bert.ok(&["ls"]).text(), "");
+    assert!(!bert.ok(&["status"]).text().contains("lab"));
+    for command in [
+        &["ls", "pot://lab"][..],
+        &["stat", "pot://lab/f"],
+        &["cat", "pot://lab/f"],
+        &["cp", arg(&input), "pot://lab/g"],
+        &["rm", "-y", "pot://lab/f"],
+        &["du", "pot://lab"],
+        &["verify", "pot://lab/f"],
+        &["space", "who", "lab"],
+        &["space", "rm", "-r", "-y", "lab"],
+    ] {
+        assert_eq!(bert.fails(3, command).code, "POT-E011", "{command:?}");
+    }
+
+    // Names, and not what is in the files.
+    ada.ok(&["space", "grant", "lab", "bert", "list"]);
+    assert_eq!(bert.ok(&["ls", "pot://lab"]).text(), "f\n");
+    assert!(bert.json(&["stat", "pot://lab/f"])["entry"]["digest"].is_null());
+    assert!(ada.json(&["stat", "pot://lab/f"])["entry"]["digest"].is_string());
+    let refused = bert.fails(8, &["cat", "pot://lab/f"]);
+    assert_eq!(refused.code, "POT-E067", "{refused:?}");
+    assert!(refused.hint.contains("potluck space who lab"), "{refused:?}");
+    let who = bert.ok(&["space", "who", "lab"]).text();
+    assert!(who.contains("ada") && who.contains("list read write manage"), "{who}");
+
+    // Reading, by a group.
+    lab.cli.ok(&["group", "create", "students"]);
+    lab.cli.ok(&["group", "add", "students", "bert"]);
+    assert!(lab.cli.ok(&["group", "ls"]).text().contains("bert (5)"));
+    ada.ok(&["space", "grant", "pot://lab/", "students", "read"]);
+    assert_same(&bert.cat("pot://lab/f"), &content, "read");
+    bert.ok(&["verify", "--read", "pot://lab/f"]);
+    assert_eq!(bert.fails(8, &["cp", arg(&input), "pot://lab/g"]).code, "POT-E067");
+    assert_eq!(bert.fails(8, &["rm", "-y", "pot://lab/f"]).code, "POT-E067");
+
+    // Writing, and not deciding how it is kept or by whom it is read.
+    ada.ok(&["space", "grant", "lab", "bert", "write"]);
+    bert.ok(&["cp", arg(&input), "pot://lab/g"]);
+    bert.ok(&["mv", "pot://lab/g", "pot://lab/h"]);
+    bert.ok(&["space", "create", "own"]);
+    bert.ok(&["cp", "pot://lab/f", "pot://own/f"]);
+    assert_eq!(ada.fails(3, &["cp", "pot://own/f", "pot://lab/x"]).code, "POT-E011");
+    for command in [
+        &["policy", "set", "pot://lab", "--copies", "2", "-y"][..],
+        &["space", "grant", "lab", "everyone", "read"],
+        &["space", "revoke", "lab", "ada"],
+    ] {
+        assert_eq!(bert.fails(8, command).code, "POT-E067", "{command:?}");
+    }
+
+    // What is taken ends at once: also for an upload that is under way.
+    let mut upload = bert.start(&["--retry-for", "1s", "cp", "-", "pot://lab/late"]);
+    std::io::Write::write_all(upload.child().stdin.as_mut().expect("a pipe"), &content)
+        .expect("fed");
+    super::waiting::wait_until("the upload to begin", super::waiting::DEADLINE, || {
+        lab.cli.status()["sessions"] == 1
+    });
+    ada.ok(&["space", "revoke", "lab", "bert"]);
+    drop(upload.child().stdin.take());
+    let ended = super::program::code_of(upload.end("the upload"));
+    assert!(ended != 0, "an upload that may not be");
+    assert_eq!(ada.fails(3, &["stat", "pot://lab/late"]).code, "POT-E010");
+    assert_eq!(bert.fails(8, &["cp", arg(&input), "pot://lab/g"]).code, "POT-E067");
+    assert_same(&bert.cat("pot://lab/f"), &content, "his group still reads");
+    lab.cli.ok(&["group", "remove", "students", "bert"]);
+    assert_eq!(bert.fails(3, &["cat", "pot://lab/f"]).code, "POT-E011");
+
+    // An admin sees and does all.
+    assert_same(&lab.cli.cat("pot://own/f"), &content, "an admin reads");
+    lab.cli.ok(&["space", "rm", "-r", "-y", "own"]);
+}
