@@ -102,6 +102,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::GroupRemove
         | Verb::GroupChange
         | Verb::GroupList
+        | Verb::AuditRead
         | Verb::GcResume
         | Verb::ReclaimUnknown
         | Verb::RepairControl
@@ -178,6 +179,7 @@ fn action(verb: Verb) -> &'static str {
             "`potluck group`"
         }
         Verb::PolicySet => "`potluck policy set`",
+        Verb::AuditRead => "`potluck audit`",
         Verb::GcResume => "`potluck gc resume`",
         Verb::ReclaimUnknown => "`potluck gc unknown reclaim`",
         Verb::RepairControl => "`potluck repair now`, `pause` or `resume`",

@@ -3,6 +3,7 @@
 
 mod advice;
 mod answer;
+mod audit;
 mod commit;
 mod concerned;
 mod copying;
@@ -29,10 +30,12 @@ pub(crate) use concerned::{concerned, no_donor};
 pub use verb::Verb;
 
 use crate::access;
+use crate::audit_log::Auditor;
 use crate::callers::Caller;
 use crate::handles::Handles;
 use crate::tasks::reach::Reach;
 use axum::body::{Body, Bytes};
+use potluck_core::chunk::Digest;
 use potluck_wire::bodies::{Received, SHORT};
 use potluck_wire::control::{self, Call};
 use potluck_wire::env::Offload;
@@ -82,6 +85,7 @@ calls! {
     repair::RepairCalls: RepairStatus RepairControl Away Trust ScrubNow;
     give_back::GiveBackCalls: GiveBack GiveBackStatus Departing;
     fsck::FsckCalls: Fsck;
+    audit::AuditCalls: AuditRead;
 }
 
 impl Answers for Handles {
@@ -92,18 +96,15 @@ impl Answers for Handles {
         body: Body,
     ) -> Result<Vec<u8>, Failure> {
         let verb = Verb::named(&call).ok_or_else(|| no_such_call(&call))?;
-        let who = match peer.certificate {
-            Some(certificate) if verb != Verb::Join => {
-                Some(self.members.identify(&certificate, self.time.wall_ms())?)
-            }
-            _ => None,
-        };
-        let caller = Caller { who, peer: peer.address.ip(), connection: peer.connection };
-        // First, so that nothing is kept in memory of who may not make the call.
-        access::check(&caller, verb)?;
-        let member = caller.who.is_some().then_some(peer.certificate).flatten();
-        let body = self.bodies.read(body, member).await?;
-        answer(&self, caller, verb, body).await
+        let (peer_address, connection) = (peer.address.ip(), peer.connection);
+        let mut caller = Caller { who: None, peer: peer_address, connection };
+        let answered = self.admit(&mut caller, peer.certificate, verb, body).await;
+        if let Err(why) = &answered
+            && is_refusal(&caller, why)
+        {
+            Auditor::from(&*self).refused(&caller, verb.name(), why);
+        }
+        answered
     }
 
     async fn ready(&self) -> Result<(), String> {
@@ -113,6 +114,33 @@ impl Answers for Handles {
     async fn connection_ended(self: Arc<Self>, connection: u64) {
         Reach::from(&*self).connection_ended(connection).await;
     }
+}
+
+impl Handles {
+    /// Answers a call once it is known who makes it, which is noted in `caller`, and that they may.
+    async fn admit(
+        &self,
+        caller: &mut Caller,
+        certificate: Option<Digest>,
+        verb: Verb,
+        body: Body,
+    ) -> Result<Vec<u8>, Failure> {
+        if let Some(certificate) = certificate.filter(|_| verb != Verb::Join) {
+            caller.who = Some(self.members.identify(&certificate, self.time.wall_ms())?);
+        }
+        // First, so that nothing is kept in memory of who may not make the call.
+        access::check(caller, verb)?;
+        let member = caller.who.is_some().then_some(certificate).flatten();
+        let body = self.bodies.read(body, member).await?;
+        answer(self, caller.clone(), verb, body).await
+    }
+}
+
+/// Whether somebody was refused what they may not do. A user who names a space that is not there may have
+/// asked for one in which they have no right, for that is what they are told.
+fn is_refusal(caller: &Caller, why: &Failure) -> bool {
+    let is_user = || caller.who.as_ref().is_some_and(|who| who.role == Role::User);
+    why.kind == ErrorKind::Auth || (why.code == code::NO_SPACE_NAMED && is_user())
 }
 
 async fn answer_one<C: Call, G: Answer<C>>(

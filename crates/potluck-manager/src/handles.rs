@@ -4,6 +4,7 @@
 //! [`handles!`]: its fields say what it can touch. Only what starts tasks and dispatches calls has
 //! all of them.
 
+use crate::audit_log::AuditLog;
 use crate::callers::Members;
 use crate::gc_freeze::GcFreeze;
 use crate::inventory_turns::InventoryTurns;
@@ -78,6 +79,8 @@ parts! {
     stats: Arc<StatsCache>,
     /// The facts known about the pool's safety.
     scan_state: Arc<ScanState>,
+    /// What was refused, and who changed what others may do.
+    audit_log: Arc<AuditLog>,
     /// The directory, held as long as anything of this manager lives.
     state: Arc<StateDir>,
 }

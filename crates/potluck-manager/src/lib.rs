@@ -8,6 +8,7 @@
 
 mod access;
 mod alarms;
+mod audit_log;
 mod callers;
 mod calls;
 mod config;

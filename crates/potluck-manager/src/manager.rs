@@ -1,5 +1,6 @@
 //! A manager from start to stop.
 
+use crate::audit_log::{AuditLog, Auditor};
 use crate::callers::{Members, inviting_donor};
 use crate::config::ManagerConfig;
 use crate::gc_freeze::GcFreeze;
@@ -138,6 +139,7 @@ impl Manager {
             metrics: Arc::default(),
             stats: Arc::default(),
             scan_state: Arc::default(),
+            audit_log: Arc::new(AuditLog::new(state.audit())),
             state: Arc::new(state),
         };
         Ok(Self { handles, listener, metrics, address, told, admit })
@@ -185,6 +187,7 @@ impl Manager {
             () = DonorLog::from(all).run() => {}
             () = Repair::from(all).run() => {}
             () = Events::from(all).run() => {}
+            () = Auditor::from(all).run() => {}
             () = Reach::from(all).run() => {}
             () = Exporter::from(all).serve(metrics) => {}
             () = Signposts::from(all).run() => {}
@@ -193,6 +196,7 @@ impl Manager {
         if let Err(why) = time.save().await {
             tracing::error!(%why, "the pool's time could not be saved");
         }
+        Auditor::from(&handles).write_refusals().await;
         handles.catalog.close().await;
         tracing::info!("the manager has stopped");
         Ok(())

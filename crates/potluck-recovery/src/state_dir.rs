@@ -6,6 +6,7 @@
 //! admin/            the first admin's identity, for the local command line
 //! recovery.kit      what no donor has, to be copied elsewhere
 //! backups/          backups of the catalog, the last few
+//! audit/            what was refused, and who changed what others may do
 //! restoring/        what a restore makes, until it is finished; then nothing starts here
 //! lock              held while a manager runs
 //! probe             there for moments, after the disk took no writes
@@ -125,6 +126,11 @@ impl StateDir {
     /// The directory of backups, unless another was chosen.
     pub fn backups(&self) -> PathBuf {
         self.root.join("backups")
+    }
+
+    /// The directory of the audit log.
+    pub fn audit(&self) -> PathBuf {
+        self.root.join("audit")
     }
 
     /// Finds out whether the disk takes a file of `bytes`, which is gone afterwards.

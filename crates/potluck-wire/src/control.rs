@@ -4,6 +4,7 @@
 //! [`crate::error::Failure`] with the HTTP status of its kind. Unknown fields are ignored and new
 //! ones have defaults, because desktops never upgrade together.
 
+mod audit;
 mod donors;
 mod grants;
 mod membership;
@@ -14,6 +15,7 @@ mod spaces;
 mod status;
 mod writing;
 
+pub use audit::{AuditEntry, AuditKind, AuditPage, AuditRead};
 pub use donors::{
     Arrived, ChunkOrders, DiskFault, Heartbeat, HeartbeatReply, Holding, INVENTORY_PAGE, Inventory,
     Locate, Located, Register, Registered, Scrubbed, Shard, Source, Task, TaskFault, TaskOutcome,

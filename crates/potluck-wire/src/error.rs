@@ -149,6 +149,8 @@ pub mod code {
     pub const NOT_ACKNOWLEDGED: &str = "POT-E041";
     /// A member has as many write sessions as one may have.
     pub const TOO_MANY_SESSIONS: &str = "POT-E042";
+    /// A user changes rights too often.
+    pub const TOO_MANY_CHANGES: &str = "POT-E043";
     /// No copy could be read.
     pub const UNREADABLE: &str = "POT-E050";
     /// Bytes are not what their name says.

@@ -22,7 +22,7 @@ pub use members::{
 };
 pub use metadata::{Asking, Gc, GcUnknown, ManagerAction, ManagerBackup, ManagerRestore, NewPlace};
 pub use policies::{Policy, PolicyOptions, PolicySet, PolicyShow, Space, SpaceCreate, SpaceRm};
-pub use rights::{Group, GroupMembers, SpaceGrant, SpaceRevoke, SpaceWho};
+pub use rights::{Audit, Group, GroupMembers, SpaceGrant, SpaceRevoke, SpaceWho};
 pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Status, Verify, Watch};
 
 pub use services::{Service, ServiceInstall, ServicePlace, ServiceUninstall};
@@ -192,6 +192,11 @@ pub enum Command {
         after_help = "Examples:\n  potluck space create lab --copies 2\n  potluck space grant lab everyone read write"
     )]
     Space(Space),
+    /// Show what was refused to whom, and who changed what others may do
+    #[command(
+        after_help = "Examples:\n  potluck audit\n  potluck audit --since 30d --json\n\nFor admins. The log is in the directory audit of the manager's state directory, a line of JSON an\nentry; the oldest files are deleted when there are too many."
+    )]
+    Audit(Audit),
     /// List or change groups of members, to whom rights are granted together
     #[command(subcommand, after_help = "Example:\n  potluck group add students ada bert")]
     Group(Group),

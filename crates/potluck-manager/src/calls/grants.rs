@@ -2,6 +2,7 @@
 
 use super::Answer;
 use crate::access::Access;
+use crate::audit_log::Auditor;
 use crate::callers::{Caller, Members};
 use crate::handles::handles;
 use crate::lost_rights::LostRights;
@@ -10,7 +11,7 @@ use potluck_core::ids::MemberId;
 use potluck_core::path::check_space;
 use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
 use potluck_wire::control::{
-    Done, Granted, GroupAbout, GroupChange, GroupCreate, GroupList, GroupMember, GroupRemove,
+    Call, Done, Granted, GroupAbout, GroupChange, GroupCreate, GroupList, GroupMember, GroupRemove,
     Groups, SpaceGrant, SpaceGrants, SpaceRevoke, SpaceWho,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -23,6 +24,7 @@ handles! {
         members: Arc<Members>,
         access: Access,
         lost_rights: LostRights,
+        auditor: Auditor,
     }
 }
 
@@ -30,9 +32,15 @@ impl Answer<SpaceGrant> for GrantCalls {
     async fn answer(self, call: SpaceGrant, caller: Caller) -> Result<Granted, Failure> {
         let SpaceGrant { space, who, rights } = call;
         self.access.need_in(&caller, Right::Manage, &space).await?;
+        self.auditor.admit_change(&caller)?;
         let to = self.grantee(&who).await?;
-        let (_, after) = self.catalog.grant(space, to.clone(), rights).await?;
-        Ok(self.granted(to, after))
+        let (before, after) = self.catalog.grant(space.clone(), to.clone(), rights).await?;
+        let granted = self.granted(to, after);
+        if after != before {
+            let what = format!("granted {rights} in {space} to {}", called(&granted));
+            self.auditor.changed(&caller, SpaceGrant::NAME, what).await;
+        }
+        Ok(granted)
     }
 }
 
@@ -40,10 +48,18 @@ impl Answer<SpaceRevoke> for GrantCalls {
     async fn answer(self, call: SpaceRevoke, caller: Caller) -> Result<Granted, Failure> {
         let SpaceRevoke { space, who, rights } = call;
         self.access.need_in(&caller, Right::Manage, &space).await?;
+        self.auditor.admit_change(&caller)?;
         let from = self.grantee(&who).await?;
-        let (_, after) = self.catalog.take_rights(space, from.clone(), rights).await?;
+        let taken = self.catalog.take_rights(space.clone(), from.clone(), rights).await?;
+        let (before, after) = taken;
+        let granted = self.granted(from, after);
+        if after != before {
+            let what =
+                format!("took {} in {space} from {}", before.without(after), called(&granted));
+            self.auditor.changed(&caller, SpaceRevoke::NAME, what).await;
+        }
         self.lost_rights.end_sessions().await?;
-        Ok(self.granted(from, after))
+        Ok(granted)
     }
 }
 
@@ -58,7 +74,7 @@ impl Answer<SpaceWho> for GrantCalls {
 }
 
 impl Answer<GroupCreate> for GrantCalls {
-    async fn answer(self, call: GroupCreate, _: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: GroupCreate, caller: Caller) -> Result<Done, Failure> {
         if check_space(&call.name).is_err() {
             let what = format!(
                 "“{}” cannot be the name of a group: 1 to 63 of a-z 0-9 . _ - can, beginning with a letter \
@@ -69,28 +85,39 @@ impl Answer<GroupCreate> for GrantCalls {
                 Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint("choose another name")
             );
         }
-        self.catalog.create_group(call.name).await?;
+        self.catalog.create_group(call.name.clone()).await?;
+        let what = format!("made the group {}", call.name);
+        self.auditor.changed(&caller, GroupCreate::NAME, what).await;
         Ok(Done {})
     }
 }
 
 impl Answer<GroupRemove> for GrantCalls {
-    async fn answer(self, call: GroupRemove, _: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: GroupRemove, caller: Caller) -> Result<Done, Failure> {
         refuse_everyone(&call.name)?;
-        self.catalog.remove_group(call.name).await?;
+        self.catalog.remove_group(call.name.clone()).await?;
+        let what = format!("removed the group {}", call.name);
+        self.auditor.changed(&caller, GroupRemove::NAME, what).await;
         self.lost_rights.end_sessions().await?;
         Ok(Done {})
     }
 }
 
 impl Answer<GroupChange> for GrantCalls {
-    async fn answer(self, call: GroupChange, _: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: GroupChange, caller: Caller) -> Result<Done, Failure> {
         let GroupChange { name, add, remove } = call;
         refuse_everyone(&name)?;
         let numbers = |named: &[String]| -> Result<Vec<MemberId>, Failure> {
             named.iter().map(|who| self.members.named(who)).collect()
         };
-        self.catalog.change_group(name, numbers(&add)?, numbers(&remove)?).await?;
+        let (add, remove) = (numbers(&add)?, numbers(&remove)?);
+        self.catalog.change_group(name.clone(), add.clone(), remove.clone()).await?;
+        for (members, how) in [(add, "put into"), (remove, "taken out of")] {
+            for member in members {
+                let what = format!("{how} the group {name}: {} ({member})", self.called(member));
+                self.auditor.changed(&caller, GroupChange::NAME, what).await;
+            }
+        }
         self.lost_rights.end_sessions().await?;
         Ok(Done {})
     }
@@ -146,5 +173,15 @@ impl GrantCalls {
             Grantee::Group(_) => None,
         };
         Granted { to, name, rights }
+    }
+}
+
+/// A member or a group in words.
+fn called(granted: &Granted) -> String {
+    match &granted.to {
+        Grantee::Member(member) => {
+            format!("{} ({member})", granted.name.as_deref().unwrap_or_default())
+        }
+        Grantee::Group(name) => format!("the group {name}"),
     }
 }

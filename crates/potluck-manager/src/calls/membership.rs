@@ -1,6 +1,7 @@
 //! Inviting, joining, leaving, revoking.
 
 use super::Answer;
+use crate::audit_log::Auditor;
 use crate::callers::{self, Caller, Who, inviting_donor};
 use crate::departure::Departures;
 use crate::departure::Removal;
@@ -19,8 +20,8 @@ use potluck_core::ids::{DonorId, MemberId};
 use potluck_recovery::ca::Ca;
 use potluck_recovery::ca::ProvenKey;
 use potluck_wire::control::{
-    Done, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join, Joined,
-    Leave, MemberAbout, MemberList, Members, Revoke,
+    Call, Done, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join,
+    Joined, Leave, MemberAbout, MemberList, Members, Revoke,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -42,6 +43,7 @@ handles! {
         scan_state: Arc<ScanState>,
         departures: Departures,
         sessions: Sessions,
+        auditor: Auditor,
     }
 }
 
@@ -58,7 +60,7 @@ const MAX_DONORS_TTL_SECONDS: u64 = 600;
 const MAX_FURTHER_DONORS: usize = 63;
 
 impl Answer<Join> for MembershipCalls {
-    async fn answer(self, call: Join, _: Caller) -> Result<Joined, Failure> {
+    async fn answer(self, call: Join, caller: Caller) -> Result<Joined, Failure> {
         let name = checked_name(&call.name)?;
         let request = call.request.0;
         let key = self
@@ -75,8 +77,10 @@ impl Answer<Join> for MembershipCalls {
         };
         let joined = self.catalog.join(call.secret, digest, name, now, certify).await?;
         let Certified { member, certificate } = joined;
-        tracing::info!("{} {} ({}) joined", member.role, member.name, member.id);
+        let what = format!("{} {} ({}) joined", member.role, member.name, member.id);
+        tracing::info!("{what}");
         self.enlist(&member);
+        self.auditor.changed(&caller, Join::NAME, what).await;
         Ok(Joined {
             member: member.id,
             role: member.role,
@@ -125,6 +129,8 @@ impl Answer<Invite> for MembershipCalls {
             NewToken { role: call.role, by, ttl_ms: call.ttl_seconds * 1000 },
         );
         let invitation = self.catalog.add_token(secret, new, now).await?;
+        let what = format!("made the invitation {invitation} for a {}", call.role);
+        self.auditor.changed(&caller, Invite::NAME, what).await;
         Ok(Invited { secret, invitation })
     }
 }
@@ -183,10 +189,12 @@ impl Answer<InvitationList> for MembershipCalls {
 }
 
 impl Answer<InvitationRemove> for MembershipCalls {
-    async fn answer(self, call: InvitationRemove, _: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: InvitationRemove, caller: Caller) -> Result<Done, Failure> {
         let id = call.invitation;
         self.catalog.remove_token(id).await?;
         tracing::info!(invitation = id, "an invitation was removed");
+        let what = format!("removed the invitation {id}");
+        self.auditor.changed(&caller, InvitationRemove::NAME, what).await;
         Ok(Done {})
     }
 }
@@ -207,7 +215,7 @@ impl Answer<MemberList> for MembershipCalls {
 }
 
 impl Answer<Revoke> for MembershipCalls {
-    async fn answer(self, call: Revoke, _: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: Revoke, caller: Caller) -> Result<Done, Failure> {
         let Revoke { member, now, agreed, .. } = call;
         let donor = DonorId(member.0);
         let is_donor = self.pool.lock().knows_donor(donor);
@@ -215,7 +223,7 @@ impl Answer<Revoke> for MembershipCalls {
             true => Some(self.departures.allow(donor, Removal { now, agreed }).await?),
             false => None,
         };
-        self.revoke(member).await
+        self.revoke(&caller, Revoke::NAME, member).await
     }
 }
 
@@ -228,16 +236,18 @@ impl Answer<Leave> for MembershipCalls {
             Role::Donor => Some(self.departures.allow(donor, Removal { now, agreed }).await?),
             Role::User | Role::Admin => None,
         };
-        self.revoke(who.member).await
+        self.revoke(&caller, Leave::NAME, who.member).await
     }
 }
 
 impl MembershipCalls {
     /// Ends a membership, and what the member has open.
-    async fn revoke(&self, id: MemberId) -> Result<Done, Failure> {
+    async fn revoke(&self, caller: &Caller, call: &str, id: MemberId) -> Result<Done, Failure> {
         let member = self.catalog.revoke(id).await?;
-        tracing::info!("{} {} ({}) is revoked", member.role, member.name, member.id);
+        let what = format!("{} {} ({}) is revoked", member.role, member.name, member.id);
+        tracing::info!("{what}");
         self.members.put(member);
+        self.auditor.changed(caller, call, what).await;
         let sessions = {
             let mut pool = self.pool.lock();
             pool.remove_donor(DonorId(id.0));

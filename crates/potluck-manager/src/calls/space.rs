@@ -2,6 +2,7 @@
 
 use super::{Answer, advice};
 use crate::access::Access;
+use crate::audit_log::Auditor;
 use crate::callers::Caller;
 use crate::failure;
 use crate::handles::handles;
@@ -14,7 +15,9 @@ use potluck_catalog::spaces::NewSpace;
 use potluck_core::path::check_space;
 use potluck_core::rights::Right;
 use potluck_core::seal::SpaceKey;
-use potluck_wire::control::{Done, SpaceCreate, SpaceCreated, SpaceList, SpaceRemove, Spaces};
+use potluck_wire::control::{
+    Call, Done, SpaceCreate, SpaceCreated, SpaceList, SpaceRemove, Spaces,
+};
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
 use potluck_wire::token::Role;
@@ -30,6 +33,7 @@ handles! {
         background: Wakeup,
         scan_state: Arc<ScanState>,
         access: Access,
+        auditor: Auditor,
     }
 }
 
@@ -48,7 +52,10 @@ impl Answer<SpaceCreate> for SpaceCalls {
         let made_by = Some(who.member);
         let new = NewSpace { name: call.name, policy: call.policy, key, made_by };
         let most = (who.role != Role::Admin).then_some(MOST_SPACES);
+        self.auditor.admit_change(&caller)?;
+        let what = format!("made the space {}, with all rights in it", new.name);
         self.catalog.create_space(new, most, wall_ms).await?;
+        self.auditor.changed(&caller, SpaceCreate::NAME, what).await;
         // So that it is known before the first file is asked about.
         self.scan_state.look_again(self.time.tick());
         Ok(SpaceCreated { advice })
@@ -58,7 +65,9 @@ impl Answer<SpaceCreate> for SpaceCalls {
 impl Answer<SpaceRemove> for SpaceCalls {
     async fn answer(self, call: SpaceRemove, caller: Caller) -> Result<Done, Failure> {
         self.access.need_in(&caller, Right::Manage, &call.name).await?;
+        let what = format!("removed the space {}, with all rights in it", call.name);
         self.catalog.remove_space(call.name, call.recursive).await?;
+        self.auditor.changed(&caller, SpaceRemove::NAME, what).await;
         self.background.wake();
         Ok(Done {})
     }

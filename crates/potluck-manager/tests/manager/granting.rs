@@ -7,9 +7,10 @@ use potluck_core::policy::{Override, Policy};
 use potluck_core::rights::{Grantee, Right, Rights};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Call, Condition, CopyFiles, EntryKind, Fsck, GroupChange, GroupCreate, GroupList, GroupRemove,
-    List, MakeDir, Move, Open, Outcome, PolicySet, Remove, Reserve, SpaceCreate, SpaceGrant,
-    SpaceList, SpaceRemove, SpaceRevoke, SpaceWho, Stat, Status, Usage,
+    AuditEntry, AuditKind, AuditRead, Call, Condition, CopyFiles, EntryKind, Fsck, GroupChange,
+    GroupCreate, GroupList, GroupRemove, List, MakeDir, Move, Open, Outcome, PolicySet, Remove,
+    Reserve, Revoke, SpaceCreate, SpaceGrant, SpaceList, SpaceRemove, SpaceRevoke, SpaceWho, Stat,
+    Status, Usage,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
@@ -309,4 +310,82 @@ async fn a_grant_names_users_by_name_or_number_and_groups_and_nobody_else() {
         ["bert", "staff"]
     );
     assert_eq!(refused(&lab.caller(&one), &GroupList {}).await.code, code::NOT_ALLOWED);
+}
+
+async fn audit(lab: &Lab) -> Vec<AuditEntry> {
+    let read = AuditRead { since_wall_ms: None, after: None };
+    lab.admin().call(&read).await.expect("an admin may").entries
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_refusal_and_every_change_of_rights_is_in_the_audit_log() {
+    let mut lab = Lab::new().await;
+    let ada = lab.join(Role::User, "ada").await;
+    let caller = lab.caller(&ada);
+    make_space(&caller, "hers", false).await;
+    caller.call(&grant("hers", "everyone")).await.expect("granted");
+    lab.take("hers", "everyone", &[Right::Write]).await;
+    lab.take("hers", "everyone", &[Right::Write]).await; // changes nothing
+    lab.admin().call(&GroupCreate { name: "students".into() }).await.expect("made");
+    refused(&caller, &GroupList {}).await;
+    for _ in 0..5 {
+        refused(&caller, &list("pot://hidden")).await;
+    }
+    refused(&lab.donor("desk").await.caller, &list("pot://hers")).await;
+    assert_eq!(
+        refused(&caller, &AuditRead { since_wall_ms: None, after: None }).await.code,
+        code::NOT_ALLOWED
+    );
+    refused(&lab.admin(), &list("pot://hidden")).await; // a slip: an admin may do all
+
+    let told = audit(&lab).await;
+    let words = |kind, member: Option<&str>| -> Vec<&str> {
+        let of = |entry: &&AuditEntry| entry.kind == kind && entry.name.as_deref() == member;
+        told.iter().filter(of).map(|entry| entry.what.as_str()).collect()
+    };
+    assert_eq!(
+        words(AuditKind::Changed, Some("ada")),
+        [
+            "made the space hers, with all rights in it",
+            "granted list read write manage in hers to the group everyone",
+        ]
+    );
+    let admins = words(AuditKind::Changed, Some("admin"));
+    assert!(admins.contains(&"took write in hers from the group everyone"), "{admins:?}");
+    assert_eq!(admins.iter().filter(|what| what.starts_with("took")).count(), 1, "{admins:?}");
+    assert!(admins.contains(&"made the group students"), "{admins:?}");
+    assert!(words(AuditKind::Changed, None).contains(&"user ada (2) joined"), "{told:?}");
+    let hers = words(AuditKind::Refused, Some("ada"));
+    assert_eq!(hers.len(), 3, "repetitions are counted: {hers:?}");
+    assert!(hers[0].contains("`potluck group` is for an admin"), "{hers:?}");
+    assert_eq!(hers[1], "there is no space “hidden”");
+    assert_eq!(words(AuditKind::Refused, Some("desk")).len(), 1);
+    assert_eq!(words(AuditKind::Refused, Some("admin")).len(), 0);
+
+    // After a restart it goes on, and who was removed is told of, too.
+    let last = told.last().expect("entries").number;
+    lab.stop().await;
+    lab.start().await;
+    lab.admin().call(&Revoke::of(ada.about.member)).await.expect("revoked");
+    refused(&lab.caller(&ada), &list("pot://")).await;
+    let more = audit(&lab).await;
+    assert_eq!(more.iter().filter(|entry| entry.number <= last).count(), told.len());
+    let new: Vec<_> = more.iter().filter(|entry| entry.number > last).collect();
+    assert_eq!(new[0].what, "user ada (2) is revoked");
+    assert_eq!((new[1].kind, new[1].member), (AuditKind::Refused, None));
+    assert!(new[1].what.contains("ada"), "{new:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_changes_rights_without_end_is_held_up_and_an_admin_is_not() {
+    let lab = Lab::new().await;
+    let (ada, admin) = (lab.user().await, lab.admin());
+    let mut codes = Vec::new();
+    for number in 0..70 {
+        codes.extend(ada.call(&grant("lab", "everyone")).await.err().map(|why| why.code));
+        let revoke =
+            SpaceRevoke { space: "lab".into(), who: "group:nobody".into(), rights: Rights::ALL };
+        assert_eq!(refused(&admin, &revoke).await.code, code::NO_ENTRY, "{number}");
+    }
+    assert_eq!(codes, vec![code::TOO_MANY_CHANGES; 10]);
 }

@@ -1,8 +1,10 @@
 //! Commands about who may do what.
 
+use crate::keys::kind;
 use clap::Subcommand;
 use potluck_core::path::{BadPath, check_space};
 use potluck_core::rights::Right;
+use std::time::Duration;
 
 /// Reads the name of a space; `pot://lab/` names it, too.
 pub fn space_name(text: &str) -> Result<String, BadPath> {
@@ -79,4 +81,11 @@ pub struct GroupMembers {
     /// Who, by name or number
     #[arg(required = true, value_name = "NAME|NUMBER")]
     pub members: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct Audit {
+    /// How far back
+    #[arg(long, default_value = "1d", value_name = "TIME", value_parser = kind::time)]
+    pub since: Duration,
 }

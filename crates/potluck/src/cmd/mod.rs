@@ -1,6 +1,7 @@
 //! A file for each verb of the command line, and beside them what several verbs share (`several`, `donors`,
 //! `health`).
 
+mod audit;
 mod away;
 mod cat;
 pub mod completion;
@@ -194,6 +195,7 @@ async fn with_client(
         Command::Du(args) => du::run(args, client, output).await,
         Command::Tree(args) => tree::run(args, client, output).await,
         Command::Space(args) => space::run(args, client, output).await,
+        Command::Audit(args) => audit::run(args, client, output).await,
         Command::Group(args) => group::run(args, client, output).await,
         Command::Policy(args) => policy::run(args, client, output).await,
         Command::Verify(args) => verify::run(args, client, output, shown).await,

@@ -89,6 +89,15 @@ fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
     lab.cli.ok(&["group", "remove", "students", "bert"]);
     assert_eq!(bert.fails(3, &["cat", "pot://lab/f"]).code, "POT-E011");
 
+    // Who refused whom what, and who let whom do what, an admin can look up.
+    let audit = lab.cli.json(&["audit"]).to_string();
+    for told in ["granted write in lab to bert (5)", "took list write in lab from bert (5)"] {
+        assert!(audit.contains(told), "{told}: {audit}");
+    }
+    assert!(audit.contains("needs the right to manage in the space lab"), "{audit}");
+    assert!(lab.cli.ok(&["audit", "--since", "1h"]).text().contains("bert (5)"));
+    assert_eq!(bert.fails(8, &["audit"]).code, "POT-E062");
+
     // An admin sees and does all.
     assert_same(&lab.cli.cat("pot://own/f"), &content, "an admin reads");
     lab.cli.ok(&["space", "rm", "-r", "-y", "own"]);

@@ -1,0 +1,158 @@
+//! The audit log: refusals, and changes of who may do what, a line of JSON each, in files of the manager's
+//! state directory.
+//!
+//! It is bounded in every direction, for whoever is refused decides how often: repetitions are counted, a
+//! member gets a few lines a minute, and files are rotated by size. Refusals and changes are in files of
+//! their own, so that no number of refusals pushes a change out.
+
+mod files;
+mod refusals;
+
+use crate::callers::Caller;
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use files::{Files, Kept};
+use potluck_core::clock::Tick;
+use potluck_core::ids::MemberId;
+use potluck_wire::control::{AuditEntry, AuditKind, AuditPage};
+use potluck_wire::env::Env;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::token::Role;
+use refusals::{Refusal, Refusals};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::MissedTickBehavior;
+
+/// Refusals are written this often.
+const EVERY: Duration = Duration::from_secs(1);
+/// Changes of rights that a user may make in a minute, so that none is pushed out of the log soon.
+const CHANGES: u32 = 60;
+/// How long such changes are counted together.
+const MINUTE: Duration = Duration::from_secs(60);
+/// Longer words of a caller are cut: a path has up to some thousand bytes.
+const LONGEST: usize = 400;
+
+/// The audit log of one manager.
+#[derive(Debug)]
+pub struct AuditLog {
+    refusals: Mutex<Refusals>,
+    /// Changes that users made in the minute that began then.
+    changes: Mutex<(Tick, HashMap<MemberId, u32>)>,
+    files: Mutex<Files>,
+}
+
+impl AuditLog {
+    /// The log in the directory `dir`, which is made when something is to be written.
+    pub fn new(dir: PathBuf) -> Self {
+        let files = Mutex::new(Files::new(dir));
+        Self { refusals: Mutex::default(), changes: Mutex::default(), files }
+    }
+}
+
+handles! {
+    /// The handles for writing and reading the audit log.
+    pub struct Auditor {
+        env: Env,
+        time: PoolTime,
+        audit_log: Arc<AuditLog>,
+    }
+}
+
+impl Auditor {
+    /// Notes that a call was refused. Nobody waits for its line.
+    pub fn refused(&self, caller: &Caller, call: &str, why: &Failure) {
+        let mut entry = self.entry(caller, call, AuditKind::Refused, &why.message);
+        entry.code = Some(why.code.clone());
+        let (now, mut refusals) =
+            (self.time.tick(), self.audit_log.refusals.lock().expect("no holder panics"));
+        refusals.add(Refusal(entry), now);
+    }
+
+    /// Refuses a change of rights to a user who makes too many in a minute. Admins make as many as they like.
+    pub fn admit_change(&self, caller: &Caller) -> Result<(), Failure> {
+        let who = caller.member()?;
+        if who.role == Role::Admin {
+            return Ok(());
+        }
+        let now = self.time.tick();
+        let mut changes = self.audit_log.changes.lock().expect("no holder panics");
+        if now.saturating_sub(changes.0) >= MINUTE {
+            *changes = (now, HashMap::new());
+        }
+        let made = changes.1.entry(who.member).or_default();
+        if *made >= CHANGES {
+            let what = format!("you have changed rights {CHANGES} times in a minute");
+            return Err(Failure::new(ErrorKind::Retry, code::TOO_MANY_CHANGES, what)
+                .hint("try again in a minute; to let many in at once, grant to a group"));
+        }
+        *made += 1;
+        Ok(())
+    }
+
+    /// Writes down a change of what somebody may do, which was made. It is on disk when this returns,
+    /// unless the disk fails, which the manager's own log says: the change has happened all the same.
+    pub async fn changed(&self, caller: &Caller, call: &str, what: String) {
+        let entry = self.entry(caller, call, AuditKind::Changed, &what);
+        self.write(vec![entry], Kept::Changes).await;
+    }
+
+    fn entry(&self, caller: &Caller, call: &str, kind: AuditKind, what: &str) -> AuditEntry {
+        let who = caller.who.as_ref();
+        let end = what.floor_char_boundary(LONGEST);
+        AuditEntry {
+            number: 0,
+            at_wall_ms: self.time.wall_ms(),
+            kind,
+            member: who.map(|who| who.member),
+            name: who.map(|who| who.name.clone()),
+            role: who.map(|who| who.role),
+            from: caller.peer.to_string(),
+            call: call.into(),
+            what: what[..end].into(),
+            code: None,
+            times: 1,
+        }
+    }
+
+    async fn write(&self, entries: Vec<AuditEntry>, kept: Kept) {
+        let log = Arc::clone(&self.audit_log);
+        let write = move || log.files.lock().expect("no holder panics").write(entries, kept);
+        if let Err(why) = self.env.offload.run(write).await {
+            tracing::warn!(%why, "the audit log cannot be written");
+        }
+    }
+
+    /// Writes refusals until dropped.
+    pub async fn run(self) {
+        let mut interval = tokio::time::interval(EVERY);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            self.write_refusals().await;
+        }
+    }
+
+    /// Writes the refusals that are to be written by now.
+    pub async fn write_refusals(&self) {
+        let (now, wall_ms) = (self.time.tick(), self.time.wall_ms());
+        let due = self.audit_log.refusals.lock().expect("no holder panics").due(now, wall_ms);
+        if !due.is_empty() {
+            self.write(due, Kept::Refusals).await;
+        }
+    }
+
+    /// Reads a page of what was written since a wall time, after the entry with the number `after`.
+    pub async fn read(&self, since_wall_ms: Option<i64>, after: u64) -> Result<AuditPage, Failure> {
+        self.write_refusals().await;
+        let log = Arc::clone(&self.audit_log);
+        let since = since_wall_ms.unwrap_or(i64::MIN);
+        let read = move || log.files.lock().expect("no holder panics").read(since, after);
+        self.env.offload.run(read).await.map_err(|why| {
+            let what = format!("the audit log cannot be read: {why}");
+            Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
+                .hint("look at the directory audit in the manager's state directory")
+        })
+    }
+}

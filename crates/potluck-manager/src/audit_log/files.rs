@@ -1,0 +1,223 @@
+//! The files of the audit log: lines are added to the newest of their kind, and the oldest goes when there
+//! are too many.
+
+use potluck_wire::control::{AuditEntry, AuditPage};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+/// A file that is longer is added to no more.
+const FULL: u64 = 4 << 20;
+/// Files of a kind that are kept.
+const MOST: usize = 16;
+/// Entries in one reply.
+const PAGE: usize = 1000;
+
+/// Which files an entry belongs into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    /// Those of changes, which are synced.
+    Changes,
+    /// Those of refusals.
+    Refusals,
+}
+
+impl Kept {
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Changes => "changes-",
+            Self::Refusals => "refusals-",
+        }
+    }
+}
+
+/// The files in one directory.
+#[derive(Debug)]
+pub struct Files {
+    dir: PathBuf,
+    /// The number of the next entry, once it was looked up.
+    next: Option<u64>,
+    full: u64,
+}
+
+impl Files {
+    /// Those in `dir`.
+    pub fn new(dir: PathBuf) -> Self {
+        Self { dir, next: None, full: FULL }
+    }
+
+    /// Adds entries, which get their numbers here.
+    pub fn write(&mut self, entries: Vec<AuditEntry>, kept: Kept) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
+        let is_first = self.next.is_none();
+        let first = self.next_number()?;
+        let mut lines = Vec::new();
+        for (number, entry) in (first..).zip(entries) {
+            serde_json::to_writer(&mut lines, &AuditEntry { number, ..entry })?;
+            lines.push(b'\n');
+            // Whatever becomes of the write, no number is given twice.
+            self.next = Some(number + 1);
+        }
+        let mut numbers = self.numbers(kept)?;
+        let newest = numbers.last().copied();
+        let path = |number: u64| self.dir.join(format!("{}{number:020}.ndjson", kept.prefix()));
+        let goes_on =
+            |number: &u64| fs::metadata(path(*number)).is_ok_and(|at| at.len() < self.full);
+        let number = newest.filter(goes_on).unwrap_or(first);
+        let mut file = File::options().create(true).append(true).mode(0o600).open(path(number))?;
+        // A power cut may have left half a line.
+        if is_first && fs::read(path(number))?.last().is_some_and(|last| *last != b'\n') {
+            file.write_all(b"\n")?;
+        }
+        file.write_all(&lines)?;
+        if kept == Kept::Changes {
+            file.sync_data()?;
+        }
+        if newest != Some(number) {
+            numbers.push(number);
+            let old = numbers.len().saturating_sub(MOST);
+            numbers[..old].iter().try_for_each(|number| fs::remove_file(path(*number)))?;
+        }
+        Ok(())
+    }
+
+    /// The numbers of the first entries of the files of a kind, in order.
+    fn numbers(&self, kept: Kept) -> io::Result<Vec<u64>> {
+        let entries = match fs::read_dir(&self.dir) {
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut numbers = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let number = name.strip_prefix(kept.prefix());
+            let number = number.and_then(|name| name.strip_suffix(".ndjson"));
+            let number: Option<u64> = number.and_then(|name| name.parse().ok());
+            numbers.extend(number);
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// The number of the next entry: after all that were written.
+    fn next_number(&mut self) -> io::Result<u64> {
+        if let Some(next) = self.next {
+            return Ok(next);
+        }
+        let mut next = 1;
+        for kept in [Kept::Changes, Kept::Refusals] {
+            if let Some(newest) = self.numbers(kept)?.last() {
+                let last = self.entries(kept, *newest)?.into_iter().map(|entry| entry.number).max();
+                next = next.max(last.unwrap_or(*newest) + 1);
+            }
+        }
+        self.next = Some(next);
+        Ok(next)
+    }
+
+    /// The entries of a file; a line that a power cut left half written is none.
+    fn entries(&self, kept: Kept, number: u64) -> io::Result<Vec<AuditEntry>> {
+        let text = fs::read(self.dir.join(format!("{}{number:020}.ndjson", kept.prefix())))?;
+        let lines = text.split(|byte| *byte == b'\n');
+        Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+    }
+
+    /// The first entries after the number `after` that were written since a wall time.
+    pub fn read(&self, since_wall_ms: i64, after: u64) -> io::Result<AuditPage> {
+        let mut files = Vec::new();
+        for kept in [Kept::Changes, Kept::Refusals] {
+            let numbers = self.numbers(kept)?;
+            // A file ends before the next of its kind begins.
+            let ends = numbers.iter().skip(1).copied().chain([u64::MAX]);
+            let wanted = numbers.iter().zip(ends).filter(|(_, end)| *end > after + 1);
+            files.extend(wanted.map(|(number, _)| (*number, kept)));
+        }
+        files.sort_unstable_by_key(|(number, _)| *number);
+        let mut entries: Vec<AuditEntry> = Vec::new();
+        for (number, kept) in files {
+            if entries.len() > PAGE && entries[PAGE].number < number {
+                break;
+            }
+            let found = self.entries(kept, number)?.into_iter();
+            entries.extend(
+                found.filter(|entry| entry.number > after && entry.at_wall_ms >= since_wall_ms),
+            );
+            entries.sort_by_key(|entry| entry.number);
+        }
+        let more = entries.len() > PAGE;
+        entries.truncate(PAGE);
+        let next = entries.last().filter(|_| more).map(|entry| entry.number);
+        Ok(AuditPage { entries, next })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_wire::control::AuditKind;
+
+    fn entries(count: usize, at_wall_ms: i64) -> Vec<AuditEntry> {
+        let entry = AuditEntry {
+            number: 0,
+            at_wall_ms,
+            kind: AuditKind::Changed,
+            member: None,
+            name: None,
+            role: None,
+            from: "10.0.0.7".into(),
+            call: "space-grant".into(),
+            what: "x".repeat(100),
+            code: None,
+            times: 1,
+        };
+        vec![entry; count]
+    }
+
+    fn all(files: &Files, since: i64) -> Vec<u64> {
+        let (mut numbers, mut after) = (Vec::new(), 0);
+        loop {
+            let page = files.read(since, after).expect("read");
+            numbers.extend(page.entries.iter().map(|entry| entry.number));
+            match page.next {
+                Some(next) => after = next,
+                None => return numbers,
+            }
+        }
+    }
+
+    #[test]
+    fn entries_of_both_kinds_are_read_in_order_page_by_page_and_numbers_go_on_after_a_restart() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = dir.path().join("audit");
+        let mut files = Files { full: 40_000, ..Files::new(at.clone()) };
+        assert!(all(&files, 0).is_empty(), "nothing was written yet");
+        for round in 0..50 {
+            let kept = if round % 3 == 0 { Kept::Changes } else { Kept::Refusals };
+            files.write(entries(50, round), kept).expect("written");
+        }
+        assert_eq!(all(&files, 0), (1..=2500).collect::<Vec<_>>());
+        assert_eq!(all(&files, 48), (2401..=2500).collect::<Vec<_>>());
+        let mut again = Files::new(at.clone());
+        fs::OpenOptions::new()
+            .append(true)
+            .open(fs::read_dir(&at).expect("files").next().expect("one").expect("a file").path())
+            .and_then(|mut file| file.write_all(b"{\"number\": 77"))
+            .expect("half a line");
+        again.write(entries(1, 99), Kept::Changes).expect("written");
+        assert_eq!(all(&again, 99), [2501]);
+    }
+
+    #[test]
+    fn files_are_few_and_refusals_push_no_change_out() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut files = Files { full: 1000, ..Files::new(dir.path().into()) };
+        files.write(entries(1, 1), Kept::Changes).expect("written");
+        for _ in 0..200 {
+            files.write(entries(10, 2), Kept::Refusals).expect("written");
+        }
+        assert_eq!(fs::read_dir(dir.path()).expect("read").count(), 1 + MOST);
+        let kept = all(&files, 0);
+        assert_eq!((kept[0], kept.last()), (1, Some(&2001)));
+    }
+}

@@ -1,0 +1,72 @@
+//! The audit log: what was refused to whom, and who changed what others may do.
+
+use super::{Call, call};
+use crate::token::Role;
+use potluck_core::ids::MemberId;
+use serde::{Deserialize, Serialize};
+
+/// Reads the audit log (admins).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AuditRead {
+    /// Entries since this wall time.
+    #[serde(default)]
+    pub since_wall_ms: Option<i64>,
+    /// Continues after [`AuditPage::next`].
+    #[serde(default)]
+    pub after: Option<u64>,
+}
+call!(AuditRead => AuditPage, "audit");
+
+/// A part of the audit log.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct AuditPage {
+    /// The oldest first.
+    pub entries: Vec<AuditEntry>,
+    /// Set when there is more.
+    #[serde(default)]
+    pub next: Option<u64>,
+}
+
+/// What an entry of the audit log is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditKind {
+    /// A call was refused.
+    Refused,
+    /// What somebody may do was changed.
+    Changed,
+    /// A kind of a newer manager.
+    #[serde(other)]
+    Unknown,
+}
+
+/// One line of the audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditEntry {
+    /// Counts the entries of a manager's directory.
+    pub number: u64,
+    /// When, wall time.
+    pub at_wall_ms: i64,
+    /// What it is about.
+    pub kind: AuditKind,
+    /// Who made the call; `None`: no member, or none any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<MemberId>,
+    /// The name that people call the member by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The member's role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// The address that the call came from.
+    pub from: String,
+    /// The call.
+    pub call: String,
+    /// The refusal or the change in words.
+    pub what: String,
+    /// The code of a refusal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// How often it happened: repetitions of a refusal within a minute are counted in one more entry.
+    pub times: u64,
+}
