@@ -11,6 +11,7 @@ use crate::sql::{Tx, params};
 use potluck_core::ids::{DonorId, MemberId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Override;
+use potluck_core::quota::QuotaOf;
 use potluck_core::rights::Grantee;
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +53,8 @@ pub enum Op {
     GroupRemoved(String),
     /// A member was put into a group, or taken out.
     GroupMember(String, MemberId),
+    /// A quota was set or taken away.
+    Quota(QuotaOf),
     /// A member joined, or was revoked.
     Member(MemberId),
     /// Something of what is remembered of a donor.
@@ -67,13 +70,14 @@ impl Op {
             Self::Files(files) => files.first().map(|(path, _)| path.space()),
             Self::Dir(path) | Self::Removed(path) | Self::Policy(path, _) => Some(path.space()),
             Self::Moved { from, .. } => Some(from.space()),
-            Self::Grant(space, _) => Some(space),
+            Self::Grant(space, _) | Self::Quota(QuotaOf::Space(space)) => Some(space),
             Self::Version(_)
             | Self::Space(_)
             | Self::SpaceRemoved(_)
             | Self::Group(_)
             | Self::GroupRemoved(_)
             | Self::GroupMember(..)
+            | Self::Quota(QuotaOf::Member(_))
             | Self::Member(_)
             | Self::Donor(_)
             | Self::Note(_) => None,
@@ -89,6 +93,7 @@ impl Op {
             Self::Space(name) | Self::SpaceRemoved(name) => name == SYSTEM_SPACE,
             Self::Version(_)
             | Self::Grant(..)
+            | Self::Quota(_)
             | Self::Group(_)
             | Self::GroupRemoved(_)
             | Self::GroupMember(..)

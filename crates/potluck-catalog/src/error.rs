@@ -4,7 +4,8 @@ use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
 use potluck_core::path::{MAX_PATH, PoolPath};
 use potluck_core::policy::Redundancy;
-use potluck_core::size::count;
+use potluck_core::quota::Quota;
+use potluck_core::size::{count, format_size};
 
 /// Why a catalog operation did not happen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -188,6 +189,18 @@ pub enum Error {
     /// A member has made as many spaces as one may.
     #[error("you have made {0} spaces, and nobody but an admin makes more")]
     TooManySpaces(u64),
+    /// More than may be in a space, or in all that a member made.
+    #[error("{of} may hold {}, and would hold {}", held(quota.files, quota.bytes), held(*files, *bytes))]
+    OverQuota {
+        /// Of what the quota is, in words.
+        of: String,
+        /// The limits.
+        quota: Quota,
+        /// Files that there would be, where that is more than may be.
+        files: Option<u64>,
+        /// Their bytes, where that is more than may be.
+        bytes: Option<u64>,
+    },
     /// No such member.
     #[error("there is no member {0}")]
     NoMember(u32),
@@ -218,6 +231,13 @@ pub enum Error {
     /// A job broke an assumption; nothing of it happened.
     #[error("the catalog met a bug: {0}")]
     Bug(String),
+}
+
+/// Files and bytes in words, as far as they are given.
+fn held(files: Option<u64>, bytes: Option<u64>) -> String {
+    let files = files.map(|files| count(files, "file"));
+    let parts: Vec<_> = files.into_iter().chain(bytes.map(format_size)).collect();
+    parts.join(", ")
 }
 
 impl Error {

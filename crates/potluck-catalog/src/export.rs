@@ -2,6 +2,7 @@
 
 use super::changes::{self, ChangeNumber, Op};
 use super::entries::{self, DirId, Place};
+use super::quotas::{self, QuotaUse};
 use super::records::{About, Keeping, PARITY_NAMES, Record};
 use super::units::{self, Root};
 use super::versions;
@@ -13,6 +14,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{Epoch, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Override;
+use potluck_core::quota::{Quota, QuotaOf};
 use potluck_pool::redundancy::Version;
 use potluck_wire::packed::{Blob, Packed};
 use std::collections::VecDeque;
@@ -149,6 +151,10 @@ fn change(db: &Tx, op: Op, out: &mut Out) -> Result<(), Error> {
             let within = groups::is_within(db, &group, member)?;
             out.add(Record::GroupMember { group, member, within });
         }
+        Op::Quota(of) => {
+            let quota = quotas::get(db, &of)?;
+            out.add(Record::Quota { of, quota });
+        }
         Op::Member(id) => match members::get(db, id)? {
             Some(member) => out.add(Record::Member(member)),
             None => return Err(Error::Damaged(format!("member {id} is missing"))),
@@ -220,6 +226,11 @@ impl Snapshot {
                 out.add(Record::GroupMember { group: name.clone(), member, within: true });
             }
         }
+        for QuotaUse { of, quota, .. } in quotas::all(&db)? {
+            if matches!(of, QuotaOf::Member(_)) {
+                out.add(Record::Quota { of, quota });
+            }
+        }
         donors::all(&db)?.into_iter().for_each(|donor| out.add(Record::Donor(donor)));
         for key in notes::LOGGED {
             if let Some(value) = notes::get(&db, key)? {
@@ -265,6 +276,11 @@ impl Snapshot {
             out.space(db, &space.name)?;
             for (to, rights) in grants::in_space(db, &space.name)? {
                 out.add(Record::Grant { space: space.name.clone(), to, rights });
+            }
+            let of = QuotaOf::Space(space.name.clone());
+            let quota = quotas::get(db, &of)?;
+            if quota != Quota::NONE {
+                out.add(Record::Quota { of, quota });
             }
         }
         let mut walk = Walk::new(db, space.dir, true, self.cursor.as_deref())?;

@@ -118,6 +118,11 @@ impl From<Error> for Failure {
                 code::TOO_MANY_SPACES,
                 "use directories in a space that is there, remove one, or ask an admin to make it",
             ),
+            Error::OverQuota { .. } => failure(
+                K::NoSpace,
+                code::OVER_QUOTA,
+                "`potluck quota ls` shows what is used; remove files, or ask an admin for more",
+            ),
             Error::NoMember(_) => {
                 failure(K::NotFound, code::NO_ENTRY, "`potluck members ls` lists the members")
             }

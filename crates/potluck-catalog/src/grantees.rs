@@ -29,10 +29,15 @@ fn forget_grants(db: &Tx, to: &Grantee) -> Result<(), Error> {
     Ok(())
 }
 
-/// Forgets what was granted in a space that is removed.
+fn forget_quota(db: &Tx, of: &str) -> Result<(), Error> {
+    db.prepare("DELETE FROM quotas WHERE quota_of = ?1")?.execute(params![of])?;
+    Ok(())
+}
+
+/// Forgets what was granted in a space that is removed, and its quota.
 pub(crate) fn forget_space(db: &Tx, space: SpaceId) -> Result<(), Error> {
     db.prepare("DELETE FROM grants WHERE space = ?1")?.execute(params![space.0])?;
-    Ok(())
+    forget_quota(db, &format!("space:{space}"))
 }
 
 /// Forgets a group that is removed, with its members and all that was granted to it.
@@ -42,8 +47,10 @@ pub(crate) fn forget_group(db: &Tx, name: &str) -> Result<(), Error> {
     forget_grants(db, &Grantee::Group(name.into()))
 }
 
-/// Takes a member whose membership ended out of all groups, with all that was granted to them.
+/// Takes a member whose membership ended out of all groups, with all that was granted to them and their
+/// quota.
 pub(crate) fn forget_member(db: &Tx, member: MemberId) -> Result<(), Error> {
     db.prepare("DELETE FROM group_members WHERE member = ?1")?.execute(params![member.0])?;
+    forget_quota(db, &format!("member:{member}"))?;
     forget_grants(db, &Grantee::Member(member))
 }

@@ -39,6 +39,7 @@ mod open;
 mod open_error;
 mod operations;
 pub mod placements;
+pub mod quotas;
 mod reaping;
 pub mod rebuild;
 pub mod records;

@@ -17,6 +17,7 @@ mod grants;
 mod log;
 mod members;
 mod names;
+mod quotas;
 mod redundancy;
 mod sessions;
 mod spaces;

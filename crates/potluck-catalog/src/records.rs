@@ -12,6 +12,7 @@ use potluck_core::erasure::Ec;
 use potluck_core::ids::{MemberId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Override, Policy, Redundancy};
+use potluck_core::quota::{Quota, QuotaOf};
 use potluck_core::rights::{Grantee, Rights};
 use potluck_core::seal::SpaceKey;
 use potluck_pool::redundancy::Version;
@@ -130,6 +131,14 @@ pub enum Record {
         member: MemberId,
         /// Whether they are in it.
         within: bool,
+    },
+    /// A quota is this now; without limits there is none.
+    Quota {
+        /// Of what.
+        of: QuotaOf,
+        /// The limits.
+        #[serde(flatten)]
+        quota: Quota,
     },
     /// A member, as they are now.
     Member(Member),

@@ -11,7 +11,7 @@ use super::names::{self, When};
 use super::records::{About, Keeping, Record};
 use super::spaces::{self, NewSpace, Sums};
 use super::versions;
-use super::{Error, dir_policies, donors, grants, groups, members, notes, reaping};
+use super::{Error, dir_policies, donors, grants, groups, members, notes, quotas, reaping};
 use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
@@ -62,6 +62,7 @@ impl Replay {
                 Err(why) => Err(why),
             },
             Record::Grant { space, to, rights } => grants::set(db, &space, &to, rights),
+            Record::Quota { of, quota } => quotas::put(db, &of, quota),
             Record::Group { name, there } => groups::put(db, &name, there),
             Record::GroupMember { group, member, within } => {
                 groups::put_member(db, &group, member, within)

@@ -10,6 +10,7 @@ use super::commit::PreparedChunk;
 use super::dir_policies;
 use super::entries::{self, DirId, Place};
 use super::error::Error;
+use super::quotas;
 use super::spaces::{self, Space, Sums};
 use super::versions;
 use crate::sql::Tx;
@@ -165,6 +166,7 @@ impl<'db> Visible<'db> {
     pub fn close(self) -> Result<InUseAgain, Error> {
         let again = self.counts.close()?;
         if let Some(space) = self.space {
+            quotas::admit(self.db, space.id, self.sums)?;
             spaces::add_sums(self.db, space.id, self.sums)?;
         }
         if !self.files.is_empty() {

@@ -18,6 +18,7 @@ pub mod merkle;
 pub mod path;
 pub mod placement;
 pub mod policy;
+pub mod quota;
 pub mod rate_estimate;
 pub mod read_plan;
 pub mod recipe;

@@ -103,6 +103,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::GroupChange
         | Verb::GroupList
         | Verb::AuditRead
+        | Verb::QuotaSet
         | Verb::GcResume
         | Verb::ReclaimUnknown
         | Verb::RepairControl
@@ -119,6 +120,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::SpaceGrant
         | Verb::SpaceRevoke
         | Verb::SpaceWho
+        | Verb::QuotaList
         | Verb::Reserve
         | Verb::Offer
         | Verb::Grow
@@ -180,6 +182,8 @@ fn action(verb: Verb) -> &'static str {
         }
         Verb::PolicySet => "`potluck policy set`",
         Verb::AuditRead => "`potluck audit`",
+        Verb::QuotaSet => "`potluck quota set`",
+        Verb::QuotaList => "`potluck quota ls`",
         Verb::GcResume => "`potluck gc resume`",
         Verb::ReclaimUnknown => "`potluck gc unknown reclaim`",
         Verb::RepairControl => "`potluck repair now`, `pause` or `resume`",

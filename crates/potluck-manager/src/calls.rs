@@ -18,6 +18,7 @@ mod membership;
 mod naming;
 mod policy;
 mod prepare;
+mod quotas;
 mod reading;
 mod repair;
 mod session;
@@ -86,6 +87,7 @@ calls! {
     give_back::GiveBackCalls: GiveBack GiveBackStatus Departing;
     fsck::FsckCalls: Fsck;
     audit::AuditCalls: AuditRead;
+    quotas::QuotaCalls: QuotaSet QuotaList;
 }
 
 impl Answers for Handles {

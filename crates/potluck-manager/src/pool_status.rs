@@ -18,7 +18,9 @@ use potluck_catalog::Catalog;
 use potluck_catalog::Error;
 use potluck_catalog::grants::SeenSpaces;
 use potluck_catalog::log_position::Copy;
+use potluck_catalog::quotas::QuotaUse;
 use potluck_catalog::stats::Stats;
+use potluck_core::quota::QuotaOf;
 use potluck_wire::control::{
     DonorStatus, MetadataHealth, PoolStatus, RepairState, SpaceHealth, SpaceInfo, Verdict,
 };
@@ -50,6 +52,7 @@ impl Overview {
         let stats = self.stats.get(&self.catalog, &self.time).await?;
         let now = self.time.tick();
         let policies = self.catalog.spaces().await?;
+        let quotas = self.catalog.quotas().await?;
         let waiting = self.catalog.log_waiting(Copy::OnDonors).await?;
         let mut donors = self.donors(&stats);
         for donor in &mut donors {
@@ -79,7 +82,7 @@ impl Overview {
             files: stats.files,
             bytes: stats.bytes,
             condemned_chunks: stats.condemned,
-            spaces: self.verdicts(policies),
+            spaces: self.verdicts(policies, &quotas),
             alarms: self.alarms.all(&donors, &repair),
             donors,
             repair,
@@ -158,19 +161,20 @@ fn with_changes(state: RepairState, awaited: RepairState, stats: &Stats) -> Repa
 
 impl Overview {
     /// How safe each space is, as of the last scan.
-    fn verdicts(&self, spaces: Vec<SpaceInfo>) -> Vec<SpaceHealth> {
+    fn verdicts(&self, spaces: Vec<SpaceInfo>, quotas: &[QuotaUse]) -> Vec<SpaceHealth> {
         let kept = self.scan_state.kept();
+        let quota_of = |space: &SpaceInfo| {
+            let mut quotas = quotas.iter();
+            let found = quotas
+                .find(|found| matches!(&found.of, QuotaOf::Space(name) if *name == space.name));
+            found.map(|found| found.quota)
+        };
         let health = |space: SpaceInfo| {
-            let policy = Some(space.policy.redundancy());
-            match kept.spaces.get(&space.name) {
-                Some(found) => SpaceHealth { policy, files: space.files, ..found.clone() },
-                None => SpaceHealth {
-                    name: space.name,
-                    policy,
-                    files: space.files,
-                    ..SpaceHealth::default()
-                },
-            }
+            let (policy, quota) = (Some(space.policy.redundancy()), quota_of(&space));
+            let bytes = quota.map(|_| space.bytes);
+            let found = kept.spaces.get(&space.name).cloned();
+            let found = found.unwrap_or(SpaceHealth { name: space.name, ..SpaceHealth::default() });
+            SpaceHealth { policy, files: space.files, quota, bytes, ..found }
         };
         spaces.into_iter().map(health).collect()
     }

@@ -9,6 +9,7 @@ mod donors;
 mod grants;
 mod membership;
 mod names;
+mod quotas;
 mod reading;
 mod safety;
 mod spaces;
@@ -34,6 +35,7 @@ pub use names::{
     HealthLevel, List, Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, Share,
     Stat, Stated, Usage, Used, UsedUpTo,
 };
+pub use quotas::{QuotaList, QuotaSet, QuotaUse, Quotas};
 pub use reading::{CopyFault, Open, OpenFile, Opened, Report, Unreached};
 pub use safety::{
     Away, Damage, Departing, Fsck, FsckOutcome, FsckReport, GcResume, GiveBack, GiveBackStatus,

@@ -143,6 +143,8 @@ pub mod code {
     pub const DONORS_SILENT: &str = "POT-E033";
     /// A member has made as many spaces as one may.
     pub const TOO_MANY_SPACES: &str = "POT-E034";
+    /// More than may be in a space, or in all spaces that a member made.
+    pub const OVER_QUOTA: &str = "POT-E035";
     /// The write session is over.
     pub const NO_SESSION: &str = "POT-E040";
     /// A commit names chunks nobody acknowledged.

@@ -8,6 +8,7 @@ mod manuals;
 mod members;
 mod metadata;
 mod policies;
+mod quotas;
 mod rights;
 mod safety;
 mod services;
@@ -22,6 +23,7 @@ pub use members::{
 };
 pub use metadata::{Asking, Gc, GcUnknown, ManagerAction, ManagerBackup, ManagerRestore, NewPlace};
 pub use policies::{Policy, PolicyOptions, PolicySet, PolicyShow, Space, SpaceCreate, SpaceRm};
+pub use quotas::{Quota, QuotaSet};
 pub use rights::{Audit, Group, GroupMembers, SpaceGrant, SpaceRevoke, SpaceWho};
 pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Status, Verify, Watch};
 
@@ -197,6 +199,9 @@ pub enum Command {
         after_help = "Examples:\n  potluck audit\n  potluck audit --since 30d --json\n\nFor admins. The log is in the directory audit of the manager's state directory, a line of JSON an\nentry; the oldest files are deleted when there are too many."
     )]
     Audit(Audit),
+    /// Limit how much may be stored in a space, or in all spaces of a user
+    #[command(subcommand, after_help = "Example:\n  potluck quota set pot://lab --bytes 2TiB")]
+    Quota(Quota),
     /// List or change groups of members, to whom rights are granted together
     #[command(subcommand, after_help = "Example:\n  potluck group add students ada bert")]
     Group(Group),
@@ -284,6 +289,8 @@ mod tests {
             "potluck space grant pot://lab/ ada list",
             "potluck space revoke lab everyone",
             "potluck group add students ada 7",
+            "potluck quota set ada --files 10",
+            "potluck quota set pot://lab --none",
         ] {
             assert!(parse(good).is_ok(), "{good}: {:?}", parse(good));
         }
@@ -303,6 +310,8 @@ mod tests {
             "potluck space grant lab ada",
             "potluck space grant lab ada everything",
             "potluck group add students",
+            "potluck quota set ada",
+            "potluck quota set ada --none --bytes 1GiB",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }

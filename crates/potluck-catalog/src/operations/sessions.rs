@@ -3,10 +3,10 @@
 use crate::chunks::{self, Found, Kept};
 use crate::entries::{self, Place};
 use crate::sessions::{self, StoredSession};
-use crate::spaces::{self, Space};
+use crate::spaces::{self, Space, Sums};
 use crate::sql::Tx;
 use crate::visible::check_condition;
-use crate::{Catalog, Durability, Error, dir_policies};
+use crate::{Catalog, Durability, Error, dir_policies, quotas, versions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
@@ -19,8 +19,16 @@ impl Catalog {
     /// The space that a file or tree at `path` would be written to, with the policy that holds at
     /// `path`, unless that is bound to fail. Of a tree, its root decides how all files of the session
     /// are written; what is to keep each of them its own directory says, at the commit.
-    pub async fn admit_write(&self, path: PoolPath, condition: Condition) -> Result<Space, Error> {
-        self.read(move |db| admit_write(db, &path, condition)).await
+    ///
+    /// So many `bytes` must fit into the quotas, if that can be told: what a tree that is there already will
+    /// replace is known at the commit.
+    pub async fn admit_write(
+        &self,
+        path: PoolPath,
+        condition: Condition,
+        bytes: u64,
+    ) -> Result<Space, Error> {
+        self.read(move |db| admit_write(db, &path, condition, bytes)).await
     }
 
     /// Keeps a new session, so that it survives the manager.
@@ -73,7 +81,7 @@ impl Catalog {
     }
 }
 
-fn admit_write(db: &Tx, path: &PoolPath, condition: Condition) -> Result<Space, Error> {
+fn admit_write(db: &Tx, path: &PoolPath, condition: Condition, bytes: u64) -> Result<Space, Error> {
     if path.space().is_empty() {
         return Err(Error::OutsideSpaces(path.clone()));
     }
@@ -85,5 +93,11 @@ fn admit_write(db: &Tx, path: &PoolPath, condition: Condition) -> Result<Space, 
         None => None,
     };
     check_condition(db, path, condition, there)?;
+    let mut change = Sums::default();
+    change.add(i64::try_from(bytes).unwrap_or(i64::MAX));
+    if let Some(version) = there {
+        change.sub(versions::get(db, version)?.size as i64);
+    }
+    quotas::admit(db, space.id, change)?;
     Ok(space)
 }

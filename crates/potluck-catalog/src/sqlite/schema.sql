@@ -60,6 +60,13 @@ CREATE TABLE grants (
 ) WITHOUT ROWID;
 CREATE INDEX grants_by_grantee ON grants (grantee);
 
+-- quota_of: space:NUMBER, or member:NUMBER for all spaces that the member made. NULL: no limit.
+CREATE TABLE quotas (
+    quota_of TEXT PRIMARY KEY,
+    bytes    INTEGER,
+    files    INTEGER
+) WITHOUT ROWID;
+
 CREATE TABLE member_groups (
     name TEXT PRIMARY KEY
 ) WITHOUT ROWID;

@@ -2,8 +2,9 @@
 
 use crate::commit::PreparedFile;
 use crate::fixture::{Fixture, chunk, coded, donors_there, file, path};
-use crate::{open, placements};
-use potluck_core::ids::DonorId;
+use crate::{grants, open, placements};
+use potluck_core::ids::{DonorId, MemberId};
+use potluck_core::rights::{Grantee, Right};
 use potluck_pool::redundancy::Findings;
 use potluck_wire::control::Holding;
 use std::time::Duration;
@@ -58,6 +59,32 @@ fn a_thousand_small_files_commit_and_open_fast() {
         "1000 files of one chunk, two copies: commit {committed:?}, open {opened:?}; 1000 holdings compared {compared:?}"
     );
     assert!(committed.as_millis() < 500 && opened.as_millis() < 500, "far over budget");
+}
+
+#[test]
+fn a_question_about_rights_costs_the_same_however_many_grants_there_are() {
+    let fixture = Fixture::new();
+    let asked = || {
+        let began = cpu();
+        for _ in 0..2000 {
+            let rights = grants::of_member(&fixture.db, MemberId(7), "lab").expect("read");
+            assert!(rights.allow(Right::Read) && !rights.allow(Right::Write));
+        }
+        cpu() - began
+    };
+    let grant = |number| {
+        let rights = [Right::Read].into_iter().collect();
+        let to = Grantee::Member(MemberId(number));
+        grants::set(&fixture.db, "lab", &to, rights).expect("granted");
+    };
+    let tx = fixture.db.begin().expect("a transaction");
+    grant(7);
+    let few = asked();
+    (0..20_000).for_each(grant);
+    let many = asked();
+    drop(tx);
+    println!("2000 questions about rights: {few:?}, and {many:?} with 20,000 grants in the space");
+    assert!(many < 4 * few + Duration::from_millis(50), "{many:?} after {few:?}");
 }
 
 /// Promise D4 leaves 5 s for a start with a million files; this is what the catalog takes of them.

@@ -16,11 +16,12 @@ use crate::sql::{Tx, params};
 use crate::walk::{Walk, What};
 use crate::{
     Error, changes, conversions, dir_policies, donors, goals, grants, groups, log_position, notes,
-    reaping, restored, units, versions,
+    quotas, reaping, restored, units, versions,
 };
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, MemberId, VersionId};
 use potluck_core::policy::{Override, Policy, Redundancy};
+use potluck_core::quota::{Quota, QuotaOf};
 use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
 use potluck_core::seal::SpaceKey;
 use potluck_wire::token::Role;
@@ -109,6 +110,7 @@ fn told(db: &Tx) -> Vec<String> {
         }
     }
     told.push(format!("{:?}", groups::all(db).expect("groups")));
+    told.push(format!("{:?}", quotas::all(db).expect("quotas")));
     told.extend(members::all(db).expect("members").iter().map(|member| format!("{member:?}")));
     told.extend(donors::all(db).expect("donors").iter().map(|donor| format!("{donor:?}")));
     for key in notes::LOGGED {
@@ -210,6 +212,10 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             let of_ada =
                 NewSpace { made_by: Some(ada), ..new_space(&name, Policy::default(), None) };
             spaces::create(&f.db, &of_ada, 0).expect("a space");
+            let quota = Quota { bytes: Some(1 << 40), files: None };
+            for of in [QuotaOf::Space(name.clone()), QuotaOf::Member(ada), QuotaOf::Member(bert)] {
+                quotas::set(&f.db, &of, quota).expect("set");
+            }
             grant(&name, &Grantee::Member(ada), &Right::ALL);
             grant("lab", &Grantee::Member(bert), &[Right::Read]);
             grant("lab", &group("students"), &[Right::Write]);
@@ -223,6 +229,10 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             members::revoke(&f.db, bert).expect("revoked");
         },
         |f| {
+            let lab = QuotaOf::Space("lab".into());
+            for quota in [Quota { bytes: None, files: Some(7) }, Quota::NONE] {
+                quotas::set(&f.db, &lab, quota).expect("set");
+            }
             // A group and a space that are gone and there again have no rights of before.
             groups::remove(&f.db, "students").expect("removed");
             groups::create(&f.db, "students").expect("made");

@@ -5,16 +5,11 @@ use potluck_catalog::Error;
 use potluck_catalog::fixture::{file, new_space, path};
 use potluck_catalog::grants::SeenSpaces;
 use potluck_catalog::spaces::NewSpace;
-use potluck_catalog::tokens::{Moment, NewToken};
-use potluck_core::chunk::Digest;
-use potluck_core::ids::{Epoch, MemberId};
+use potluck_core::ids::MemberId;
 use potluck_core::policy::Policy;
 use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
 use potluck_wire::control::{Used, UsedUpTo};
-use potluck_wire::token::Role;
 use std::collections::BTreeMap;
-
-const NOW: Moment = Moment { epoch: Epoch(1), pool_ms: 1000, wall_ms: 5000 };
 
 fn rights(rights: &[Right]) -> Rights {
     rights.iter().copied().collect()
@@ -22,16 +17,6 @@ fn rights(rights: &[Right]) -> Rights {
 
 fn group(name: &str) -> Grantee {
     Grantee::Group(name.into())
-}
-
-/// A user who joins.
-async fn user(stage: &Stage, number: u8) -> MemberId {
-    let secret = Digest([number; 32]);
-    let token = NewToken { role: Role::User, by: MemberId(1), ttl_ms: 60_000 };
-    stage.catalog.add_token(secret, token, NOW).await.expect("issued");
-    let certify = |id: MemberId, _| Ok((Digest([id.0 as u8; 32]), vec![id.0 as u8]));
-    let joined = stage.catalog.join(secret, secret, "ada".into(), NOW, certify).await;
-    joined.expect("joined").member.id
 }
 
 async fn space_of(
@@ -56,7 +41,7 @@ async fn grant(stage: &Stage, to: Grantee, granted: &[Right]) -> Result<Rights, 
 #[tokio::test]
 async fn whoever_makes_a_space_has_all_rights_in_it_and_others_have_none() {
     let stage = Stage::new().await;
-    let (ada, bert) = (user(&stage, 1).await, user(&stage, 2).await);
+    let (ada, bert) = (stage.join("ada", 1).await, stage.join("bert", 2).await);
     space_of(&stage, "own", ada, None).await.expect("made");
     assert_eq!(may(&stage, ada, "own").await, Rights::ALL);
     assert_eq!(may(&stage, bert, "own").await, Rights::NONE);
@@ -67,7 +52,7 @@ async fn whoever_makes_a_space_has_all_rights_in_it_and_others_have_none() {
 #[tokio::test]
 async fn rights_of_a_member_of_their_groups_and_of_everyone_add_up() {
     let stage = Stage::new().await;
-    let (ada, bert) = (user(&stage, 1).await, user(&stage, 2).await);
+    let (ada, bert) = (stage.join("ada", 1).await, stage.join("bert", 2).await);
     stage.catalog.create_group("students".into()).await.expect("made");
     stage.catalog.change_group("students".into(), vec![ada], Vec::new()).await.expect("changed");
     grant(&stage, Grantee::Member(ada), &[Right::Read]).await.expect("granted");
@@ -93,7 +78,7 @@ async fn rights_of_a_member_of_their_groups_and_of_everyone_add_up() {
 #[tokio::test]
 async fn nothing_is_granted_to_who_is_not_there() {
     let stage = Stage::new().await;
-    let ada = user(&stage, 1).await;
+    let ada = stage.join("ada", 1).await;
     let nobody = Grantee::Member(MemberId(77));
     assert_eq!(grant(&stage, nobody, &[Right::Read]).await, Err(Error::NoMember(77)));
     let none = Err(Error::NoGroup("students".into()));
@@ -109,7 +94,7 @@ async fn nothing_is_granted_to_who_is_not_there() {
 #[tokio::test]
 async fn what_was_granted_to_or_in_what_is_gone_is_not_found_again_under_its_name() {
     let stage = Stage::new().await;
-    let ada = user(&stage, 1).await;
+    let ada = stage.join("ada", 1).await;
     grant(&stage, Grantee::Member(ada), &[Right::Read]).await.expect("granted");
     stage.catalog.remove_space("lab".into(), true).await.expect("removed");
     stage
@@ -143,7 +128,7 @@ async fn what_was_granted_to_or_in_what_is_gone_is_not_found_again_under_its_nam
 #[tokio::test]
 async fn a_member_makes_as_many_spaces_as_one_may_and_again_after_a_removal() {
     let stage = Stage::new().await;
-    let (ada, bert) = (user(&stage, 1).await, user(&stage, 2).await);
+    let (ada, bert) = (stage.join("ada", 1).await, stage.join("bert", 2).await);
     space_of(&stage, "one", ada, Some(2)).await.expect("made");
     space_of(&stage, "two", ada, Some(2)).await.expect("made");
     let many = space_of(&stage, "three", ada, Some(2)).await;

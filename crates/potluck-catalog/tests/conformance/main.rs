@@ -7,6 +7,7 @@ mod copying;
 mod excess;
 mod granting;
 mod joining;
+mod limiting;
 mod naming;
 mod policies;
 mod reclaiming;

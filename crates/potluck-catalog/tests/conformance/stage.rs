@@ -6,17 +6,19 @@ use potluck_catalog::grants::SeenSpaces;
 use potluck_catalog::names::When;
 use potluck_catalog::placements::Told;
 use potluck_catalog::sessions::StoredSession;
+use potluck_catalog::tokens::{Moment, NewToken};
 use potluck_catalog::units::{Met, Root, judge};
 use potluck_catalog::unused_chunks::Waiting;
 use potluck_catalog::{Catalog, CommittedFiles, Error, Founding, PageLimit};
-use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK};
+use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::clock::Tick;
-use potluck_core::ids::{ChunkId, DonorId, MemberId, SessionId, SpaceId, VersionId};
+use potluck_core::ids::{ChunkId, DonorId, Epoch, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Redundancy};
 use potluck_pool::redundancy::{Findings, Layout, Version};
 use potluck_pool::{Pool, PoolView};
 use potluck_wire::env::Offload;
+use potluck_wire::token::Role;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -29,6 +31,8 @@ pub struct Stage {
     /// Donors 1 to 32, which are all there.
     pub donors: Pool,
     pub session: SessionId,
+    /// Where the session writes.
+    space: SpaceId,
     /// Who makes the copies of the files that are committed.
     pub mirror: Mirror,
     /// The ack level of what is committed.
@@ -61,7 +65,8 @@ impl Stage {
         catalog.create_space(new_space("lab", policy, None), None, 0).await.expect("a space");
         let (donors, session) = (donors_there(32), SessionId([0; 16]));
         let (mirror, ack, asked) = Default::default();
-        let mut stage = Self { dir, catalog, donors, session, mirror, ack, asked, batch: 0 };
+        let space = SpaceId(1);
+        let mut stage = Self { dir, catalog, donors, session, space, mirror, ack, asked, batch: 0 };
         stage.new_session(1).await;
         stage
     }
@@ -72,12 +77,36 @@ impl Stage {
         Self { catalog: open(&self.dir), ..self }
     }
 
+    /// A session that writes to another space of a test.
+    pub async fn session_in(&mut self, space: &str) {
+        let spaces = self.catalog.roots().await.expect("spaces");
+        self.space = spaces.into_iter().find(|root| root.name == space).expect("there").space;
+        self.new_session(self.session.0[0] + 1).await;
+    }
+
+    /// The number of the next batch of the session.
+    pub fn next_batch(&mut self) -> u32 {
+        self.batch += 1;
+        self.batch
+    }
+
+    /// A user who joins.
+    pub async fn join(&self, name: &str, number: u8) -> MemberId {
+        let secret = Digest([number; 32]);
+        let now = Moment { epoch: Epoch(1), pool_ms: 1000, wall_ms: 5000 };
+        let token = NewToken { role: Role::User, by: MemberId(1), ttl_ms: 60_000 };
+        self.catalog.add_token(secret, token, now).await.expect("issued");
+        let certify = |id: MemberId, _| Ok((Digest([id.0 as u8; 32]), vec![id.0 as u8]));
+        let joined = self.catalog.join(secret, secret, name.into(), now, certify).await;
+        joined.expect("joined").member.id
+    }
+
     pub async fn new_session(&mut self, id: u8) {
         (self.session, self.batch) = (SessionId([id; 16]), 0);
         let session = StoredSession {
             id: self.session,
             member: MemberId(1),
-            space: SpaceId(1),
+            space: self.space,
             policy: Policy::default(),
             asked: Override::default(),
             plan: Plan { sections: Vec::new(), copies: 1, chunk_size: DEFAULT_CHUNK },
@@ -96,7 +125,7 @@ impl Stage {
     ) -> Result<CommittedFiles<()>, Error> {
         let batch = Batch {
             session: self.session,
-            space: SpaceId(1),
+            space: self.space,
             number,
             mirror: self.mirror,
             ack: self.ack,

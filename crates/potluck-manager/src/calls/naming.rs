@@ -10,6 +10,7 @@ use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
 use potluck_catalog::Catalog;
+use potluck_core::quota::{Quota, QuotaOf};
 use potluck_core::rights::Right;
 use potluck_pool::Pool;
 use potluck_pool::redundancy::{chunk_facts, judge_file};
@@ -60,7 +61,13 @@ impl Answer<List> for NamingCalls {
 impl Answer<Usage> for NamingCalls {
     async fn answer(self, call: Usage, caller: Caller) -> Result<Used, Failure> {
         let seen = self.access.seen_at(&caller, &call.path).await?;
-        Ok(self.catalog.usage(call.path, call.after, SUMMED, seen).await?)
+        let path = call.path.clone();
+        let mut used = self.catalog.usage(call.path, call.after, SUMMED, seen).await?;
+        if path.names().is_empty() && !path.space().is_empty() {
+            let quota = self.catalog.quota(QuotaOf::Space(path.space().into())).await?;
+            used.quota = (quota != Quota::NONE).then_some(quota);
+        }
+        Ok(used)
     }
 }
 

@@ -85,7 +85,8 @@ impl Answer<Reserve> for SessionCalls {
             return Err(Failure::new(ErrorKind::Retry, code::TOO_MANY_SESSIONS, what)
                 .hint("let some of its uploads end first, or join as another member"));
         }
-        let space = self.catalog.admit_write(call.path, call.condition).await?;
+        let space =
+            self.catalog.admit_write(call.path, call.condition, call.bytes.unwrap_or(0)).await?;
         let policy = space.policy.with(&call.policy).map_err(|why| failure::of_policy(&why))?;
         let new = NewSession {
             id: SessionId::in_term(self.term.start, self.env.entropy.u64()),

@@ -4,13 +4,14 @@ use crate::lab::{Lab, commit, eventually, file, offer, refused, reserve, write};
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Override, Policy};
+use potluck_core::quota::Quota;
 use potluck_core::rights::{Grantee, Right, Rights};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
     AuditEntry, AuditKind, AuditRead, Call, Condition, CopyFiles, EntryKind, Fsck, GroupChange,
-    GroupCreate, GroupList, GroupRemove, List, MakeDir, Move, Open, Outcome, PolicySet, Remove,
-    Reserve, Revoke, SpaceCreate, SpaceGrant, SpaceList, SpaceRemove, SpaceRevoke, SpaceWho, Stat,
-    Status, Usage,
+    GroupCreate, GroupList, GroupRemove, List, MakeDir, Move, Open, Outcome, PolicySet, QuotaList,
+    QuotaSet, Remove, Reserve, Reserved, Revoke, SpaceCreate, SpaceGrant, SpaceList, SpaceRemove,
+    SpaceRevoke, SpaceWho, Stat, Status, Usage,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
@@ -34,6 +35,10 @@ fn open(at: &str) -> Open {
 fn reserve_at(at: &str) -> Reserve {
     let (policy, condition) = (Override::default(), Condition::Always);
     Reserve { path: path(at), bytes: Some(0), policy, condition }
+}
+
+async fn reserve_bytes(caller: &Caller, at: &str, bytes: u64) -> Result<Reserved, Failure> {
+    caller.call(&Reserve { bytes: Some(bytes), ..reserve_at(at) }).await
 }
 
 fn copy(from: &str, to: &str, number: u8) -> CopyFiles {
@@ -388,4 +393,48 @@ async fn a_user_who_changes_rights_without_end_is_held_up_and_an_admin_is_not() 
         assert_eq!(refused(&admin, &revoke).await.code, code::NO_ENTRY, "{number}");
     }
     assert_eq!(codes, vec![code::TOO_MANY_CHANGES; 10]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_is_kept_at_reserve_and_at_commit() {
+    let lab = Lab::new().await;
+    let (ada, donor) = (lab.caller(&lab.join(Role::User, "ada").await), lab.donor("d").await);
+    let set = |of: &str, bytes: u64| QuotaSet {
+        of: of.into(),
+        quota: Quota { bytes: Some(bytes), files: None },
+    };
+    let admin = lab.admin();
+    assert_eq!(refused(&ada, &set("pot://lab", 1)).await.code, code::NOT_ALLOWED);
+    for (of, kind) in [
+        ("pot://", ErrorKind::Usage),
+        ("pot://lab/dir", ErrorKind::Usage),
+        ("pot://none", ErrorKind::NotFound),
+        ("nobody", ErrorKind::NotFound),
+    ] {
+        assert_eq!(refused(&admin, &set(of, 1)).await.kind, kind, "{of}");
+    }
+    write(&ada, "pot://lab/f", 1, &donor).await;
+    admin.call(&set("pot://lab", 2500)).await.expect("set");
+    admin.call(&set("ada", 7)).await.expect("set");
+    let early = reserve_bytes(&ada, "pot://lab/g", 1501).await.expect_err("too much");
+    assert_eq!((early.kind, early.code.as_str()), (ErrorKind::NoSpace, code::OVER_QUOTA));
+    // Who says less than it writes is refused at the commit.
+    let session = reserve_bytes(&ada, "pot://lab/g", 1000).await.expect("fits").session;
+    offer(&ada, session, &[2, 3]).await;
+    let written = |at, chunk| file(&session, at, &[chunk], &[&donor]);
+    let both = vec![written("pot://lab/g", 2), written("pot://lab/h", 3)];
+    let late = commit(&ada, session, 0, both, true).await.expect_err("too much");
+    assert_eq!(late.code, code::OVER_QUOTA, "{late}");
+    lab.admin().call(&set("pot://lab", 1999)).await.expect("set");
+    let copied = refused(&ada, &copy("pot://lab/f", "pot://lab/a", 1)).await;
+    assert_eq!(copied.code, code::OVER_QUOTA, "{copied}");
+
+    let used = ada.call(&Usage { path: path("pot://lab"), after: None }).await.expect("sums");
+    assert_eq!(used.quota.and_then(|quota| quota.bytes), Some(1999));
+    let status = ada.call(&Status {}).await.expect("told");
+    assert_eq!((status.spaces[0].bytes, status.spaces[0].quota), (Some(1000), used.quota));
+    let quotas =
+        async |caller: &Caller| caller.call(&QuotaList {}).await.expect("told").quotas.len();
+    lab.take("lab", "everyone", &Right::ALL).await;
+    assert_eq!((quotas(&admin).await, quotas(&ada).await), (2, 1), "her own");
 }

@@ -9,6 +9,7 @@ use potluck_core::ids::SessionId;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Policy, Redundancy};
+use potluck_core::quota::Quota;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -386,6 +387,9 @@ pub struct Used {
     /// The sums of the direct children, in order of their names.
     #[serde(default)]
     pub children: Vec<ChildUse>,
+    /// The quota of a space, if it was asked about as a whole and has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Quota>,
     /// Where this part ends, if it is not the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<UsedUpTo>,

@@ -5,6 +5,7 @@ use crate::addresses::Addresses;
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_core::load::Load;
 use potluck_core::policy::Redundancy;
+use potluck_core::quota::Quota;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -214,6 +215,12 @@ pub struct SpaceHealth {
     pub tolerates_now: Option<u32>,
     /// Whether donors it relies on are silent, so that fewer may go now than may die for ever.
     pub silent: bool,
+    /// Its quota, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Quota>,
+    /// Their sizes together, in bytes, where there is a quota.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
     /// Files that cannot be read now.
     pub unreadable: u64,
     /// Files among the unreadable of which something has no copy left anywhere: no donor's return brings it back.

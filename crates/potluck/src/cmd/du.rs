@@ -1,6 +1,6 @@
 //! `potluck du`: sums over a tree.
 
-use super::Ending;
+use super::{Ending, quota};
 use crate::args::PathArgs;
 use crate::output::{Output, table};
 use potluck_client::Pool;
@@ -18,8 +18,13 @@ pub async fn run(args: PathArgs, client: &Pool, output: &Output) -> Result<Endin
         let rows: Vec<_> =
             children.chain([row(used.bytes, used.files, args.path.to_string())]).collect();
         let stored = format_size(used.stored);
+        let quota = used.quota.map(|quota| {
+            let [bytes, files] = quota::used(quota, used.files, used.bytes);
+            format!("quota: {bytes}, files: {files}\n")
+        });
         table(&["size", "files", "name"], &[0, 1], &rows)
             + &format!("{stored} on donors, copies included\n")
+            + &quota.unwrap_or_default()
     });
     Ok(Ending::Done)
 }

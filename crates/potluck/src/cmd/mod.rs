@@ -29,6 +29,7 @@ mod mkdir;
 mod mv;
 mod nodes;
 mod policy;
+mod quota;
 mod repair;
 mod rm;
 mod scrub;
@@ -196,6 +197,7 @@ async fn with_client(
         Command::Tree(args) => tree::run(args, client, output).await,
         Command::Space(args) => space::run(args, client, output).await,
         Command::Audit(args) => audit::run(args, client, output).await,
+        Command::Quota(args) => quota::run(args, client, output).await,
         Command::Group(args) => group::run(args, client, output).await,
         Command::Policy(args) => policy::run(args, client, output).await,
         Command::Verify(args) => verify::run(args, client, output, shown).await,

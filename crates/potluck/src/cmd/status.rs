@@ -1,6 +1,6 @@
 //! `potluck status`: how safe the pool is, and its donors.
 
-use super::{Ending, donors, repair};
+use super::{Ending, donors, quota, repair};
 use crate::args;
 use crate::output::{Output, count, duration, table};
 use potluck_client::Pool;
@@ -128,6 +128,10 @@ fn space_row(space: &SpaceHealth) -> Vec<String> {
             .filter(|_| space.silent)
             .map(|back| format!("{back} when silent donors are back")),
         (!space.scanned && space.files > 0).then(|| "not looked at yet".into()),
+        space.quota.zip(space.bytes).map(|(quota, bytes)| {
+            let [bytes, files] = quota::used(quota, space.files, bytes);
+            format!("quota: {bytes}, files: {files}")
+        }),
     ];
     vec![
         space.name.clone(),

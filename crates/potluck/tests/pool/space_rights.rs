@@ -72,6 +72,19 @@ fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
         assert_eq!(bert.fails(8, command).code, "POT-E067", "{command:?}");
     }
 
+    // No more than an admin allows, in a space or in all that he made.
+    for (of, shown) in [("pot://own", "pot://own"), ("bert", "spaces of bert (5)")] {
+        lab.cli.ok(&["quota", "set", of, "--bytes", "1500KiB"]);
+        let refused = bert.fails(6, &["cp", arg(&input), "pot://own/more"]);
+        assert_eq!(refused.code, "POT-E035", "{refused:?}");
+        assert!(bert.ok(&["quota", "ls"]).text().contains(shown));
+        assert!(bert.ok(&["quota", "get", of]).text().contains("1.0 MiB of 1.5 MiB"));
+        lab.cli.ok(&["quota", "set", of, "--none"]);
+    }
+    lab.cli.ok(&["quota", "set", "pot://own", "--files", "9"]);
+    assert!(bert.ok(&["du", "pot://own"]).text().contains("files: 1 of 9"));
+    assert!(bert.ok(&["status"]).text().contains("files: 1 of 9"));
+
     // What is taken ends at once: also for an upload that is under way.
     let mut upload = bert.start(&["--retry-for", "1s", "cp", "-", "pot://lab/late"]);
     std::io::Write::write_all(upload.child().stdin.as_mut().expect("a pipe"), &content)

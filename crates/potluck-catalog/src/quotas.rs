@@ -1,0 +1,157 @@
+//! Quotas of spaces and of members. A member's is on all spaces that they made, whoever writes there, so that
+//! a question touches the running sums of a few spaces and no file.
+
+use super::changes::{self, Op};
+use super::error::Error;
+use super::members;
+use super::spaces::{self, Sums};
+use crate::sql::{Tx, params};
+use potluck_core::ids::{MemberId, SpaceId};
+use potluck_core::quota::{Quota, QuotaOf};
+
+fn of_space(space: SpaceId) -> String {
+    format!("space:{space}")
+}
+
+fn of_member(member: MemberId) -> String {
+    format!("member:{member}")
+}
+
+fn quota(bytes: Option<i64>, files: Option<i64>) -> Quota {
+    let limit = |number: Option<i64>| number.map(|number| number.max(0) as u64);
+    Quota { bytes: limit(bytes), files: limit(files) }
+}
+
+/// A quota by the words of its row; no limits where there is none.
+fn read(db: &Tx, of: &str) -> Result<Quota, Error> {
+    let mut select = db.prepare("SELECT bytes, files FROM quotas WHERE quota_of = ?1")?;
+    let found = select.query_one(params![of], |row| Ok(quota(row.get(0)?, row.get(1)?)))?;
+    Ok(found.unwrap_or_default())
+}
+
+/// Returns the quota of a space or a member; no limits where there is none.
+pub(crate) fn get(db: &Tx, of: &QuotaOf) -> Result<Quota, Error> {
+    match of {
+        QuotaOf::Space(name) => read(db, &of_space(spaces::named(db, name)?.id)),
+        QuotaOf::Member(member) => read(db, &of_member(*member)),
+    }
+}
+
+/// Sets a quota that was set before, or is checked; no limits take it away.
+pub(crate) fn put(db: &Tx, of: &QuotaOf, quota: Quota) -> Result<(), Error> {
+    let of = match of {
+        QuotaOf::Space(name) => of_space(spaces::named(db, name)?.id),
+        QuotaOf::Member(member) => of_member(*member),
+    };
+    if quota == Quota::NONE {
+        return forget(db, &of);
+    }
+    let limit = |limit: Option<u64>| limit.map(|most| i64::try_from(most).unwrap_or(i64::MAX));
+    db.prepare(
+        "INSERT INTO quotas (quota_of, bytes, files) VALUES (?1, ?2, ?3)
+         ON CONFLICT (quota_of) DO UPDATE SET bytes = excluded.bytes, files = excluded.files",
+    )?
+    .execute(params![of, limit(quota.bytes), limit(quota.files)])?;
+    Ok(())
+}
+
+/// Sets a quota, or takes it away.
+pub(crate) fn set(db: &Tx, of: &QuotaOf, quota: Quota) -> Result<(), Error> {
+    if let QuotaOf::Member(id) = of
+        && members::get(db, *id)?.is_none_or(|member| member.revoked)
+    {
+        return Err(Error::NoMember(id.0));
+    }
+    put(db, of, quota)?;
+    changes::append(db, &Op::Quota(of.clone()))
+}
+
+fn forget(db: &Tx, of: &str) -> Result<(), Error> {
+    db.prepare("DELETE FROM quotas WHERE quota_of = ?1")?.execute(params![of])?;
+    Ok(())
+}
+
+/// The files in all spaces that a member made.
+fn made_by(db: &Tx, member: MemberId) -> Result<Sums, Error> {
+    let mut select = db.prepare(
+        "SELECT coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM spaces WHERE made_by = ?1",
+    )?;
+    let sums = select
+        .query_one(params![member.0], |row| Ok(Sums { files: row.get(0)?, bytes: row.get(1)? }))?;
+    Ok(sums.unwrap_or_default())
+}
+
+/// A quota and what is used of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotaUse {
+    /// Of what.
+    pub of: QuotaOf,
+    /// The limits.
+    pub quota: Quota,
+    /// The files that are there.
+    pub used: Sums,
+}
+
+/// All quotas, spaces first.
+pub(crate) fn all(db: &Tx) -> Result<Vec<QuotaUse>, Error> {
+    let mut select = db.prepare("SELECT quota_of, bytes, files FROM quotas")?;
+    let rows = select
+        .query_map(params![], |row| Ok((row.get::<String>(0)?, quota(row.get(1)?, row.get(2)?))))?;
+    let mut found = Vec::new();
+    for (text, quota) in rows.collect::<Result<Vec<_>, _>>()? {
+        let damaged = || Error::Damaged(format!("a quota of “{text}”"));
+        let (kind, number) = text.split_once(':').ok_or_else(damaged)?;
+        let number: u32 = number.parse().map_err(|_| damaged())?;
+        let (of, used) = match kind {
+            "space" => {
+                let space = spaces::numbered(db, SpaceId(number))?.ok_or_else(damaged)?;
+                (QuotaOf::Space(space.name), space.sums)
+            }
+            _ => {
+                let member = MemberId(number);
+                (QuotaOf::Member(member), made_by(db, member)?)
+            }
+        };
+        found.push(QuotaUse { of, quota, used });
+    }
+    found.sort_by(|a, b| a.of.cmp(&b.of));
+    Ok(found)
+}
+
+/// Refuses what would make a space, or all that its maker made, larger than may be. What makes nothing
+/// larger is never refused, however much is there already.
+pub(crate) fn admit(db: &Tx, space: SpaceId, change: Sums) -> Result<(), Error> {
+    if change.files <= 0 && change.bytes <= 0 {
+        return Ok(());
+    }
+    let Some(space) = spaces::numbered(db, space)? else { return Ok(()) };
+    let quota = read(db, &of_space(space.id))?;
+    check(quota, space.sums, change, || Ok(format!("the space {}", space.name)))?;
+    let Some(maker) = space.made_by else { return Ok(()) };
+    let quota = read(db, &of_member(maker))?;
+    if quota == Quota::NONE {
+        return Ok(());
+    }
+    check(quota, made_by(db, maker)?, change, || {
+        let name = members::get(db, maker)?.map(|member| member.name).unwrap_or_default();
+        Ok(format!("all spaces that {name} ({maker}) made"))
+    })
+}
+
+fn check(
+    quota: Quota,
+    held: Sums,
+    change: Sums,
+    of: impl FnOnce() -> Result<String, Error>,
+) -> Result<(), Error> {
+    let grown = |held: i64, more: i64, most: Option<u64>| {
+        let would = held.saturating_add(more).max(0) as u64;
+        (more > 0 && most.is_some_and(|most| would > most)).then_some(would)
+    };
+    let files = grown(held.files, change.files, quota.files);
+    let bytes = grown(held.bytes, change.bytes, quota.bytes);
+    match (files.is_some(), bytes.is_some()) {
+        (false, false) => Ok(()),
+        _ => Err(Error::OverQuota { of: of()?, quota, files, bytes }),
+    }
+}

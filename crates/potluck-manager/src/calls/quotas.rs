@@ -1,0 +1,84 @@
+//! Setting and listing quotas.
+
+use super::Answer;
+use crate::access::Access;
+use crate::audit_log::Auditor;
+use crate::callers::{Caller, Members};
+use crate::handles::handles;
+use potluck_catalog::Catalog;
+use potluck_catalog::quotas;
+use potluck_core::path::PoolPath;
+use potluck_core::quota::{Quota, QuotaOf};
+use potluck_core::rights::Right;
+use potluck_core::size::format_size;
+use potluck_wire::control::{Call, Done, QuotaList, QuotaSet, QuotaUse, Quotas};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::token::Role;
+use std::sync::Arc;
+
+handles! {
+    /// The handles for answering calls about quotas.
+    pub struct QuotaCalls {
+        catalog: Catalog,
+        members: Arc<Members>,
+        access: Access,
+        auditor: Auditor,
+    }
+}
+
+impl Answer<QuotaSet> for QuotaCalls {
+    async fn answer(self, call: QuotaSet, caller: Caller) -> Result<Done, Failure> {
+        let of = self.meant(&call.of)?;
+        self.catalog.set_quota(of, call.quota).await?;
+        let what = format!("set the quota of {}: {}", call.of, in_words(call.quota));
+        self.auditor.changed(&caller, QuotaSet::NAME, what).await;
+        Ok(Done {})
+    }
+}
+
+impl Answer<QuotaList> for QuotaCalls {
+    async fn answer(self, _call: QuotaList, caller: Caller) -> Result<Quotas, Failure> {
+        let who = caller.member()?;
+        let seen = self.access.seen(&caller).await?;
+        let mut quotas = Vec::new();
+        for quotas::QuotaUse { of, quota, used } in self.catalog.quotas().await? {
+            let (is_shown, name) = match &of {
+                QuotaOf::Space(space) => (seen.rights(space).allow(Right::List), None),
+                QuotaOf::Member(member) => {
+                    let is_own = who.role == Role::Admin || *member == who.member;
+                    (is_own, self.members.names(&[*member]).pop())
+                }
+            };
+            if is_shown {
+                let (files, bytes) = (used.files.max(0) as u64, used.bytes.max(0) as u64);
+                quotas.push(QuotaUse { of, name, quota, files, bytes });
+            }
+        }
+        Ok(Quotas { quotas })
+    }
+}
+
+impl QuotaCalls {
+    /// Whatever a person means: a space by its path, or a user by name or number.
+    fn meant(&self, of: &str) -> Result<QuotaOf, Failure> {
+        if !PoolPath::is_pool_path(of) {
+            return Ok(QuotaOf::Member(self.members.named(of)?));
+        }
+        let path = of.parse::<PoolPath>().map_err(|why| crate::failure::of_path(&why))?;
+        if path.space().is_empty() || !path.names().is_empty() {
+            let what = format!("{of} is no space: a quota is of a space or a user");
+            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint("name a space, as pot://lab, or a user"));
+        }
+        Ok(QuotaOf::Space(path.space().into()))
+    }
+}
+
+fn in_words(quota: Quota) -> String {
+    let any = || "any".to_owned();
+    format!(
+        "{} bytes, {} files",
+        quota.bytes.map_or_else(any, format_size),
+        quota.files.map_or_else(any, |files| files.to_string())
+    )
+}

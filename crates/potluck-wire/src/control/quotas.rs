@@ -1,0 +1,43 @@
+//! The calls about quotas.
+
+use super::{Call, Done, call};
+use potluck_core::quota::{Quota, QuotaOf};
+use serde::{Deserialize, Serialize};
+
+/// Sets a quota, or takes it away (admins).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct QuotaSet {
+    /// Of what, as a person wrote it: `pot://SPACE`, or a user's name or number.
+    pub of: String,
+    /// The limits from now on. What is there already stays.
+    pub quota: Quota,
+}
+call!(QuotaSet => Done, "quota-set");
+
+/// Lists quotas: admins see all, others their own and those of the spaces that they may list.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct QuotaList {}
+call!(QuotaList => Quotas, "quotas");
+
+/// Quotas and what is used of them.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Quotas {
+    /// Spaces first.
+    pub quotas: Vec<QuotaUse>,
+}
+
+/// A quota and what is used of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaUse {
+    /// Of what.
+    pub of: QuotaOf,
+    /// The name that people call a member by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The limits.
+    pub quota: Quota,
+    /// Files that are there.
+    pub files: u64,
+    /// Their sizes together, in bytes.
+    pub bytes: u64,
+}

@@ -1,0 +1,76 @@
+//! `potluck quota`: limits of what may be stored, and what is used of them.
+
+use super::Ending;
+use crate::args::{self, QuotaSet};
+use crate::output::{Output, table};
+use potluck_client::Pool;
+use potluck_core::quota::{Quota, QuotaOf};
+use potluck_core::size::format_size;
+use potluck_wire::control::{self, QuotaList, QuotaUse, Quotas};
+use potluck_wire::error::{ErrorKind, Failure, code};
+
+pub async fn run(args: args::Quota, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+    match args {
+        args::Quota::Set(QuotaSet { of, bytes, files, none: _ }) => {
+            let quota = Quota { bytes, files };
+            let call = control::QuotaSet { of, quota };
+            client.call(&call).await?;
+            output.result(&call, |_| String::new());
+        }
+        args::Quota::Get(args) => {
+            let mut quotas = client.call(&QuotaList {}).await?.quotas;
+            quotas.retain(|quota| is_of(quota, &args.of));
+            let Some(quota) = quotas.pop() else {
+                let what = format!("{} has no quota, as far as you may see", args.of);
+                return Err(Failure::new(ErrorKind::NotFound, code::NO_ENTRY, what)
+                    .hint("`potluck quota ls` lists quotas"));
+            };
+            output.result(&quota, |quota| text(std::slice::from_ref(quota)));
+        }
+        args::Quota::Ls => {
+            let quotas = client.call(&QuotaList {}).await?;
+            output.result(&quotas, |Quotas { quotas }| text(quotas));
+        }
+    }
+    Ok(Ending::Done)
+}
+
+/// Whether a person means this quota by `of`.
+fn is_of(quota: &QuotaUse, of: &str) -> bool {
+    match &quota.of {
+        QuotaOf::Space(space) => {
+            of.strip_prefix("pot://").is_some_and(|of| of.trim_end_matches('/') == space)
+        }
+        QuotaOf::Member(member) => quota.name.as_deref() == Some(of) || member.to_string() == of,
+    }
+}
+
+/// A limit and what is used of it, such as `3 of 10`.
+fn used_of(used: String, most: Option<String>) -> String {
+    match most {
+        Some(most) => format!("{used} of {most}"),
+        None => used,
+    }
+}
+
+/// What is used of a quota, bytes before files.
+pub fn used(quota: Quota, files: u64, bytes: u64) -> [String; 2] {
+    [
+        used_of(format_size(bytes), quota.bytes.map(format_size)),
+        used_of(files.to_string(), quota.files.map(|files| files.to_string())),
+    ]
+}
+
+fn text(quotas: &[QuotaUse]) -> String {
+    let row = |quota: &QuotaUse| {
+        let of = match &quota.of {
+            QuotaOf::Space(space) => format!("pot://{space}"),
+            QuotaOf::Member(member) => {
+                format!("spaces of {} ({member})", quota.name.as_deref().unwrap_or_default())
+            }
+        };
+        let [bytes, files] = used(quota.quota, quota.files, quota.bytes);
+        vec![of, bytes, files]
+    };
+    table(&["of", "size", "files"], &[1, 2], &quotas.iter().map(row).collect::<Vec<_>>())
+}
