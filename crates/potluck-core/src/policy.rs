@@ -302,6 +302,15 @@ impl Override {
 }
 
 impl Policy {
+    /// Whether files kept by this policy are less safe than by `other`, in some respect: fewer deaths lose
+    /// nothing, or a write returns while less is certain.
+    pub fn is_less_safe_than(&self, other: &Self) -> bool {
+        self.redundancy().tolerates() < other.redundancy().tolerates()
+            || self.ack < other.ack
+            || (self.mirror.is_async() && !other.mirror.is_async())
+            || (other.strict && !self.strict)
+    }
+
     /// This policy with the overridden parts replaced, if the result can be kept.
     pub fn with(&self, over: &Override) -> Result<Self, BadPolicy> {
         let (copies, ec) = match (over.copies, over.ec) {

@@ -14,7 +14,7 @@ use potluck_catalog::Error;
 use potluck_catalog::copies::{Copied, CopiedVersion, CopyRequest, Outcome};
 use potluck_core::rights::Right;
 use potluck_pool::redundancy::Version;
-use potluck_wire::control::{CopiedFile, CopiedFiles, CopyFiles, NotCopied};
+use potluck_wire::control::{Condition, CopiedFile, CopiedFiles, CopyFiles, NotCopied};
 use potluck_wire::error::Failure;
 use std::sync::Arc;
 
@@ -34,8 +34,11 @@ impl Answer<CopyFiles> for CopyCalls {
     async fn answer(self, call: CopyFiles, caller: Caller) -> Result<CopiedFiles, Failure> {
         let CopyFiles { from, to, recursive, condition, redundancy, copy, page, after } = call;
         self.access.need(&caller, Right::Read, &from).await?;
-        self.access.need(&caller, Right::Write, &to).await?;
+        let rights = self.access.need(&caller, Right::Write, &to).await?;
         if let Some(redundancy) = redundancy {
+            let space = self.catalog.admit_write(to.clone(), Condition::Always, 0).await?;
+            let is_less = redundancy.tolerates() < space.policy.redundancy().tolerates();
+            Access::check_safety(rights, &space.name, is_less)?;
             let expected = self.pool.lock().expected_donors(0, self.time.tick());
             if redundancy.donors() as usize > expected {
                 return Err(failure::of_redundancy(redundancy, expected));

@@ -79,7 +79,7 @@ impl SessionCalls {
 impl Answer<Reserve> for SessionCalls {
     async fn answer(self, call: Reserve, caller: Caller) -> Result<Reserved, Failure> {
         let member = caller.member()?.member;
-        self.access.need(&caller, Right::Write, &call.path).await?;
+        let rights = self.access.need(&caller, Right::Write, &call.path).await?;
         if self.pool.lock().has_most_sessions(member) {
             let what = "this member has as many write sessions as one may have at once";
             return Err(Failure::new(ErrorKind::Retry, code::TOO_MANY_SESSIONS, what)
@@ -88,6 +88,7 @@ impl Answer<Reserve> for SessionCalls {
         let space =
             self.catalog.admit_write(call.path, call.condition, call.bytes.unwrap_or(0)).await?;
         let policy = space.policy.with(&call.policy).map_err(|why| failure::of_policy(&why))?;
+        Access::check_safety(rights, &space.name, policy.is_less_safe_than(&space.policy))?;
         let new = NewSession {
             id: SessionId::in_term(self.term.start, self.env.entropy.u64()),
             member,

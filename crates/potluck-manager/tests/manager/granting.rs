@@ -3,7 +3,7 @@
 use crate::lab::{Lab, commit, eventually, file, offer, refused, reserve, write};
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{Override, Policy};
+use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Redundancy};
 use potluck_core::quota::Quota;
 use potluck_core::rights::{Grantee, Right, Rights};
 use potluck_wire::call::Caller;
@@ -437,4 +437,38 @@ async fn a_quota_is_kept_at_reserve_and_at_commit() {
         async |caller: &Caller| caller.call(&QuotaList {}).await.expect("told").quotas.len();
     lab.take("lab", "everyone", &Right::ALL).await;
     assert_eq!((quotas(&admin).await, quotas(&ada).await), (2, 1), "her own");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_writes_may_ask_for_more_safety_than_the_policy_and_not_for_less() {
+    let lab = Lab::new().await;
+    let ada = lab.user().await;
+    let _donors = [lab.donor("a").await, lab.donor("b").await, lab.donor("c").await];
+    let policy = Override { copies: Some(2), ack: Some(AckLevel::Disk), ..Override::default() };
+    let at = |policy| PolicySet {
+        path: path("pot://lab"),
+        policy,
+        new_files_only: true,
+        dry_run: false,
+    };
+    lab.admin().call(&at(policy)).await.expect("set");
+    lab.take("lab", "everyone", &[Right::Manage]).await;
+    let none = Override::default();
+    for less in [
+        Override { copies: Some(1), ..none },
+        Override { ack: Some(AckLevel::Memory), ..none },
+        Override { mirror: Some(Mirror::ClientAsync), ..none },
+    ] {
+        lacks(&ada, &Reserve { policy: less, ..reserve_at("pot://lab/f") }, Right::Manage).await;
+    }
+    let more = Override { copies: Some(3), ..none };
+    ada.call(&Reserve { policy: more, ..reserve_at("pot://lab/f") }).await.expect("more");
+    let as_safe = Override { ec: Some("2+1".parse().expect("a code")), ..none };
+    ada.call(&Reserve { policy: as_safe, ..reserve_at("pot://lab/f") }).await.expect("as much");
+    let one = Some(Redundancy::Copies(1));
+    let copying = CopyFiles { redundancy: one, ..copy("pot://lab/f", "pot://lab/g", 1) };
+    lacks(&ada, &copying, Right::Manage).await;
+    lab.grant("lab", "everyone", &[Right::Manage]).await;
+    let less = Override { copies: Some(1), ..none };
+    ada.call(&Reserve { policy: less, ..reserve_at("pot://lab/f") }).await.expect("a manager may");
 }
