@@ -192,13 +192,13 @@ pub enum Error {
     /// More than may be in a space, or in all that a member made.
     #[error("{of} may hold {}, and would hold {}", held(quota.files, quota.bytes), held(*files, *bytes))]
     OverQuota {
-        /// Of what the quota is, in words.
+        /// The space or the member whose quota it is, in words.
         of: String,
-        /// The limits.
+        /// The limits of the quota.
         quota: Quota,
         /// Files that there would be, where that is more than may be.
         files: Option<u64>,
-        /// Their bytes, where that is more than may be.
+        /// The bytes of all files together, where that is more than may be.
         bytes: Option<u64>,
     },
     /// No such member.

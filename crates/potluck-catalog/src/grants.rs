@@ -141,7 +141,7 @@ impl SeenSpaces {
     /// All there are, with all rights.
     pub const ALL: Self = Self(None);
 
-    /// These alone.
+    /// The rights in these spaces, and in no other.
     pub fn only(spaces: BTreeMap<String, Rights>) -> Self {
         Self(Some(Arc::new(spaces)))
     }

@@ -84,9 +84,9 @@ fn made_by(db: &Tx, member: MemberId) -> Result<Sums, Error> {
 /// A quota and what is used of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaUse {
-    /// Of what.
+    /// The space or the member that the quota is of.
     pub of: QuotaOf,
-    /// The limits.
+    /// The limits of the quota.
     pub quota: Quota,
     /// The files that are there.
     pub used: Sums,

@@ -111,14 +111,14 @@ pub enum Record {
     Grant {
         /// The name of the space.
         space: String,
-        /// To whom.
+        /// The member or the group to whom it is granted.
         to: Grantee,
         /// All that is granted to them there.
         rights: Rights,
     },
     /// A group is there, or is gone with all that was granted to it.
     Group {
-        /// Its name.
+        /// The name of the group.
         name: String,
         /// Whether it is there.
         there: bool,
@@ -127,16 +127,16 @@ pub enum Record {
     GroupMember {
         /// The name of the group.
         group: String,
-        /// The member.
+        /// The member of the group.
         member: MemberId,
         /// Whether they are in it.
         within: bool,
     },
     /// A quota is this now; without limits there is none.
     Quota {
-        /// Of what.
+        /// The space or the member that the quota is of.
         of: QuotaOf,
-        /// The limits.
+        /// The limits of the quota.
         #[serde(flatten)]
         quota: Quota,
     },

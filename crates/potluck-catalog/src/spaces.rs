@@ -35,11 +35,11 @@ pub struct Space {
 /// A space that is to be made.
 #[derive(Debug, Clone)]
 pub struct NewSpace {
-    /// Its name.
+    /// The name of the space.
     pub name: String,
-    /// Its policy.
+    /// The policy of the space.
     pub policy: Policy,
-    /// Its secret, when it is to be sealed.
+    /// The secret of the space, when it is to be sealed.
     pub key: Option<SpaceKey>,
     /// Who makes it.
     pub made_by: Option<MemberId>,

@@ -15,7 +15,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// No limits.
+    /// A quota without limits.
     pub const NONE: Self = Self { bytes: None, files: None };
 
     /// Whether so much may not be stored.
@@ -28,7 +28,7 @@ impl Quota {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaOf {
-    /// A space.
+    /// The files of one space.
     Space(String),
     /// All spaces that a member made, whoever writes there.
     Member(MemberId),

@@ -14,7 +14,7 @@ pub const EVERYONE: &str = "everyone";
 pub enum Right {
     /// See names, sizes, times and how safe files are. Digests say what is in a file, and are not shown.
     List,
-    /// Read files.
+    /// The right to read files.
     Read,
     /// Make, replace, move and remove files and directories.
     Write,
@@ -55,7 +55,7 @@ impl FromStr for Right {
 pub struct Rights(u8);
 
 impl Rights {
-    /// None.
+    /// No rights at all.
     pub const NONE: Self = Self(0);
     /// All there are.
     pub const ALL: Self = Self(0b1111);
@@ -91,7 +91,7 @@ impl Rights {
         Right::ALL.into_iter().filter(move |right| self.0 & right.bit() != 0)
     }
 
-    /// As one number, for a column.
+    /// The rights as one number, for a column.
     pub fn to_number(self) -> u8 {
         self.0
     }
@@ -138,7 +138,7 @@ impl<'de> Deserialize<'de> for Rights {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grantee {
-    /// One member.
+    /// A single member.
     Member(MemberId),
     /// All members of a group.
     Group(String),

@@ -42,6 +42,7 @@ use potluck_wire::control::{self, Call};
 use potluck_wire::env::Offload;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::serve::{Answers, Peer, no_such_call};
+use potluck_wire::token::Role;
 use std::sync::Arc;
 use std::time::Duration;
 

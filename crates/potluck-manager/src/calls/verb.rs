@@ -32,5 +32,6 @@ verbs! {
     SpaceList Reserve Offer Grow Renew Abort Commit Open Report Unreached List Stat MakeDir Move
     Remove Usage CopyFiles Status Check PolicySet Register Inventory Heartbeat Locate Find
     GcResume ReclaimUnknown RepairStatus RepairControl Away Trust ScrubNow GiveBack
-    GiveBackStatus Departing Fsck
+    GiveBackStatus Departing Fsck SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove
+    GroupChange GroupList AuditRead QuotaSet QuotaList
 }

@@ -60,7 +60,7 @@ pub struct AuditEntry {
     pub role: Option<Role>,
     /// The address that the call came from.
     pub from: String,
-    /// The call.
+    /// The call that was made.
     pub call: String,
     /// The refusal or the change in words.
     pub what: String,

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 /// Grants rights in a space beside those that were granted before (who manages it).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceGrant {
-    /// The space.
+    /// The name of the space.
     pub space: String,
     /// Whom, as a person wrote it: a member's name or number, or a group.
     pub who: String,
-    /// The rights.
+    /// The rights that this is about.
     pub rights: Rights,
 }
 call!(SpaceGrant => Granted, "space-grant");
@@ -20,11 +20,11 @@ call!(SpaceGrant => Granted, "space-grant");
 /// Takes rights in a space that were granted (who manages it).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceRevoke {
-    /// The space.
+    /// The name of the space.
     pub space: String,
-    /// From whom, as a person wrote it.
+    /// The member or group that loses them, as a person wrote it.
     pub who: String,
-    /// The rights.
+    /// The rights that this is about.
     pub rights: Rights,
 }
 call!(SpaceRevoke => Granted, "space-revoke");
@@ -44,7 +44,7 @@ pub struct Granted {
 /// Lists who may do what in a space (who may do anything in it).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceWho {
-    /// The space.
+    /// The name of the space.
     pub space: String,
 }
 call!(SpaceWho => SpaceGrants, "space-who");
@@ -52,16 +52,16 @@ call!(SpaceWho => SpaceGrants, "space-who");
 /// All grants in a space. Admins may do all and need none.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpaceGrants {
-    /// The space.
+    /// The name of the space.
     pub space: String,
-    /// Groups first.
+    /// All grants, those of groups first.
     pub grants: Vec<Granted>,
 }
 
 /// Makes a group of members (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GroupCreate {
-    /// Its name.
+    /// The name of the group.
     pub name: String,
 }
 call!(GroupCreate => Done, "group-create", once);
@@ -69,7 +69,7 @@ call!(GroupCreate => Done, "group-create", once);
 /// Removes a group, with all that was granted to it (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GroupRemove {
-    /// Its name.
+    /// The name of the group.
     pub name: String,
 }
 call!(GroupRemove => Done, "group-remove", once);
@@ -96,14 +96,14 @@ call!(GroupList => Groups, "groups");
 /// All groups that admins made.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Groups {
-    /// By name.
+    /// All groups, in order of their names.
     pub groups: Vec<GroupAbout>,
 }
 
 /// A group of members.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupAbout {
-    /// Its name.
+    /// The name of the group.
     pub name: String,
     /// Who is in it.
     pub members: Vec<GroupMember>,
@@ -112,7 +112,7 @@ pub struct GroupAbout {
 /// A member of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupMember {
-    /// Their number.
+    /// The number of the member.
     pub member: MemberId,
     /// The name that people call them by.
     pub name: String,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Sets a quota, or takes it away (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct QuotaSet {
-    /// Of what, as a person wrote it: `pot://SPACE`, or a user's name or number.
+    /// The space or the user, as a person wrote it: `pot://SPACE`, or a user's name or number.
     pub of: String,
     /// The limits from now on. What is there already stays.
     pub quota: Quota,
@@ -22,22 +22,22 @@ call!(QuotaList => Quotas, "quotas");
 /// Quotas and what is used of them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Quotas {
-    /// Spaces first.
+    /// All quotas, those of spaces first.
     pub quotas: Vec<QuotaUse>,
 }
 
 /// A quota and what is used of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotaUse {
-    /// Of what.
+    /// The space or the member that the quota is of.
     pub of: QuotaOf,
     /// The name that people call a member by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The limits.
+    /// The limits of the quota.
     pub quota: Quota,
     /// Files that are there.
     pub files: u64,
-    /// Their sizes together, in bytes.
+    /// The sizes of these files together, in bytes.
     pub bytes: u64,
 }

@@ -215,10 +215,10 @@ pub struct SpaceHealth {
     pub tolerates_now: Option<u32>,
     /// Whether donors it relies on are silent, so that fewer may go now than may die for ever.
     pub silent: bool,
-    /// Its quota, if it has one.
+    /// The quota of the space, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<Quota>,
-    /// Their sizes together, in bytes, where there is a quota.
+    /// The sizes of all files together, in bytes, where there is a quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Files that cannot be read now.
