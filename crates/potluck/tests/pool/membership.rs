@@ -308,6 +308,7 @@ fn is_let_in(member: &Member, access: &DonorAccess) -> bool {
 fn a_revoked_members_tickets_are_refused_by_donors_within_60_s_x5() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
+    lab.cli.ok(&["space", "grant", "lab", "everyone", "read", "write"]);
     let (input, _) = file(lab.dir(), "input", 3, 100_000);
     lab.cli.ok(&["cp", arg(&input), "pot://lab/x"]);
     let dir = lab.dir().join("ada");
@@ -330,6 +331,7 @@ fn a_revoked_members_tickets_are_refused_by_donors_within_60_s_x5() {
 fn transfers_go_on_when_all_tickets_are_void_because_somebody_else_was_revoked() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    lab.cli.ok(&["space", "grant", "lab", "everyone", "read", "write"]);
     let dir = lab.dir().join("ada");
     let joined = lab.cli.json(&["join", &lab.token("user"), "--state", arg(&dir)]);
     let number: MemberId = serde_json::from_value(joined["member"].clone()).expect("a member");
