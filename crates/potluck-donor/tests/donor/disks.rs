@@ -213,7 +213,7 @@ async fn a_full_disk_at_any_write_is_said_and_harms_nothing() {
     // Create, five pieces, sync, rename.
     for at in 0..8 {
         faults.fail_writes(at, Some(Errno::NOSPC));
-        let bytes = content(2, 1_200_000);
+        let bytes = content(2, 5_000_000);
         assert_eq!(client.put(&bytes, AckLevel::Disk).await, Status::Full, "write {at}");
         faults.fail_writes(0, None);
         assert!(pool.place.files("temp").is_empty(), "write {at}");
@@ -222,7 +222,7 @@ async fn a_full_disk_at_any_write_is_said_and_harms_nothing() {
         until_room(&pool, true).await;
         pool.manager.heartbeats(2).await; // what the disk has left is asked again
     }
-    assert_eq!(client.put(&content(2, 1_200_000), AckLevel::Disk).await, Status::Ok);
+    assert_eq!(client.put(&content(2, 5_000_000), AckLevel::Disk).await, Status::Ok);
 }
 
 #[tokio::test]
