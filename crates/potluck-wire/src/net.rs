@@ -99,7 +99,8 @@ impl FileSender {
     }
 
     /// Sends some bytes of `file` from `at` on, which counts up, and none from `end` on; gives their number. 0 means
-    /// that the file ends here or cannot be read.
+    /// that the file ends here. `WouldBlock` is also what a file gives that cannot be sent so, for its file system does
+    /// not let it or it cannot be read: whoever reads it learns which.
     pub fn send(&self, file: &File, at: &mut u64, end: u64) -> io::Result<u64> {
         let count = (end - *at) as usize;
         let sent = rustix::io::retry_on_intr(|| {
@@ -107,7 +108,9 @@ impl FileSender {
         });
         match sent {
             // Which end failed is not said. Of a broken socket the next write tells.
-            Err(Errno::IO | Errno::INVAL | Errno::OVERFLOW) => Ok(0),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::IO | Errno::OVERFLOW) => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
             sent => Ok(sent? as u64),
         }
     }
@@ -331,5 +334,11 @@ mod tests {
         kernel.wake_at(1);
         assert_eq!(ours.read(&mut out).await.expect("bytes"), 1);
         assert_eq!(kernel.untaken(), 0);
+
+        // As of a file whose file system cannot send it.
+        let files = kernel.file_sender().expect("a socket");
+        let dir = File::open(std::env::temp_dir()).expect("a directory");
+        let sent = files.send(&dir, &mut 0, 10);
+        assert_eq!(sent.expect_err("no file").kind(), io::ErrorKind::WouldBlock);
     }
 }
