@@ -9,14 +9,14 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::entropy::SystemEntropy;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Override};
-use potluck_wire::bulk::{BulkIo, Request, Status};
+use potluck_wire::bulk::{BulkIo, BulkStatus, Request};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{Condition, DonorAccess, Reserve, Stat};
 use potluck_wire::identity::{Identity, fingerprint};
 use potluck_wire::net::{BoxStream, Net, SystemNet};
 use potluck_wire::open_files;
 use potluck_wire::tls::{Dial, TlsDial, install_provider};
-use potluck_wire::upgrade::{self, Opened};
+use potluck_wire::upgrade::{self, OpenedBulk};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 use tokio::sync::Barrier;
@@ -224,10 +224,10 @@ async fn client(access: Arc<DonorAccess>, number: usize, all_there: Arc<Barrier>
     ask(&mut opened?, Request::Get { name, part: None }, &[]).await
 }
 
-async fn ask(opened: &mut Opened, request: Request, body: &[u8]) -> Result<()> {
+async fn ask(opened: &mut OpenedBulk, request: Request, body: &[u8]) -> Result<()> {
     let head = request.encode(1, &mut opened.lane);
     opened.io.write(&head, body).await?;
     let reply = opened.inbox.reply(&mut opened.io).await?.context("an answer")?.1;
-    ensure!(reply.status == Status::Ok, "answered {:?}", reply.status);
+    ensure!(reply.status == BulkStatus::Ok, "answered {:?}", reply.status);
     Ok(())
 }

@@ -22,6 +22,7 @@ mod rust_text;
 mod sleeps;
 mod test_executables;
 mod tree;
+mod type_names;
 mod typed_documents;
 mod unfinished;
 mod use_paths;
@@ -86,6 +87,7 @@ const CHECKS: &[Check] = &[
         find: test_executables::too_many,
     },
     Check { name: "error-codes", reason: error_codes::REASON, find: error_codes::undocumented },
+    Check { name: "type-names", reason: type_names::REASON, find: type_names::repeated },
     Check {
         name: "typed-documents",
         reason: typed_documents::REASON,

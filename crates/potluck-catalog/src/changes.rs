@@ -23,7 +23,7 @@ pub struct ChangeNumber(pub(crate) i64);
 /// A change of the catalog, as its row keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Op {
+pub enum ChangeOp {
     /// Versions became visible at paths.
     Files(Vec<(PoolPath, VersionId)>),
     /// The redundancy of a version was changed, or its goal.
@@ -63,7 +63,7 @@ pub enum Op {
     Note(String),
 }
 
-impl Op {
+impl ChangeOp {
     /// The space whose entries or grants it changed.
     pub fn space(&self) -> Option<&str> {
         match self {
@@ -110,7 +110,7 @@ pub(crate) fn last(db: &Tx) -> Result<i64, Error> {
 }
 
 /// Writes a change down.
-pub(crate) fn append(db: &Tx, op: &Op) -> Result<(), Error> {
+pub(crate) fn append(db: &Tx, op: &ChangeOp) -> Result<(), Error> {
     if op.is_system() {
         return Ok(());
     }
@@ -120,7 +120,7 @@ pub(crate) fn append(db: &Tx, op: &Op) -> Result<(), Error> {
 }
 
 /// The first rows after number `after`, at most `limit`, with their numbers.
-pub(crate) fn rows(db: &Tx, after: i64, limit: usize) -> Result<Vec<(i64, Op)>, Error> {
+pub(crate) fn rows(db: &Tx, after: i64, limit: usize) -> Result<Vec<(i64, ChangeOp)>, Error> {
     let mut select =
         db.prepare("SELECT seq, op FROM changes WHERE seq > ?1 ORDER BY seq LIMIT ?2")?;
     let mut rows = select.query(params![after, limit as i64])?;

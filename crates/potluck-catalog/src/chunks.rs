@@ -70,7 +70,7 @@ pub(crate) fn unpacked(blob: &[u8]) -> Vec<ChunkName> {
 
 /// A chunk that somebody asked for.
 #[derive(Debug, Clone, Default)]
-pub struct Found {
+pub struct KnownChunk {
     /// Whether a file uses it.
     pub used: bool,
     /// The donors that have acknowledged it.
@@ -79,19 +79,24 @@ pub struct Found {
 
 /// Looks up each of `names`, with the donors that have them at level `ack`; leaves out chunks that are on
 /// their way out.
-pub(crate) fn look_up(db: &Tx, names: &[ChunkName], ack: AckLevel) -> Result<Vec<Found>, Error> {
+pub(crate) fn look_up(
+    db: &Tx,
+    names: &[ChunkName],
+    ack: AckLevel,
+) -> Result<Vec<KnownChunk>, Error> {
     let look_up = |name: &ChunkName| match get(db, name)? {
-        Some(chunk) if chunk.refs > 0 || chunk.state == ChunkState::Here => {
-            Ok(Found { used: chunk.refs > 0, donors: placements::holders_at(db, chunk.id, ack)? })
-        }
-        _ => Ok(Found::default()),
+        Some(chunk) if chunk.refs > 0 || chunk.state == ChunkState::Here => Ok(KnownChunk {
+            used: chunk.refs > 0,
+            donors: placements::holders_at(db, chunk.id, ack)?,
+        }),
+        _ => Ok(KnownChunk::default()),
     };
     names.iter().map(look_up).collect()
 }
 
 /// A chunk that no file uses, and that a session is going to use.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct UnusedChunk {
     /// The name of the chunk.
     pub name: ChunkName,
     /// Size of the chunk in stored bytes; 0 if the catalog knows it.
@@ -105,7 +110,7 @@ pub struct Kept {
 ///
 /// Called in the order of all changes: a chunk that was to be condemned later is unused only from now
 /// on, and is not.
-pub(crate) fn keep(db: &Tx, kept: &Kept, now_ms: u64) -> Result<bool, Error> {
+pub(crate) fn keep(db: &Tx, kept: &UnusedChunk, now_ms: u64) -> Result<bool, Error> {
     let id = match get(db, &kept.name)? {
         Some(chunk) if chunk.refs > 0 => chunk.id,
         Some(chunk) if chunk.state != ChunkState::Here => return Ok(false),

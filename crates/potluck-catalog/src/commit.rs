@@ -10,7 +10,7 @@ use super::error::Error;
 use super::meta::Counter;
 use super::sessions;
 use super::spaces;
-use super::visible::{NewFile, Visible, is_refusal};
+use super::visible::{FileToPut, Visible, is_refusal};
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
@@ -74,13 +74,13 @@ pub struct Batch<F> {
 
 /// The outcome of a batch.
 #[derive(Debug)]
-pub enum Outcome<F> {
+pub enum CommitOutcome<F> {
     /// It was committed before; the reply that was given then.
     Repeated(String),
     /// The batch was committed now, all of it or in part.
     Fresh {
         /// The outcome of each file, in the order of the batch: what was stored, or why it was refused.
-        files: Vec<Result<Stored, Refused<F>>>,
+        files: Vec<Result<StoredFile, Refused<F>>>,
         /// Chunks that nobody used before.
         again: InUseAgain,
     },
@@ -88,7 +88,7 @@ pub enum Outcome<F> {
 
 /// A file that became visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredFile {
     /// The version that the file has.
     pub version: VersionId,
     /// Whether it has less redundancy than its policy asks for, because donors are away.
@@ -123,10 +123,10 @@ pub(crate) fn commit<F: Clone>(
     view: &PoolView,
     now_ms: u64,
     wall_ms: i64,
-    reply: impl FnOnce(&[Result<Stored, Refused<F>>]) -> Result<String, Error>,
-) -> Result<Outcome<F>, Error> {
+    reply: impl FnOnce(&[Result<StoredFile, Refused<F>>]) -> Result<String, Error>,
+) -> Result<CommitOutcome<F>, Error> {
     if let Some(text) = repeated(db, &batch.session, batch.number)? {
-        return Ok(Outcome::Repeated(text));
+        return Ok(CommitOutcome::Repeated(text));
     }
     if !sessions::is_open(db, &batch.session)? {
         return Err(Error::NoSession);
@@ -160,7 +160,7 @@ pub(crate) fn commit<F: Clone>(
     }
     db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![batch.session.0, batch.number, now_ms as i64, reply(&outcomes)?])?;
-    Ok(Outcome::Fresh { files: outcomes, again })
+    Ok(CommitOutcome::Fresh { files: outcomes, again })
 }
 
 /// The reply of a batch that was committed before.
@@ -178,7 +178,7 @@ struct Work<'db> {
 }
 
 impl Work<'_> {
-    fn file(&mut self, id: VersionId, file: &PreparedFile) -> Result<Stored, Error> {
+    fn file(&mut self, id: VersionId, file: &PreparedFile) -> Result<StoredFile, Error> {
         let target = self.visible.look(file.path.clone(), file.condition)?;
         let strict = self.asked.strict.unwrap_or(target.promise.strict);
         let counts = &mut self.visible.counts;
@@ -188,7 +188,7 @@ impl Work<'_> {
         self.visible.put(
             target,
             id,
-            NewFile {
+            FileToPut {
                 version: file.version.clone(),
                 inline: file.inline.as_deref(),
                 pages: &file.pages,
@@ -197,7 +197,7 @@ impl Work<'_> {
                 safe: safety == WriteSafety::Safe,
             },
         )?;
-        Ok(Stored { version: id, below_policy: safety == WriteSafety::BelowPolicy })
+        Ok(StoredFile { version: id, below_policy: safety == WriteSafety::BelowPolicy })
     }
 }
 

@@ -4,7 +4,7 @@
 //! so that garbage collection leaves it alone, over restarts too; the change of the version takes
 //! these references over.
 
-use super::changes::{self, Op};
+use super::changes::{self, ChangeOp};
 use super::chunks::{self, ReferenceCounts, unpacked};
 use super::error::Error;
 use super::{placements, units, versions};
@@ -209,7 +209,7 @@ pub(crate) fn arrive(db: &Tx, id: VersionId, goal: Redundancy, now_ms: u64) -> R
     db.prepare("UPDATE versions SET copies = ?2, ec = ?3, parity = ?4, goal = NULL WHERE id = ?1")?
         .execute(params![id.0 as i64, copies, ec, parity])?;
     counts.close()?;
-    changes::append(db, &Op::Version(id))?;
+    changes::append(db, &ChangeOp::Version(id))?;
     Ok(true)
 }
 

@@ -8,16 +8,16 @@
 //! and who asked for it stores it anew, which sends what is missing to others.
 
 use super::acknowledged::{self, WriteSafety};
-use super::changes::{self, Op};
+use super::changes::{self, ChangeOp};
 use super::chunks;
 use super::commit::{PreparedChunk, PreparedFile, repeated};
-use super::entries::{self, Place};
+use super::entries::{self, EntryPlace};
 use super::error::Error;
 use super::meta::Counter;
 use super::spaces::{self, Space};
 use super::versions;
-use super::visible::{NewFile, Visible, is_refusal};
-use super::walk::{Item, Walk, What};
+use super::visible::{FileToPut, Visible, is_refusal};
+use super::walk::{Walk, WalkedEntry, What};
 use crate::sql::{Tx, params};
 use potluck_core::ids::{SessionId, VersionId};
 use potluck_core::path::{BadPath, PoolPath};
@@ -72,7 +72,7 @@ pub struct CopiedVersion {
 
 /// The outcome of a page.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum CopyOutcome {
     /// It was copied before; the reply that was given then.
     Repeated(String),
     /// The files that were copied now.
@@ -89,9 +89,9 @@ pub(crate) fn copy(
     now_ms: u64,
     wall_ms: i64,
     reply: impl FnOnce(&Copied) -> Result<String, Error>,
-) -> Result<Outcome, Error> {
+) -> Result<CopyOutcome, Error> {
     if let Some(text) = repeated(db, &command, page)? {
-        return Ok(Outcome::Repeated(text));
+        return Ok(CopyOutcome::Repeated(text));
     }
     let space = spaces::named(db, wanted.to.space())?;
     check_places(db, wanted, &space)?;
@@ -103,19 +103,19 @@ pub(crate) fn copy(
         files: Vec::new(),
     };
     let next = match entries::existing(db, &wanted.from)?.place {
-        Place::File(version) => {
+        EntryPlace::File(version) => {
             copying.file(versions::get(db, version)?, wanted.to.clone())?;
             None
         }
-        Place::Dir(_) if !wanted.recursive => {
+        EntryPlace::Dir(_) if !wanted.recursive => {
             return Err(Error::NotRecursive(wanted.from.clone()));
         }
-        Place::Dir(dir) => {
+        EntryPlace::Dir(dir) => {
             let mut walk = Walk::new(db, dir, true, wanted.after.as_deref())?;
             if wanted.after.is_none() {
                 // Where a file stands in its place nothing can be copied.
                 entries::make_dirs(db, &wanted.to, wall_ms)?;
-                changes::append(db, &Op::Dir(wanted.to.clone()))?;
+                changes::append(db, &ChangeOp::Dir(wanted.to.clone()))?;
             }
             copying.page(&mut walk, wall_ms)?
         }
@@ -124,7 +124,7 @@ pub(crate) fn copy(
     let copied = Copied { files: copying.files, next, again };
     db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![command.0, page, now_ms as i64, reply(&copied)?])?;
-    Ok(Outcome::Fresh(copied))
+    Ok(CopyOutcome::Fresh(copied))
 }
 
 /// Refuses what would copy a tree into itself, and what only a client can copy: it has the keys.
@@ -154,7 +154,7 @@ impl Copying<'_> {
         let (mut entries, mut chunks) = (0, 0);
         while let Some(item) = walk.next_or_broken()? {
             let path = match &item {
-                Ok(Item { path, .. }) => path.clone(),
+                Ok(WalkedEntry { path, .. }) => path.clone(),
                 Err(broken) => broken.path.clone(),
             };
             let to = below(&self.wanted.to, &path)?;
@@ -177,7 +177,7 @@ impl Copying<'_> {
     /// Makes a directory; what stands in its place is told once for it, and again for each file.
     fn dir(&mut self, path: &PoolPath, wall_ms: i64) -> Result<(), Error> {
         match entries::make_dirs(self.db, path, wall_ms) {
-            Ok(_) => changes::append(self.db, &Op::Dir(path.clone())),
+            Ok(_) => changes::append(self.db, &ChangeOp::Dir(path.clone())),
             Err(why) if is_refusal(&why) => {
                 self.files.push((path.clone(), Err(why)));
                 Ok(())
@@ -213,7 +213,7 @@ impl Copying<'_> {
         let PreparedFile { version, inline, pages, chunks, .. } = file;
         let (version, inline) = (version.clone(), inline.as_deref());
         let safe = safety == WriteSafety::Safe;
-        self.visible.put(target, id, NewFile { version, inline, pages, chunks, asked, safe })?;
+        self.visible.put(target, id, FileToPut { version, inline, pages, chunks, asked, safe })?;
         let version = versions::get(self.db, id)?;
         Ok(CopiedVersion { version, below_policy: safety == WriteSafety::BelowPolicy })
     }

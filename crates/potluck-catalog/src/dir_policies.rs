@@ -2,7 +2,7 @@
 //!
 //! They are kept by a directory's number, so that they move with it.
 
-use super::entries::{self, DirId, Found, Place};
+use super::entries::{self, DirId, EntryPlace, FoundEntry};
 use super::error::Error;
 use super::spaces;
 use crate::sql::{Tx, params};
@@ -48,7 +48,7 @@ pub(crate) fn effective(db: &Tx, path: &PoolPath) -> Result<Policy, Error> {
     let (mut policy, mut dir) = (space.policy, space.root);
     for name in path.names() {
         match entries::lookup(db, dir, name)? {
-            Some(Found { place: Place::Dir(next), .. }) => dir = next,
+            Some(FoundEntry { place: EntryPlace::Dir(next), .. }) => dir = next,
             _ => break,
         }
         policy = below(&policy, &get(db, dir)?)?;
@@ -121,7 +121,7 @@ impl<'db> Inherited<'db> {
             Some(dir) => entries::lookup(self.db, dir, name)?,
             None => None,
         };
-        let Some(Found { place: Place::Dir(dir), .. }) = found else {
+        let Some(FoundEntry { place: EntryPlace::Dir(dir), .. }) = found else {
             return Ok(Here { dir: None, ..above });
         };
         let over = get(self.db, dir)?;

@@ -1,6 +1,6 @@
 //! Keeps the facts about donors that a restart of the manager must not lose.
 
-use super::changes::{self, Op};
+use super::changes::{self, ChangeOp};
 use super::error::Error;
 use super::notes;
 use crate::sql::{Tx, params};
@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 /// A donor as it is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Known {
+pub struct StoredDonor {
     /// The id of the donor.
     pub donor: DonorId,
     /// When it was last heard; nobody knows that after a restore.
@@ -43,24 +43,24 @@ pub struct Goal {
 }
 
 /// Reads what is remembered of all donors.
-pub(crate) fn all(db: &Tx) -> Result<Vec<Known>, Error> {
+pub(crate) fn all(db: &Tx) -> Result<Vec<StoredDonor>, Error> {
     select(db, DonorId(0)..=DonorId(u32::MAX))
 }
 
 /// Returns the facts kept about a donor, if there are any.
-pub(crate) fn get(db: &Tx, donor: DonorId) -> Result<Option<Known>, Error> {
+pub(crate) fn get(db: &Tx, donor: DonorId) -> Result<Option<StoredDonor>, Error> {
     Ok(select(db, donor..=donor)?.pop())
 }
 
 /// Remembers all of this, apart from when the donor was heard.
-pub(crate) fn put(db: &Tx, known: &Known) -> Result<(), Error> {
+pub(crate) fn put(db: &Tx, known: &StoredDonor) -> Result<(), Error> {
     located(db, known.donor, &known.addresses)?;
     announce(db, known.donor, known.away_until_ms)?;
     give_back(db, known.donor, known.giving.as_ref())?;
     quarantine(db, known.donor, known.quarantined.as_deref())
 }
 
-fn select(db: &Tx, ids: RangeInclusive<DonorId>) -> Result<Vec<Known>, Error> {
+fn select(db: &Tx, ids: RangeInclusive<DonorId>) -> Result<Vec<StoredDonor>, Error> {
     let mut rows = db.prepare(
         "SELECT id, heard_ms, away_until_ms, start_bytes, at_once, quarantined, addresses
          FROM donors WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
@@ -68,7 +68,7 @@ fn select(db: &Tx, ids: RangeInclusive<DonorId>) -> Result<Vec<Known>, Error> {
     let ms = |value: Option<i64>| value.map(|ms| ms as u64);
     let known = rows.query_map(params![ids.start().0, ids.end().0], |row| {
         let at_once = row.get(4)?;
-        Ok(Known {
+        Ok(StoredDonor {
             donor: DonorId(row.get(0)?),
             heard_ms: ms(row.get(1)?),
             away_until_ms: ms(row.get(2)?),
@@ -81,7 +81,7 @@ fn select(db: &Tx, ids: RangeInclusive<DonorId>) -> Result<Vec<Known>, Error> {
                 .unwrap_or_default(),
         })
     })?;
-    let mut all: Vec<Known> = known.collect::<Result<_, _>>()?;
+    let mut all: Vec<StoredDonor> = known.collect::<Result<_, _>>()?;
     for known in &mut all {
         if let Some(giving) = &mut known.giving {
             giving.lose = agreed(db, known.donor)?;
@@ -123,7 +123,7 @@ pub(crate) fn located(db: &Tx, donor: DonorId, addresses: &Addresses) -> Result<
          ON CONFLICT (id) DO UPDATE SET addresses = excluded.addresses",
     )?
     .execute(params![donor.0, text])?;
-    changes::append(db, &Op::Donor(donor))
+    changes::append(db, &ChangeOp::Donor(donor))
 }
 
 /// Remembers that a donor's absence is announced.
@@ -133,7 +133,7 @@ pub(crate) fn announce(db: &Tx, donor: DonorId, until_ms: Option<u64>) -> Result
          ON CONFLICT (id) DO UPDATE SET away_until_ms = excluded.away_until_ms",
     )?
     .execute(params![donor.0, until_ms.map(|ms| ms as i64)])?;
-    changes::append(db, &Op::Donor(donor))
+    changes::append(db, &ChangeOp::Donor(donor))
 }
 
 /// Remembers a donor's give-back and what may be lost for it, or with `None` that there is none.
@@ -156,7 +156,7 @@ pub(crate) fn give_back(db: &Tx, donor: DonorId, goal: Option<&Goal>) -> Result<
         goal.map(|goal| goal.start as i64),
         goal.is_some_and(|goal| goal.at_once),
     ])?;
-    changes::append(db, &Op::Donor(donor))
+    changes::append(db, &ChangeOp::Donor(donor))
 }
 
 /// Remembers why a donor is not trusted, or with `None` that it is.
@@ -166,5 +166,5 @@ pub(crate) fn quarantine(db: &Tx, donor: DonorId, why: Option<&str>) -> Result<(
          ON CONFLICT (id) DO UPDATE SET quarantined = excluded.quarantined",
     )?
     .execute(params![donor.0, why])?;
-    changes::append(db, &Op::Donor(donor))
+    changes::append(db, &ChangeOp::Donor(donor))
 }

@@ -13,12 +13,12 @@
 //! - [`Tx`] runs statements in a transaction: `prepare`, `execute`, `query_row`, `execute_batch`,
 //!   `savepoint`; and it knows the numbers that tables give to rows (`last_number`, `skip_numbers`). A
 //!   statement gives each [`Row`] as values of four sorts ([`crate::sql`]).
-//! - [`Writer`] runs jobs one after the other, commits many at once, and runs a job again from its start
+//! - [`CatalogWriter`] runs jobs one after the other, commits many at once, and runs a job again from its start
 //!   where transactions met. [`Readers`] run queries, each on what was committed before.
 //! - It turns its own errors into [`Error`](crate::Error), and for tests it has `limit_pages`, `copy_to` and
 //!   what its own tests of damage need.
 
 pub(crate) use crate::sqlite::{
-    Database, Readers, Row, Tx, Writer, create, exists, files_of, open_existing, open_reader,
-    open_snapshot, open_whole,
+    CatalogWriter, Database, Readers, Row, Tx, create, exists, files_of, open_existing,
+    open_reader, open_snapshot, open_whole,
 };

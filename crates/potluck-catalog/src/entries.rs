@@ -17,7 +17,7 @@ impl DirId {
 
 /// The directory or file that an entry leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum EntryPlace {
     /// The entry leads to a directory.
     Dir(DirId),
     /// A file's current version.
@@ -26,19 +26,19 @@ pub enum Place {
 
 /// An entry, as it was found in the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundEntry {
     /// The directory or file that it leads to.
-    pub place: Place,
+    pub place: EntryPlace,
     /// When the entry was made, in milliseconds of wall time, to be shown to people.
     pub mtime_ms: i64,
 }
 
-impl Found {
+impl FoundEntry {
     /// Reads an entry from its columns `dir` and `version`.
     pub fn of(dir: Option<i64>, version: Option<i64>, mtime_ms: i64) -> Result<Self, Error> {
         let place = match (dir, version) {
-            (Some(dir), None) => Place::Dir(DirId(dir)),
-            (None, Some(version)) => Place::File(VersionId(version as u64)),
+            (Some(dir), None) => EntryPlace::Dir(DirId(dir)),
+            (None, Some(version)) => EntryPlace::File(VersionId(version as u64)),
             _ => return Err(Error::Damaged("an entry is neither file nor directory".into())),
         };
         Ok(Self { place, mtime_ms })
@@ -46,24 +46,24 @@ impl Found {
 }
 
 /// The entry `name` of a directory.
-pub(crate) fn lookup(db: &Tx, parent: DirId, name: &str) -> Result<Option<Found>, Error> {
+pub(crate) fn lookup(db: &Tx, parent: DirId, name: &str) -> Result<Option<FoundEntry>, Error> {
     let row = db
         .prepare("SELECT dir, version, mtime_ms FROM entries WHERE parent = ?1 AND name = ?2")?
         .query_one(params![parent.0, name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    row.map(|(dir, version, mtime)| Found::of(dir, version, mtime)).transpose()
+    row.map(|(dir, version, mtime)| FoundEntry::of(dir, version, mtime)).transpose()
 }
 
 /// Finds the entry at `path`; `None` if nothing is there. A space that does not exist is an error, and so
 /// is a file on the way.
-pub(crate) fn resolve(db: &Tx, path: &PoolPath) -> Result<Option<Found>, Error> {
-    let mut found = Found { place: Place::Dir(DirId::ROOT), mtime_ms: 0 };
+pub(crate) fn resolve(db: &Tx, path: &PoolPath) -> Result<Option<FoundEntry>, Error> {
+    let mut found = FoundEntry { place: EntryPlace::Dir(DirId::ROOT), mtime_ms: 0 };
     if path.space().is_empty() {
         return Ok(Some(found));
     }
     found = lookup(db, DirId::ROOT, path.space())?
         .ok_or_else(|| Error::NoSpaceNamed(path.space().into()))?;
     for (depth, name) in path.names().iter().enumerate() {
-        let Place::Dir(dir) = found.place else {
+        let EntryPlace::Dir(dir) = found.place else {
             return Err(Error::NotADirectory(ancestor(path, depth)));
         };
         match lookup(db, dir, name)? {
@@ -75,31 +75,31 @@ pub(crate) fn resolve(db: &Tx, path: &PoolPath) -> Result<Option<Found>, Error> 
 }
 
 /// Finds the entry at `path`, where something must be.
-pub(crate) fn existing(db: &Tx, path: &PoolPath) -> Result<Found, Error> {
+pub(crate) fn existing(db: &Tx, path: &PoolPath) -> Result<FoundEntry, Error> {
     resolve(db, path)?.ok_or_else(|| Error::NoEntry(path.clone()))
 }
 
 /// The directory at `path`, which must be one.
 pub(crate) fn existing_dir(db: &Tx, path: &PoolPath) -> Result<DirId, Error> {
     match existing(db, path)?.place {
-        Place::Dir(dir) => Ok(dir),
-        Place::File(_) => Err(Error::NotADirectory(path.clone())),
+        EntryPlace::Dir(dir) => Ok(dir),
+        EntryPlace::File(_) => Err(Error::NotADirectory(path.clone())),
     }
 }
 
 /// The directory at `path`, made with all its parents where they are missing.
 pub(crate) fn make_dirs(db: &Tx, path: &PoolPath, wall_ms: i64) -> Result<DirId, Error> {
     let space = lookup(db, DirId::ROOT, path.space())?;
-    let Some(Found { place: Place::Dir(mut dir), .. }) = space else {
+    let Some(FoundEntry { place: EntryPlace::Dir(mut dir), .. }) = space else {
         return Err(Error::NoSpaceNamed(path.space().into()));
     };
     for (depth, name) in path.names().iter().enumerate() {
         dir = match lookup(db, dir, name)? {
-            Some(Found { place: Place::Dir(next), .. }) => next,
+            Some(FoundEntry { place: EntryPlace::Dir(next), .. }) => next,
             Some(_) => return Err(Error::NotADirectory(ancestor(path, depth + 1))),
             None => {
                 let made = DirId(Counter::Dir.take(db, 1)?);
-                insert(db, dir, name, Place::Dir(made), wall_ms)?;
+                insert(db, dir, name, EntryPlace::Dir(made), wall_ms)?;
                 made
             }
         };
@@ -123,12 +123,12 @@ pub(crate) fn insert(
     db: &Tx,
     parent: DirId,
     name: &str,
-    place: Place,
+    place: EntryPlace,
     mtime_ms: i64,
 ) -> Result<(), Error> {
     let (dir, version) = match place {
-        Place::Dir(dir) => (Some(dir.0), None),
-        Place::File(version) => (None, Some(version.0 as i64)),
+        EntryPlace::Dir(dir) => (Some(dir.0), None),
+        EntryPlace::File(version) => (None, Some(version.0 as i64)),
     };
     db.prepare(
         "INSERT INTO entries (parent, name, dir, version, mtime_ms) VALUES (?1, ?2, ?3, ?4, ?5)

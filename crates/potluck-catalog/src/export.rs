@@ -1,12 +1,12 @@
 //! Reading a catalog as records: its changes, row by row, and its whole state of one moment.
 
-use super::changes::{self, ChangeNumber, Op};
-use super::entries::{self, DirId, Place};
-use super::quotas::{self, QuotaUse};
-use super::records::{About, Keeping, PARITY_NAMES, Record};
+use super::changes::{self, ChangeNumber, ChangeOp};
+use super::entries::{self, DirId, EntryPlace};
+use super::quotas::{self, StoredQuota};
+use super::records::{Keeping, PARITY_NAMES, Record, VersionFacts};
 use super::units::{self, Root};
 use super::versions;
-use super::walk::{Broken, Walk, What};
+use super::walk::{BrokenEntry, Walk, What};
 use super::{Error, dir_policies, donors, grants, groups, members, meta, notes, spaces};
 use crate::engine::{self, Database};
 use crate::sql::Tx;
@@ -27,7 +27,7 @@ const SMALL: usize = 256;
 
 /// Changes of the catalog as records of the metadata log.
 #[derive(Debug)]
-pub struct Changes {
+pub struct LogChanges {
     /// The changes, each as a record.
     pub records: Vec<Record>,
     /// The last change that they cover.
@@ -35,7 +35,7 @@ pub struct Changes {
 }
 
 /// The first changes after the row `after`, at most `limit` rows; none if there are none.
-pub(crate) fn changes(db: &Tx, after: i64, limit: usize) -> Result<Option<Changes>, Error> {
+pub(crate) fn changes(db: &Tx, after: i64, limit: usize) -> Result<Option<LogChanges>, Error> {
     let rows = changes::rows(db, after, limit)?;
     let Some(first) = rows.first() else { return Ok(None) };
     let (mut out, mut last) = (Out::default(), first.0);
@@ -46,7 +46,7 @@ pub(crate) fn changes(db: &Tx, after: i64, limit: usize) -> Result<Option<Change
             break;
         }
     }
-    Ok(Some(Changes { records: out.records, last: ChangeNumber(last) }))
+    Ok(Some(LogChanges { records: out.records, last: ChangeNumber(last) }))
 }
 
 /// Records that are being collected for one read.
@@ -81,7 +81,7 @@ impl Out {
             self.add(Record::Page { version: id, page: Blob(page) });
         }
         self.parity(id, &parity);
-        self.add(Record::File { path, version: id, about: About::of(version, inline) });
+        self.add(Record::File { path, version: id, about: VersionFacts::of(version, inline) });
         Ok(())
     }
 
@@ -103,14 +103,14 @@ impl Out {
     }
 }
 
-fn change(db: &Tx, op: Op, out: &mut Out) -> Result<(), Error> {
+fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
     if let Some(space) = op.space()
         && entries::lookup(db, DirId::ROOT, space)?.is_none()
     {
         return Ok(()); // a later row says that the whole space was removed
     }
     match op {
-        Op::Files(files) => {
+        ChangeOp::Files(files) => {
             for (path, id) in files {
                 let written = match versions::find(db, id) {
                     Ok(Some(version)) => out.file(db, path.clone(), &version).map(|()| true),
@@ -127,40 +127,40 @@ fn change(db: &Tx, op: Op, out: &mut Out) -> Result<(), Error> {
                 }
             }
         }
-        Op::Version(id) => {
+        ChangeOp::Version(id) => {
             sound(keeping(db, id, out))?;
         }
-        Op::Dir(path) => {
+        ChangeOp::Dir(path) => {
             let mtime_ms = made_at(db, &path)?;
             out.add(Record::Dir { path, mtime_ms });
         }
-        Op::Moved { from, to } => out.add(Record::Moved { from, to }),
-        Op::Removed(path) => out.add(Record::Removed { path }),
-        Op::Space(name) => out.space(db, &name)?,
-        Op::SpaceRemoved(name) => out.add(Record::SpaceRemoved { name }),
-        Op::Policy(path, over) => out.add(Record::Policy { path, over }),
-        Op::Grant(space, to) => {
+        ChangeOp::Moved { from, to } => out.add(Record::Moved { from, to }),
+        ChangeOp::Removed(path) => out.add(Record::Removed { path }),
+        ChangeOp::Space(name) => out.space(db, &name)?,
+        ChangeOp::SpaceRemoved(name) => out.add(Record::SpaceRemoved { name }),
+        ChangeOp::Policy(path, over) => out.add(Record::Policy { path, over }),
+        ChangeOp::Grant(space, to) => {
             let rights = grants::to(db, &space, &to)?;
             out.add(Record::Grant { space, to, rights });
         }
         // One that is gone by now was removed by a later row, which takes what one of before it had with it.
-        Op::Group(name) if !groups::is_there(db, &name)? => {}
-        Op::Group(name) => out.add(Record::Group { name, there: true }),
-        Op::GroupRemoved(name) => out.add(Record::Group { name, there: false }),
-        Op::GroupMember(group, member) => {
+        ChangeOp::Group(name) if !groups::is_there(db, &name)? => {}
+        ChangeOp::Group(name) => out.add(Record::Group { name, there: true }),
+        ChangeOp::GroupRemoved(name) => out.add(Record::Group { name, there: false }),
+        ChangeOp::GroupMember(group, member) => {
             let within = groups::is_within(db, &group, member)?;
             out.add(Record::GroupMember { group, member, within });
         }
-        Op::Quota(of) => {
+        ChangeOp::Quota(of) => {
             let quota = quotas::get(db, &of)?;
             out.add(Record::Quota { of, quota });
         }
-        Op::Member(id) => match members::get(db, id)? {
+        ChangeOp::Member(id) => match members::get(db, id)? {
             Some(member) => out.add(Record::Member(member)),
             None => return Err(Error::Damaged(format!("member {id} is missing"))),
         },
-        Op::Donor(donor) => out.records.extend(donors::get(db, donor)?.map(Record::Donor)),
-        Op::Note(key) => {
+        ChangeOp::Donor(donor) => out.records.extend(donors::get(db, donor)?.map(Record::Donor)),
+        ChangeOp::Note(key) => {
             let value = notes::get(db, &key)?;
             out.add(Record::Note { key, value });
         }
@@ -191,14 +191,14 @@ fn keeping(db: &Tx, id: VersionId, out: &mut Out) -> Result<(), Error> {
 /// When a directory was made, for people; 0 where it was moved or removed meanwhile.
 fn made_at(db: &Tx, path: &PoolPath) -> Result<i64, Error> {
     match entries::resolve(db, path) {
-        Ok(Some(found)) if matches!(found.place, Place::Dir(_)) => Ok(found.mtime_ms),
+        Ok(Some(found)) if matches!(found.place, EntryPlace::Dir(_)) => Ok(found.mtime_ms),
         Ok(_) | Err(Error::NoSpaceNamed(_) | Error::NotADirectory(_)) => Ok(0),
         Err(why) => Err(why),
     }
 }
 
 /// The whole state of one moment, read a few records at a time while writes go on.
-pub struct Snapshot {
+pub struct CatalogSnapshot {
     /// The connection, in one transaction from the first read to the end.
     db: Database,
     /// The last change that the state has.
@@ -208,7 +208,7 @@ pub struct Snapshot {
     out: Out,
 }
 
-impl Snapshot {
+impl CatalogSnapshot {
     /// Begins to read the catalog at `path`.
     pub fn begin(path: &Path) -> Result<Self, Error> {
         let db = engine::open_snapshot(path)?;
@@ -226,7 +226,7 @@ impl Snapshot {
                 out.add(Record::GroupMember { group: name.clone(), member, within: true });
             }
         }
-        for QuotaUse { of, quota, .. } in quotas::all(&db)? {
+        for StoredQuota { of, quota, .. } in quotas::all(&db)? {
             if matches!(of, QuotaOf::Member(_)) {
                 out.add(Record::Quota { of, quota });
             }
@@ -288,7 +288,7 @@ impl Snapshot {
             let item = match walk.next_or_broken()? {
                 None => return Ok(true),
                 Some(Ok(item)) => item,
-                Some(Err(Broken { path, why })) => {
+                Some(Err(BrokenEntry { path, why })) => {
                     sound::<()>(Err(Error::Damaged(why)))?;
                     self.cursor = Some(path);
                     continue;

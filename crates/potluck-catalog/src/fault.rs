@@ -7,9 +7,9 @@ use std::sync::Mutex;
 ///
 /// A write that succeeds meanwhile does not end it: a small one may fit where the next does not.
 #[derive(Debug, Default)]
-pub struct DiskFault(Mutex<Option<Error>>);
+pub struct CatalogDiskFault(Mutex<Option<Error>>);
 
-impl DiskFault {
+impl CatalogDiskFault {
     /// Notes why a write failed, if that is the disk's fault.
     pub fn note(&self, why: &Error) {
         if why.is_disks() {

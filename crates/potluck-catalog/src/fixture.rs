@@ -1,6 +1,6 @@
 //! A catalog in a directory of its own, and files to put into it.
 
-use crate::commit::{self, Batch, Outcome, PreparedChunk, PreparedFile, Refused, Stored};
+use crate::commit::{self, Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile};
 use crate::engine::{self, Database};
 use crate::sessions::{self, StoredSession};
 use crate::spaces::{self, NewSpace};
@@ -15,7 +15,7 @@ use potluck_core::recipe::{self, Entry};
 use potluck_core::seal::SpaceKey;
 use potluck_pool::redundancy::Findings;
 use potluck_pool::redundancy::Version;
-use potluck_pool::{Limits, Pool};
+use potluck_pool::{Pool, PoolLimits};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{Condition, Register};
 use potluck_wire::ticket::Secret;
@@ -118,15 +118,15 @@ impl Fixture {
             done: false,
         };
         let tx = self.db.begin().expect("a transaction");
-        let reply = |files: &[Result<Stored, _>]| Ok(format!("{} files", files.len()));
+        let reply = |files: &[Result<StoredFile, _>]| Ok(format!("{} files", files.len()));
         let view = self.pool.view(Tick::ZERO);
         let outcome = commit::commit(&tx, &batch, false, &view, 0, 0, reply).expect("a batch");
         tx.commit().expect("committed");
         match outcome {
-            Outcome::Fresh { files, .. } => {
+            CommitOutcome::Fresh { files, .. } => {
                 files.into_iter().map(|file| file.map(|stored| stored.version)).collect()
             }
-            Outcome::Repeated(_) => panic!("a fresh batch was taken for a repeated one"),
+            CommitOutcome::Repeated(_) => panic!("a fresh batch was taken for a repeated one"),
         }
     }
 
@@ -168,7 +168,7 @@ pub fn new_space(name: &str, policy: Policy, key: Option<SpaceKey>) -> NewSpace 
 /// A pool of so many donors that are all there at the time 0.
 pub fn donors_there(donors: u32) -> Pool {
     let second = Duration::from_secs(1);
-    let mut pool = Pool::new(Limits {
+    let mut pool = Pool::new(PoolLimits {
         lease: second,
         suspect_after: second,
         silent_after: second,

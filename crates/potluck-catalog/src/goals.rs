@@ -1,10 +1,10 @@
 //! Changes of policy: what is set, and the goals of files whose redundancy is to follow.
 
-use super::changes::{self, Op};
+use super::changes::{self, ChangeOp};
 use super::chunks::ReferenceCounts;
 use super::conversions;
 use super::dir_policies::{self, Inherited};
-use super::entries::{self, DirId, Place};
+use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
 use super::spaces;
 use super::versions;
@@ -20,7 +20,7 @@ const PAGE: usize = 2000;
 
 /// The directory or file for which a policy is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum PolicyScope {
     /// A space or a directory, with all below it.
     Tree(DirId),
     /// The policy is set for one file.
@@ -29,9 +29,9 @@ pub enum Scope {
 
 /// The policy that is to hold at a path.
 #[derive(Debug, Clone)]
-pub struct Change {
+pub struct PolicyChange {
     /// Whether that is a tree.
-    pub scope: Scope,
+    pub scope: PolicyScope,
     /// The policy that the directory or file has then.
     pub policy: Policy,
 }
@@ -42,42 +42,42 @@ pub(crate) fn plan(
     db: &Tx,
     path: &PoolPath,
     over: &Override,
-) -> Result<Result<Change, BadPolicy>, Error> {
+) -> Result<Result<PolicyChange, BadPolicy>, Error> {
     if path.space().is_empty() {
         return Err(Error::OutsideSpaces(path.clone()));
     }
     let scope = match entries::existing(db, path)?.place {
-        Place::Dir(dir) => Scope::Tree(dir),
-        Place::File(_) => Scope::File,
+        EntryPlace::Dir(dir) => PolicyScope::Tree(dir),
+        EntryPlace::File(_) => PolicyScope::File,
     };
     let policy = dir_policies::effective(db, path)?;
-    Ok(policy.with(over).map(|policy| Change { scope, policy }))
+    Ok(policy.with(over).map(|policy| PolicyChange { scope, policy }))
 }
 
 /// Sets `over` at a space or directory; of a file, only its redundancy follows.
 pub(crate) fn set(db: &Tx, path: &PoolPath, over: &Override) -> Result<(), Error> {
     match entries::existing(db, path)?.place {
-        Place::File(_) => Ok(()),
-        Place::Dir(_) if path.names().is_empty() => {
+        EntryPlace::File(_) => Ok(()),
+        EntryPlace::Dir(_) if path.names().is_empty() => {
             let space = spaces::named(db, path.space())?;
             let policy = space
                 .policy
                 .with(over)
                 .map_err(|why| Error::Bug(format!("a policy that was checked: {why}")))?;
             spaces::set_policy(db, space.id, &policy)?;
-            changes::append(db, &Op::Space(space.name))
+            changes::append(db, &ChangeOp::Space(space.name))
         }
-        Place::Dir(dir) => {
+        EntryPlace::Dir(dir) => {
             let over = dir_policies::get(db, dir)?.then(over);
             dir_policies::set(db, dir, &over)?;
-            changes::append(db, &Op::Policy(path.clone(), over))
+            changes::append(db, &ChangeOp::Policy(path.clone(), over))
         }
     }
 }
 
 /// The work that one page of a change did, or would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct FollowedPage {
     /// Files whose redundancy is to change.
     pub files: u64,
     /// Size of those files in bytes of plaintext.
@@ -88,7 +88,7 @@ pub struct Page {
     pub next: Option<String>,
 }
 
-impl Page {
+impl FollowedPage {
     /// Counts a file that is to have `redundancy`; gives its goal if that is another than before.
     fn look(&mut self, version: &Version, redundancy: Redundancy) -> Option<Option<Redundancy>> {
         if version.chunks == 0 {
@@ -130,16 +130,16 @@ pub(crate) fn follow(
     policy: &Policy,
     after: Option<&str>,
     set_at: Option<u64>,
-) -> Result<Page, Error> {
-    let mut page = Page::default();
+) -> Result<FollowedPage, Error> {
+    let mut page = FollowedPage::default();
     let mut goals = Vec::new();
     match entries::existing(db, path)?.place {
-        Place::File(version) => {
+        EntryPlace::File(version) => {
             let version = versions::get(db, version)?;
             let goal = page.look(&version, policy.redundancy());
             goals.extend(goal.map(|goal| (version.id, goal)));
         }
-        Place::Dir(dir) => {
+        EntryPlace::Dir(dir) => {
             let mut inherited = Inherited::new(db, dir, policy.clone())?;
             let mut walk = Walk::new(db, dir, true, after)?;
             for _ in 0..PAGE {
@@ -170,7 +170,7 @@ fn aim(db: &Tx, goals: Vec<(VersionId, Option<Redundancy>)>, now_ms: u64) -> Res
     for (version, goal) in goals {
         counts.remove(&conversions::forget(db, version)?)?;
         versions::set_goal(db, version, goal)?;
-        changes::append(db, &Op::Version(version))?;
+        changes::append(db, &ChangeOp::Version(version))?;
     }
     counts.close()?;
     Ok(())

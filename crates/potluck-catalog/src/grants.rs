@@ -3,7 +3,7 @@
 //! A question touches the rows of one space for one member and the groups that they are in, by their keys,
 //! however many other grants there are.
 
-use super::changes::{self, Op};
+use super::changes::{self, ChangeOp};
 use super::error::Error;
 use super::{grantees, groups, members, spaces};
 use crate::sql::{Tx, params};
@@ -116,7 +116,7 @@ pub(crate) fn change(
     let after = change(before);
     if after != before {
         set(db, space, whom, after)?;
-        changes::append(db, &Op::Grant(space.into(), whom.clone()))?;
+        changes::append(db, &ChangeOp::Grant(space.into(), whom.clone()))?;
     }
     Ok((before, after))
 }

@@ -1,7 +1,7 @@
 //! Groups of members, to whom rights are granted together. Everybody is in the group `everyone`, which has
 //! no row.
 
-use super::changes::{self, Op};
+use super::changes::{self, ChangeOp};
 use super::error::Error;
 use super::{grantees, members};
 use crate::sql::{Tx, params};
@@ -70,7 +70,7 @@ pub(crate) fn create(db: &Tx, name: &str) -> Result<(), Error> {
         return Err(Error::GroupExists(name.into()));
     }
     put(db, name, true)?;
-    changes::append(db, &Op::Group(name.into()))
+    changes::append(db, &ChangeOp::Group(name.into()))
 }
 
 /// Removes a group, with all that was granted to it.
@@ -79,7 +79,7 @@ pub(crate) fn remove(db: &Tx, name: &str) -> Result<(), Error> {
         return Err(Error::NoGroup(name.into()));
     }
     put(db, name, false)?;
-    changes::append(db, &Op::GroupRemoved(name.into()))
+    changes::append(db, &ChangeOp::GroupRemoved(name.into()))
 }
 
 /// Puts members into a group, and takes others out.
@@ -98,7 +98,7 @@ pub(crate) fn change(
                 return Err(Error::NoMember(id.0));
             }
             put_member(db, group, *id, within)?;
-            changes::append(db, &Op::GroupMember(group.into(), *id))?;
+            changes::append(db, &ChangeOp::GroupMember(group.into(), *id))?;
         }
     }
     Ok(())

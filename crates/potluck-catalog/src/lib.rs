@@ -64,11 +64,11 @@ mod walk;
 pub use durability::Durability;
 pub use error::Error;
 pub use open_error::OpenError;
-pub use operations::{Ahead, CommittedFiles, Founding, Learnt, LogCommitted, TermStart};
+pub use operations::{CommittedFiles, Founding, Learnt, LogAhead, LogCommitted, TermStart};
 pub use units::PageLimit;
 
-use engine::{Readers, Writer};
-use fault::DiskFault;
+use engine::{CatalogWriter, Readers};
+use fault::CatalogDiskFault;
 use potluck_wire::env::Offload;
 use sql::Tx;
 use std::path::{Path, PathBuf};
@@ -81,10 +81,10 @@ use tokio::sync::Semaphore;
 #[derive(Clone)]
 pub struct Catalog {
     offload: Offload,
-    writer: Arc<Writer>,
+    writer: Arc<CatalogWriter>,
     readers: Arc<Readers>,
     changes: Arc<AtomicU64>,
-    fault: Arc<DiskFault>,
+    fault: Arc<CatalogDiskFault>,
     /// Turns of queries that take long.
     long_reads: Arc<Semaphore>,
 }
@@ -109,7 +109,7 @@ impl Catalog {
     pub fn open(path: &Path, offload: Offload) -> Result<Self, OpenError> {
         let db = engine::open_existing(path)?;
         let (changes, fault) = (Arc::default(), Arc::default());
-        let writer = Writer::start(db, offload, Arc::clone(&changes), Arc::clone(&fault));
+        let writer = CatalogWriter::start(db, offload, Arc::clone(&changes), Arc::clone(&fault));
         let readers = Arc::new(Readers::new(path));
         let (writer, long_reads) = (Arc::new(writer), Arc::new(Semaphore::new(LONG_READS)));
         Ok(Self { offload, writer, readers, changes, fault, long_reads })

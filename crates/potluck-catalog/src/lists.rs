@@ -2,25 +2,25 @@
 
 use super::chunks;
 use super::dir_policies;
-use super::entries::{self, Place};
+use super::entries::{self, EntryPlace};
 use super::error::Error;
 use super::grants::SeenSpaces;
 use super::placements;
 use super::units;
 use super::versions;
-use super::walk::{Item, Walk, What};
+use super::walk::{Walk, WalkedEntry, What};
 use crate::sql::Tx;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Policy;
 use potluck_pool::redundancy::Layout;
 use potluck_pool::redundancy::Version;
-use potluck_wire::control::{ChildUse, Entry, EntryKind, Listing, Used, UsedUpTo};
+use potluck_wire::control::{ChildUse, EntryKind, ListedEntry, Listing, Used, UsedUpTo};
 
 /// Entries in one reply.
 const PAGE: usize = 2000;
 
-fn dir_entry(path: String, mtime_ms: i64) -> Entry {
-    Entry {
+fn dir_entry(path: String, mtime_ms: i64) -> ListedEntry {
+    ListedEntry {
         path,
         kind: EntryKind::Dir,
         size: 0,
@@ -34,8 +34,8 @@ fn dir_entry(path: String, mtime_ms: i64) -> Entry {
     }
 }
 
-fn file_entry(path: String, version: &Version) -> Entry {
-    Entry {
+fn file_entry(path: String, version: &Version) -> ListedEntry {
+    ListedEntry {
         path,
         kind: EntryKind::File,
         size: version.size,
@@ -49,7 +49,7 @@ fn file_entry(path: String, version: &Version) -> Entry {
     }
 }
 
-fn entry(item: Item) -> Entry {
+fn entry(item: WalkedEntry) -> ListedEntry {
     match item.what {
         What::Dir(_) => dir_entry(item.path, item.mtime_ms),
         What::File(version) => file_entry(item.path, &version),
@@ -57,7 +57,7 @@ fn entry(item: Item) -> Entry {
 }
 
 /// Whether an entry below `path` is of the pool's own metadata, which users neither see nor name.
-fn is_system(path: &PoolPath, item: &Item) -> bool {
+fn is_system(path: &PoolPath, item: &WalkedEntry) -> bool {
     path.space().is_empty() && item.path.split('/').next() == Some(SYSTEM_SPACE)
 }
 
@@ -70,8 +70,8 @@ pub(crate) fn list(
     seen: &SeenSpaces,
 ) -> Result<Listing, Error> {
     let dir = match entries::existing(db, path)?.place {
-        Place::Dir(dir) => dir,
-        Place::File(version) => {
+        EntryPlace::Dir(dir) => dir,
+        EntryPlace::File(version) => {
             let entries = vec![file_entry(String::new(), &versions::get(db, version)?)];
             return Ok(Listing { entries, next: None });
         }
@@ -83,7 +83,7 @@ pub(crate) fn list(
             continue;
         }
         if listing.entries.len() == PAGE {
-            listing.next = listing.entries.last().map(|last: &Entry| last.path.clone());
+            listing.next = listing.entries.last().map(|last: &ListedEntry| last.path.clone());
             return Ok(listing);
         }
         listing.entries.push(entry(item));
@@ -93,9 +93,9 @@ pub(crate) fn list(
 
 /// The facts about one path.
 #[derive(Debug)]
-pub struct Facts {
+pub struct EntryFacts {
     /// The entry as a listing shows it.
-    pub entry: Entry,
+    pub entry: ListedEntry,
     /// The policy that holds there.
     pub policy: Policy,
     /// The version of a file; `None` for a directory.
@@ -105,19 +105,19 @@ pub struct Facts {
 }
 
 /// The facts of one path.
-pub(crate) fn stat(db: &Tx, path: &PoolPath) -> Result<Facts, Error> {
+pub(crate) fn stat(db: &Tx, path: &PoolPath) -> Result<EntryFacts, Error> {
     let found = entries::existing(db, path)?;
     let policy = dir_policies::effective(db, path)?;
     Ok(match found.place {
-        Place::Dir(_) => Facts {
+        EntryPlace::Dir(_) => EntryFacts {
             entry: dir_entry(String::new(), found.mtime_ms),
             policy,
             version: None,
             layout: Layout::default(),
         },
-        Place::File(version) => {
+        EntryPlace::File(version) => {
             let version = versions::get(db, version)?;
-            Facts {
+            EntryFacts {
                 entry: file_entry(String::new(), &version),
                 policy,
                 layout: units::layout(db, &version)?,
@@ -138,9 +138,9 @@ pub(crate) fn usage(
     let mut sums = UsageSums { db, used: Used::default(), stored: 0.0, left: most };
     let chunks = after.and_then(|after| after.chunks);
     match entries::existing(db, path)?.place {
-        Place::File(_) if after.is_some() && chunks.is_none() => {} // it was the file's end
-        Place::File(version) => sums.file("", &versions::get(db, version)?, chunks)?,
-        Place::Dir(dir) => {
+        EntryPlace::File(_) if after.is_some() && chunks.is_none() => {} // it was the file's end
+        EntryPlace::File(version) => sums.file("", &versions::get(db, version)?, chunks)?,
+        EntryPlace::Dir(dir) => {
             let is_seen = |file: &str| !seen.hides_some_of(path) || seen.has_below_root(file);
             if let (Some(UsedUpTo { path: file, .. }), Some(chunks)) = (after, chunks)
                 && is_seen(file)
@@ -172,7 +172,7 @@ struct UsageSums<'db> {
 }
 
 impl UsageSums<'_> {
-    fn item(&mut self, item: &Item) -> Result<(), Error> {
+    fn item(&mut self, item: &WalkedEntry) -> Result<(), Error> {
         let (child, below) = match item.path.split_once('/') {
             Some((child, _)) => (child, true),
             None => (item.path.as_str(), false),
@@ -202,7 +202,7 @@ impl UsageSums<'_> {
         let whole = file.split('/').try_fold(path.clone(), |path, name| path.join(name));
         let found = whole.ok().map(|whole| entries::resolve(self.db, &whole)).transpose()?;
         match found.flatten().map(|found| found.place) {
-            Some(Place::File(version)) => {
+            Some(EntryPlace::File(version)) => {
                 self.file(file, &versions::get(self.db, version)?, Some(chunks))
             }
             _ => Ok(()),

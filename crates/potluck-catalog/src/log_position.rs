@@ -29,7 +29,7 @@ pub struct Position {
     pub lost: bool,
     /// Which file it is in, where it is in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file: Option<Place>,
+    pub file: Option<LogPlace>,
     /// Blocks and records of the base.
     pub base: Extent,
     /// Blocks and records since.
@@ -38,7 +38,7 @@ pub struct Position {
 
 /// The file of a copy, and its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct LogPlace {
     /// The number of the file in the directory of backups.
     pub number: u64,
     /// How long it is.
@@ -61,14 +61,14 @@ const MIN_SEGMENTS: u64 = 1024;
 
 /// Where a copy of the log is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Copy {
+pub enum LogCopy {
     /// The copy on donors of the pool.
     OnDonors,
     /// The copy in a file of the manager's machine.
     InFile,
 }
 
-impl Copy {
+impl LogCopy {
     fn note(self) -> &'static str {
         match self {
             Self::OnDonors => notes::LOG_ON_DONORS,
@@ -87,30 +87,30 @@ impl Position {
     }
 
     /// Reads the position of a copy, as the catalog notes it.
-    pub(crate) fn of(db: &Tx, copy: Copy) -> Result<Option<Self>, Error> {
+    pub(crate) fn of(db: &Tx, copy: LogCopy) -> Result<Option<Self>, Error> {
         let Some(text) = notes::get(db, copy.note())? else { return Ok(None) };
         let read = serde_json::from_str(&text);
         read.map(Some).map_err(|why| Error::Damaged(format!("the note of the log: {why}")))
     }
 
     /// Writes it down, and forgets the changes that every copy has now.
-    pub(crate) fn note(&self, db: &Tx, copy: Copy) -> Result<(), Error> {
+    pub(crate) fn note(&self, db: &Tx, copy: LogCopy) -> Result<(), Error> {
         self.write(db, copy)?;
         forget_covered(db)
     }
 
-    fn write(&self, db: &Tx, copy: Copy) -> Result<(), Error> {
+    fn write(&self, db: &Tx, copy: LogCopy) -> Result<(), Error> {
         let text = serde_json::to_string(self).map_err(|why| Error::Bug(why.to_string()))?;
         notes::set(db, copy.note(), &text)
     }
 
     /// Has a new generation take the place of this one.
-    pub(crate) fn lose(self, db: &Tx, copy: Copy) -> Result<(), Error> {
+    pub(crate) fn lose(self, db: &Tx, copy: LogCopy) -> Result<(), Error> {
         Self { lost: true, ..self }.note(db, copy)
     }
 
     /// Has a copy begin anew with a base.
-    pub(crate) fn clear(db: &Tx, copy: Copy) -> Result<(), Error> {
+    pub(crate) fn clear(db: &Tx, copy: LogCopy) -> Result<(), Error> {
         notes::clear(db, copy.note())?;
         forget_covered(db)
     }
@@ -131,7 +131,7 @@ impl Position {
 pub(crate) fn forget_covered(db: &Tx) -> Result<(), Error> {
     let last = changes::last(db)?;
     let mut covered = last;
-    for copy in [Copy::OnDonors, Copy::InFile] {
+    for copy in [LogCopy::OnDonors, LogCopy::InFile] {
         let at = Position::of(db, copy)?;
         let (change, base) = at.as_ref().map_or((0, 0), |at| (at.change.0, at.base.lines));
         let oldest = last - MIN_LINES.max(base) as i64;
@@ -148,7 +148,7 @@ pub(crate) fn forget_covered(db: &Tx) -> Result<(), Error> {
 #[derive(Debug, Clone)]
 pub struct Advance {
     /// The copy of the log that advances.
-    pub copy: Copy,
+    pub copy: LogCopy,
     /// The position from which this advance began.
     pub before: Option<Position>,
     /// The position that the copy has now.

@@ -1,6 +1,6 @@
 //! Keeps the members of the pool.
 
-use super::changes::{self, Op};
+use super::changes::{self, ChangeOp};
 use super::error::Error;
 use super::grantees;
 use crate::sql::{Row, Tx, params};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// A member of the pool: somebody with a certificate of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct StoredMember {
     /// The number of the member.
     pub id: MemberId,
     /// The role of the member.
@@ -47,14 +47,14 @@ const SELECT: &str = "SELECT id, role, name, fingerprint, revoked, joined_wall_m
                       seen_wall_ms FROM members";
 
 /// Reads all members that ever were, by number.
-pub(crate) fn all(db: &Tx) -> Result<Vec<Member>, Error> {
+pub(crate) fn all(db: &Tx) -> Result<Vec<StoredMember>, Error> {
     let mut rows = db.prepare(&format!("{SELECT} ORDER BY id"))?;
     let members = rows.query_map(params![], member)?.collect::<Result<_, _>>()?;
     Ok(members)
 }
 
-fn member(row: &Row<'_>) -> Result<Member, Error> {
-    Ok(Member {
+fn member(row: &Row<'_>) -> Result<StoredMember, Error> {
+    Ok(StoredMember {
         id: MemberId(row.get(0)?),
         role: role(&row.get::<String>(1)?)?,
         name: row.get(2)?,
@@ -76,7 +76,7 @@ pub(crate) fn add(
     db: &Tx,
     new: NewMember<'_>,
     certify: impl FnOnce(MemberId) -> Result<Digest, Error>,
-) -> Result<Member, Error> {
+) -> Result<StoredMember, Error> {
     // No number is given twice, so a placement never changes its donor.
     let placeholder: [u8; 0] = [];
     let NewMember { role, name, joined_wall_ms, invited_by } = new;
@@ -89,18 +89,27 @@ pub(crate) fn add(
     let id = MemberId(number as u32);
     let fingerprint = certify(id)?;
     db.execute("UPDATE members SET fingerprint = ?2 WHERE id = ?1", params![id.0, fingerprint.0])?;
-    changes::append(db, &Op::Member(id))?;
+    changes::append(db, &ChangeOp::Member(id))?;
     let (name, revoked, seen_wall_ms) = (name.into(), false, None);
-    Ok(Member { id, role, name, fingerprint, revoked, joined_wall_ms, invited_by, seen_wall_ms })
+    Ok(StoredMember {
+        id,
+        role,
+        name,
+        fingerprint,
+        revoked,
+        joined_wall_ms,
+        invited_by,
+        seen_wall_ms,
+    })
 }
 
 /// The member with a number, if there ever was one.
-pub(crate) fn get(db: &Tx, id: MemberId) -> Result<Option<Member>, Error> {
+pub(crate) fn get(db: &Tx, id: MemberId) -> Result<Option<StoredMember>, Error> {
     db.prepare(&format!("{SELECT} WHERE id = ?1"))?.query_one(params![id.0], member)
 }
 
 /// Writes a member down who was one before, under the same number.
-pub(crate) fn put(db: &Tx, member: &Member) -> Result<(), Error> {
+pub(crate) fn put(db: &Tx, member: &StoredMember) -> Result<(), Error> {
     db.prepare(
         "INSERT INTO members (id, role, name, fingerprint, revoked, joined_wall_ms,
              invited_by, seen_wall_ms)
@@ -141,7 +150,7 @@ pub(crate) fn seen(db: &Tx, seen: &[(MemberId, i64)]) -> Result<(), Error> {
 }
 
 /// Ends a member's rights; gives the member. One whose rights ended before stays as they are.
-pub(crate) fn revoke(db: &Tx, id: MemberId) -> Result<Member, Error> {
+pub(crate) fn revoke(db: &Tx, id: MemberId) -> Result<StoredMember, Error> {
     let mut found = get(db, id)?.ok_or(Error::NoMember(id.0))?;
     if found.revoked {
         return Ok(found);
@@ -171,5 +180,5 @@ pub(crate) fn removed_donors(db: &Tx) -> Result<Vec<DonorId>, Error> {
 pub(crate) fn end(db: &Tx, id: MemberId) -> Result<(), Error> {
     db.execute("UPDATE members SET revoked = 1 WHERE id = ?1", params![id.0])?;
     grantees::forget_member(db, id)?;
-    changes::append(db, &Op::Member(id))
+    changes::append(db, &ChangeOp::Member(id))
 }

@@ -1,9 +1,9 @@
 //! Changes to names: making, moving and removing entries.
 
-use super::changes::{self, Op};
+use super::changes::{self, ChangeOp};
 use super::chunks::ReferenceCounts;
 use super::dir_policies;
-use super::entries::{self, DirId, Place};
+use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
 use super::spaces::{self, Sums};
 use super::trash;
@@ -39,7 +39,7 @@ fn split(path: &PoolPath) -> Result<(PoolPath, &str), Error> {
 pub(crate) fn make_dir(db: &Tx, path: &PoolPath, parents: bool, when: When) -> Result<(), Error> {
     if parents && !path.space().is_empty() {
         entries::make_dirs(db, path, when.wall_ms)?;
-        return changes::append(db, &Op::Dir(path.clone()));
+        return changes::append(db, &ChangeOp::Dir(path.clone()));
     }
     let (above, name) = split(path)?;
     let parent = entries::existing_dir(db, &above)?;
@@ -47,8 +47,8 @@ pub(crate) fn make_dir(db: &Tx, path: &PoolPath, parents: bool, when: When) -> R
         return Err(Error::Exists(path.clone()));
     }
     let dir = DirId(super::meta::Counter::Dir.take(db, 1)?);
-    entries::insert(db, parent, name, Place::Dir(dir), when.wall_ms)?;
-    changes::append(db, &Op::Dir(path.clone()))
+    entries::insert(db, parent, name, EntryPlace::Dir(dir), when.wall_ms)?;
+    changes::append(db, &ChangeOp::Dir(path.clone()))
 }
 
 /// Refuses the move of a directory that would give something below it a path longer than any may be.
@@ -60,7 +60,7 @@ pub(crate) fn check_lengths(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(
     if after <= before {
         return Ok(());
     }
-    let Place::Dir(dir) = entries::existing(db, from)?.place else { return Ok(()) };
+    let EntryPlace::Dir(dir) = entries::existing(db, from)?.place else { return Ok(()) };
     let bytes = after + entries::longest_below(db, dir)?;
     if bytes > MAX_PATH { Err(Error::TooLong { to: to.clone(), bytes }) } else { Ok(()) }
 }
@@ -92,22 +92,26 @@ pub(crate) fn move_entry(
     let mut replaced = None;
     match (moved.place, target.map(|target| target.place)) {
         (_, None) => {}
-        (Place::File(_), Some(Place::File(_))) if no_replace => {
+        (EntryPlace::File(_), Some(EntryPlace::File(_))) if no_replace => {
             return Err(Error::Exists(to.clone()));
         }
-        (Place::File(_), Some(Place::File(version))) => replaced = Some(version),
-        (Place::Dir(_), Some(Place::Dir(dir))) => {
+        (EntryPlace::File(_), Some(EntryPlace::File(version))) => replaced = Some(version),
+        (EntryPlace::Dir(_), Some(EntryPlace::Dir(dir))) => {
             if entries::has_children(db, dir)? {
                 return Err(Error::NotEmpty(to.clone()));
             }
             dir_policies::forget(db, dir)?;
         }
-        (Place::File(_), Some(Place::Dir(_))) => return Err(Error::IsADirectory(to.clone())),
-        (Place::Dir(_), Some(Place::File(_))) => return Err(Error::NotADirectory(to.clone())),
+        (EntryPlace::File(_), Some(EntryPlace::Dir(_))) => {
+            return Err(Error::IsADirectory(to.clone()));
+        }
+        (EntryPlace::Dir(_), Some(EntryPlace::File(_))) => {
+            return Err(Error::NotADirectory(to.clone()));
+        }
     }
     entries::delete(db, from_dir, from_name)?;
     entries::insert(db, to_dir, to_name, moved.place, moved.mtime_ms)?;
-    changes::append(db, &Op::Moved { from: from.clone(), to: to.clone() })?;
+    changes::append(db, &ChangeOp::Moved { from: from.clone(), to: to.clone() })?;
     match replaced {
         Some(version) => drop_version(db, to, version, when),
         None => Ok(()),
@@ -121,18 +125,18 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     let (above, name) = split(path)?;
     let place = entries::existing(db, path)?.place;
     let parent = entries::existing_dir(db, &above)?;
-    changes::append(db, &Op::Removed(path.clone()))?;
+    changes::append(db, &ChangeOp::Removed(path.clone()))?;
     match place {
-        Place::File(version) => {
+        EntryPlace::File(version) => {
             entries::delete(db, parent, name)?;
             drop_version(db, path, version, when)
         }
-        Place::Dir(dir) if !entries::has_children(db, dir)? => {
+        EntryPlace::Dir(dir) if !entries::has_children(db, dir)? => {
             entries::delete(db, parent, name)?;
             dir_policies::forget(db, dir)
         }
-        Place::Dir(_) if !recursive => Err(Error::NotRecursive(path.clone())),
-        Place::Dir(dir) => {
+        EntryPlace::Dir(_) if !recursive => Err(Error::NotRecursive(path.clone())),
+        EntryPlace::Dir(dir) => {
             entries::delete(db, parent, name)?;
             trash::throw(db, dir, spaces::named(db, path.space())?.id)
         }
@@ -156,8 +160,8 @@ pub(crate) fn count(db: &Tx, path: &PoolPath) -> Result<Removed, Error> {
         removed.bytes += version.size;
     };
     match entries::existing(db, path)?.place {
-        Place::File(version) => add(&versions::get(db, version)?),
-        Place::Dir(dir) => {
+        EntryPlace::File(version) => add(&versions::get(db, version)?),
+        EntryPlace::Dir(dir) => {
             let (mut walk, mut left) = (Walk::new(db, dir, true, None)?, COUNTED);
             while let Some(item) = walk.next_item()? {
                 if left == 0 {

@@ -1,6 +1,6 @@
 //! Single facts in words that must outlive the manager's process, by key.
 
-use super::changes::{self, Op};
+use super::changes::{self, ChangeOp};
 use super::error::Error;
 use crate::sql::{Tx, params};
 use potluck_core::ids::DonorId;
@@ -69,5 +69,5 @@ pub(crate) fn clear(db: &Tx, key: &str) -> Result<(), Error> {
 }
 
 fn note_change(db: &Tx, key: &str) -> Result<(), Error> {
-    if LOGGED.contains(&key) { changes::append(db, &Op::Note(key.into())) } else { Ok(()) }
+    if LOGGED.contains(&key) { changes::append(db, &ChangeOp::Note(key.into())) } else { Ok(()) }
 }

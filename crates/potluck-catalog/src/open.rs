@@ -2,7 +2,7 @@
 
 use super::chunks;
 use super::dir_policies::{self, Inherited};
-use super::entries::{self, Place};
+use super::entries::{self, EntryPlace};
 use super::error::Error;
 use super::placements;
 use super::spaces;
@@ -27,7 +27,7 @@ const PAGE_DIRS: usize = 10_000;
 
 /// A page of open files. Holders are in no order yet.
 #[derive(Debug, Default)]
-pub struct Page {
+pub struct OpenedPage {
     /// Directories, relative, parents first.
     pub dirs: Vec<String>,
     /// The files of this page.
@@ -44,21 +44,21 @@ pub(crate) fn open(
     path: &PoolPath,
     recursive: bool,
     after: Option<&str>,
-) -> Result<Page, Error> {
+) -> Result<OpenedPage, Error> {
     if path.space().is_empty() {
         return Err(Error::OutsideSpaces(path.clone()));
     }
     let found = entries::existing(db, path)?;
     let space = spaces::named(db, path.space())?;
     let policy = dir_policies::effective(db, path)?;
-    let mut page = Page { key: space.key, ..Page::default() };
+    let mut page = OpenedPage { key: space.key, ..OpenedPage::default() };
     match found.place {
-        Place::File(version) => {
+        EntryPlace::File(version) => {
             let version = versions::get(db, version)?;
             page.files.push(open_file(db, String::new(), &version, policy.race)?);
         }
-        Place::Dir(_) if !recursive => return Err(Error::NotRecursive(path.clone())),
-        Place::Dir(dir) => {
+        EntryPlace::Dir(_) if !recursive => return Err(Error::NotRecursive(path.clone())),
+        EntryPlace::Dir(dir) => {
             let mut walk = Walk::new(db, dir, true, after)?;
             let mut inherited = Inherited::new(db, dir, policy)?;
             fill(db, &mut walk, &mut page, &mut inherited)?;
@@ -70,7 +70,7 @@ pub(crate) fn open(
 fn fill(
     db: &Tx,
     walk: &mut Walk<'_>,
-    page: &mut Page,
+    page: &mut OpenedPage,
     inherited: &mut Inherited<'_>,
 ) -> Result<(), Error> {
     let mut chunks = 0;

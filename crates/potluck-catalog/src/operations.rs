@@ -26,6 +26,6 @@ mod upkeep;
 
 pub use commits::CommittedFiles;
 pub use founding::Founding;
-pub use log::{Ahead, LogCommitted};
+pub use log::{LogAhead, LogCommitted};
 pub use redundancy::Learnt;
 pub use terms::TermStart;

@@ -99,7 +99,7 @@ pub(crate) fn told_before(db: &Tx, chunk: ChunkId, donor: DonorId) -> Result<(),
 
 /// The report of a donor on some chunks, in the order in which it is believed.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct ToldCopies {
     /// Names of chunks that the donor does not have, or not any more.
     pub removed: Vec<ChunkName>,
     /// Names of chunks that are damaged or cannot be read, and were quarantined.
@@ -110,7 +110,7 @@ pub struct Told {
     pub sound: Vec<ChunkName>,
 }
 
-impl Told {
+impl ToldCopies {
     /// Whether it said nothing.
     pub fn is_empty(&self) -> bool {
         self.removed.is_empty()
@@ -165,7 +165,7 @@ pub(crate) fn compare(db: &Tx, donor: DonorId, holdings: &[Holding]) -> Result<C
 ///
 /// A copy that is gone and that no file needs is forgotten; one that a file needs is kept as
 /// missing, to be counted and repaired.
-pub(crate) fn tell(db: &Tx, donor: DonorId, told: &Told, now_ms: u64) -> Result<bool, Error> {
+pub(crate) fn tell(db: &Tx, donor: DonorId, told: &ToldCopies, now_ms: u64) -> Result<bool, Error> {
     let mut lost = false;
     for name in &told.removed {
         if let Some(chunk) = chunks::get(db, name)? {
@@ -328,7 +328,7 @@ pub(crate) fn state_of(
 
 /// A copy drawn for an audit.
 #[derive(Debug, Clone)]
-pub struct Drawn {
+pub struct DrawnCopy {
     /// The name of the chunk.
     pub name: ChunkName,
     /// Size of the chunk in stored bytes.
@@ -338,7 +338,7 @@ pub struct Drawn {
 }
 
 /// One of a donor's copies that files use; `random` says which.
-pub(crate) fn drawn(db: &Tx, donor: DonorId, random: u64) -> Result<Option<Drawn>, Error> {
+pub(crate) fn drawn(db: &Tx, donor: DonorId, random: u64) -> Result<Option<DrawnCopy>, Error> {
     match rows_at(db, donor)? {
         Some((first, rows)) => next_at(db, donor, first + (random % rows) as i64),
         None => Ok(None),
@@ -352,10 +352,10 @@ pub(crate) fn sample(
     donor: DonorId,
     count: usize,
     random: u64,
-) -> Result<Vec<Drawn>, Error> {
+) -> Result<Vec<DrawnCopy>, Error> {
     let Some((first, rows)) = rows_at(db, donor)? else { return Ok(Vec::new()) };
     let stride = (rows / count as u64).max(1);
-    let mut sample: Vec<Drawn> = Vec::new();
+    let mut sample: Vec<DrawnCopy> = Vec::new();
     for at in (random % stride..rows).step_by(stride as usize).take(count) {
         if let Some(drawn) = next_at(db, donor, first + at as i64)?
             && sample.last().is_none_or(|last| last.name != drawn.name)
@@ -375,10 +375,10 @@ fn rows_at(db: &Tx, donor: DonorId) -> Result<Option<(i64, u64)>, Error> {
 }
 
 /// The first of a donor's copies that files use, from the row `at` on.
-fn next_at(db: &Tx, donor: DonorId, at: i64) -> Result<Option<Drawn>, Error> {
+fn next_at(db: &Tx, donor: DonorId, at: i64) -> Result<Option<DrawnCopy>, Error> {
     let found = db.prepare(NEXT_AT)?.query_one(params![donor.0, at], |row| {
         Ok((row.get(0)?, ChunkName(row.get(1)?), row.get(2)?))
     })?;
     let Some((id, name, len)) = found else { return Ok(None) };
-    Ok(Some(Drawn { name, len, holders: holders(db, id)? }))
+    Ok(Some(DrawnCopy { name, len, holders: holders(db, id)? }))
 }

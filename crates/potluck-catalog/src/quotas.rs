@@ -1,7 +1,7 @@
 //! Quotas of spaces and of members. A member's is on all spaces that they made, whoever writes there, so that
 //! a question touches the running sums of a few spaces and no file.
 
-use super::changes::{self, Op};
+use super::changes::{self, ChangeOp};
 use super::error::Error;
 use super::members;
 use super::spaces::{self, Sums};
@@ -63,7 +63,7 @@ pub(crate) fn set(db: &Tx, of: &QuotaOf, quota: Quota) -> Result<(), Error> {
         return Err(Error::NoMember(id.0));
     }
     put(db, of, quota)?;
-    changes::append(db, &Op::Quota(of.clone()))
+    changes::append(db, &ChangeOp::Quota(of.clone()))
 }
 
 fn forget(db: &Tx, of: &str) -> Result<(), Error> {
@@ -83,7 +83,7 @@ fn made_by(db: &Tx, member: MemberId) -> Result<Sums, Error> {
 
 /// A quota and what is used of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QuotaUse {
+pub struct StoredQuota {
     /// The space or the member that the quota is of.
     pub of: QuotaOf,
     /// The limits of the quota.
@@ -93,7 +93,7 @@ pub struct QuotaUse {
 }
 
 /// All quotas, spaces first.
-pub(crate) fn all(db: &Tx) -> Result<Vec<QuotaUse>, Error> {
+pub(crate) fn all(db: &Tx) -> Result<Vec<StoredQuota>, Error> {
     let mut select = db.prepare("SELECT quota_of, bytes, files FROM quotas")?;
     let rows = select
         .query_map(params![], |row| Ok((row.get::<String>(0)?, quota(row.get(1)?, row.get(2)?))))?;
@@ -112,7 +112,7 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<QuotaUse>, Error> {
                 (QuotaOf::Member(member), made_by(db, member)?)
             }
         };
-        found.push(QuotaUse { of, quota, used });
+        found.push(StoredQuota { of, quota, used });
     }
     found.sort_by(|a, b| a.of.cmp(&b.of));
     Ok(found)

@@ -3,7 +3,7 @@
 use super::chunks::{ReferenceCounts, unpacked};
 use super::conversions;
 use super::dir_policies;
-use super::entries::{self, DirId, Found, Place};
+use super::entries::{self, DirId, EntryPlace, FoundEntry};
 use super::error::Error;
 use super::spaces::{self, Sums};
 use super::trash;
@@ -74,8 +74,8 @@ fn take_entries(
     let (mut sums, mut work) = (Sums::default(), 0);
     for (name, place) in below {
         match place {
-            Place::Dir(below) => trash::throw(db, below, space)?,
-            Place::File(version) => {
+            EntryPlace::Dir(below) => trash::throw(db, below, space)?,
+            EntryPlace::File(version) => {
                 let version = versions::delete(db, version, counts)?;
                 sums.sub(version.size as i64);
                 work += version.chunks.min(PAGE_ENTRIES as u64) as usize;
@@ -118,14 +118,14 @@ fn take_page(
     Ok(false)
 }
 
-fn children(db: &Tx, dir: DirId, limit: usize) -> Result<Vec<(String, Place)>, Error> {
+fn children(db: &Tx, dir: DirId, limit: usize) -> Result<Vec<(String, EntryPlace)>, Error> {
     let mut rows = db.prepare(
         "SELECT name, dir, version FROM entries WHERE parent = ?1 ORDER BY name LIMIT ?2",
     )?;
     let mut rows = rows.query(params![dir.0, limit as i64])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push((row.get(0)?, Found::of(row.get(1)?, row.get(2)?, 0)?.place));
+        found.push((row.get(0)?, FoundEntry::of(row.get(1)?, row.get(2)?, 0)?.place));
     }
     Ok(found)
 }

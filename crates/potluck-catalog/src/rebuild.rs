@@ -4,7 +4,7 @@ use crate::engine::{self, Database};
 use crate::members::{self, NewMember};
 use crate::records::Record;
 use crate::replay::Replay;
-use crate::restored::{self, Content};
+use crate::restored::{self, RestoredContent};
 use crate::{Error, OpenError, authority, meta};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{Epoch, MemberId};
@@ -65,7 +65,7 @@ impl Rebuild {
         self,
         revival: &Revival<'_>,
         certify: impl Fn(MemberId) -> Result<Digest, Error>,
-    ) -> Result<(Content, u64), OpenError> {
+    ) -> Result<(RestoredContent, u64), OpenError> {
         let Self { path, db, replay } = self;
         let bad = |why: Error| OpenError::of(&path, why);
         let left_out = replay.finish(&db).map_err(bad)?;
@@ -81,7 +81,7 @@ fn revive(
     db: &Database,
     revival: &Revival<'_>,
     certify: impl Fn(MemberId) -> Result<Digest, Error>,
-) -> Result<Content, Error> {
+) -> Result<RestoredContent, Error> {
     let tx = db.begin()?;
     restored::settle(&tx, revival.why)?;
     for member in members::all(&tx)? {

@@ -5,8 +5,8 @@
 //! holds more than a page of a recipe, so that each is short whatever the size of the file: what belongs
 //! to a version goes before it in records of its own.
 
-use super::donors::Known;
-use super::members::Member;
+use super::donors::StoredDonor;
+use super::members::StoredMember;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{MemberId, VersionId};
@@ -80,7 +80,7 @@ pub enum Record {
         version: VersionId,
         /// The facts about the version.
         #[serde(flatten)]
-        about: About,
+        about: VersionFacts,
     },
     /// The redundancy of a version is this now.
     Keeping {
@@ -141,9 +141,9 @@ pub enum Record {
         quota: Quota,
     },
     /// A member, as they are now.
-    Member(Member),
+    Member(StoredMember),
     /// The facts kept about a donor are these now.
-    Donor(Known),
+    Donor(StoredDonor),
     /// A note that admins' decisions left: what it says now, or that it is gone.
     Note {
         /// The name of the note.
@@ -161,7 +161,7 @@ pub enum Record {
 
 /// A version without recipe and parity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
+pub struct VersionFacts {
     /// Size of the file in bytes of plaintext.
     pub size: u64,
     /// Digest of the plaintext.
@@ -203,7 +203,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-impl About {
+impl VersionFacts {
     /// The facts about a version that the catalog has.
     pub fn of(version: &Version, inline: Option<Vec<u8>>) -> Self {
         Self {

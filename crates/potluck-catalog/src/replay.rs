@@ -5,10 +5,10 @@
 //! fit: a record that the catalog refuses is counted and left out, and the others go on.
 
 use super::chunks::ReferenceCounts;
-use super::entries::{self, Place};
+use super::entries::{self, EntryPlace};
 use super::meta::{self, Counter};
 use super::names::{self, When};
-use super::records::{About, Keeping, Record};
+use super::records::{Keeping, Record, VersionFacts};
 use super::spaces::{self, NewSpace, Sums};
 use super::versions;
 use super::{Error, dir_policies, donors, grants, groups, members, notes, quotas, reaping};
@@ -123,7 +123,7 @@ impl Replay {
         db: &Tx,
         path: &PoolPath,
         id: VersionId,
-        about: &About,
+        about: &VersionFacts,
     ) -> Result<(), Error> {
         let pages = self.pages.remove(&id).unwrap_or_default();
         let parity = self.parity.remove(&id).unwrap_or_default();
@@ -151,7 +151,7 @@ impl Replay {
         if version.goal.is_some() {
             versions::set_goal(db, id, version.goal)?;
         }
-        entries::insert(db, dir, name, Place::File(id), version.mtime_ms)?;
+        entries::insert(db, dir, name, EntryPlace::File(id), version.mtime_ms)?;
         let space = spaces::named(db, path.space())?;
         spaces::add_sums(db, space.id, Sums { files: 1, bytes: version.size as i64 })?;
         Counter::Version.pass(db, id.0 as i64)

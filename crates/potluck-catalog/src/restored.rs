@@ -28,7 +28,7 @@ pub(crate) fn settle(db: &Tx, why: &str) -> Result<(), Error> {
 
 /// The content of a catalog in numbers, for a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Content {
+pub struct RestoredContent {
     /// Spaces that users made.
     pub spaces: u64,
     /// Files in those spaces.
@@ -40,7 +40,7 @@ pub struct Content {
 }
 
 /// Counts what a catalog holds.
-pub(crate) fn content(db: &Tx) -> Result<Content, Error> {
+pub(crate) fn content(db: &Tx) -> Result<RestoredContent, Error> {
     let of = potluck_core::path::SYSTEM_SPACE;
     let (spaces, files, bytes): (i64, i64, i64) = db.query_row(
         "SELECT count(*), coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM spaces
@@ -53,7 +53,7 @@ pub(crate) fn content(db: &Tx) -> Result<Content, Error> {
         params![],
         |row| row.get(0),
     )?;
-    Ok(Content {
+    Ok(RestoredContent {
         spaces: spaces as u64,
         files: files.max(0) as u64,
         bytes: bytes.max(0) as u64,

@@ -1,7 +1,7 @@
 //! Spaces: names at the top with a policy, a key and running sums.
 
-use super::changes::{self, Op};
-use super::entries::{self, DirId, Place};
+use super::changes::{self, ChangeOp};
+use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
 use super::grantees;
 use super::meta::Counter;
@@ -126,8 +126,8 @@ pub(crate) fn create(db: &Tx, new: &NewSpace, wall_ms: i64) -> Result<(), Error>
         "INSERT INTO spaces (name, root, policy, key, made_by) VALUES (?1, ?2, ?3, ?4, ?5)",
         params![name, root.0, policy, key, made_by],
     )?;
-    entries::insert(db, DirId::ROOT, name, Place::Dir(root), wall_ms)?;
-    changes::append(db, &Op::Space(name.clone()))
+    entries::insert(db, DirId::ROOT, name, EntryPlace::Dir(root), wall_ms)?;
+    changes::append(db, &ChangeOp::Space(name.clone()))
 }
 
 /// Counts the spaces that a member made and that are still there.
@@ -148,7 +148,7 @@ pub(crate) fn remove(db: &Tx, name: &str, recursive: bool) -> Result<(), Error> 
     grantees::forget_space(db, space.id)?;
     entries::delete(db, DirId::ROOT, name)?;
     trash::throw(db, space.root, space.id)?;
-    changes::append(db, &Op::SpaceRemoved(name.into()))
+    changes::append(db, &ChangeOp::SpaceRemoved(name.into()))
 }
 
 /// Changes a space's policy.

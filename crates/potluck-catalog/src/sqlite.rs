@@ -13,4 +13,4 @@ pub use file::{
 };
 pub use readers::Readers;
 pub use tx::{Row, Tx};
-pub use writer::Writer;
+pub use writer::CatalogWriter;

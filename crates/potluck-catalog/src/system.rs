@@ -1,8 +1,8 @@
 //! The space of the pool's own metadata, where the log's blocks lie on donors.
 
 use crate::Error;
-use crate::entries::{self, Place};
-use crate::log_position::{Copy, Position};
+use crate::entries::{self, EntryPlace};
+use crate::log_position::{LogCopy, Position};
 use crate::names::{self, When};
 use crate::spaces::{self, NewSpace};
 use crate::sql::Tx;
@@ -49,7 +49,7 @@ pub(crate) fn space(db: &Tx, policy: &Policy, wall_ms: i64) -> Result<SpaceId, E
 /// Removes the blocks of generations before `generation`.
 pub(crate) fn remove_older(db: &Tx, generation: u64, when: When) -> Result<(), Error> {
     let dir = dir()?;
-    let Some(Place::Dir(root)) = entries::resolve(db, &dir)?.map(|found| found.place) else {
+    let Some(EntryPlace::Dir(root)) = entries::resolve(db, &dir)?.map(|found| found.place) else {
         return Ok(());
     };
     let first = name(generation);
@@ -76,8 +76,8 @@ pub(crate) fn remove_all(db: &Tx, when: When) -> Result<(), Error> {
 
 /// Has a new generation of the log on donors take the place of one that has gaps.
 pub(crate) fn lose(db: &Tx) -> Result<(), Error> {
-    match Position::of(db, Copy::OnDonors)? {
-        Some(position) if !position.lost => position.lose(db, Copy::OnDonors),
+    match Position::of(db, LogCopy::OnDonors)? {
+        Some(position) if !position.lost => position.lose(db, LogCopy::OnDonors),
         _ => Ok(()),
     }
 }

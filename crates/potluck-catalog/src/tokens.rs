@@ -4,7 +4,7 @@
 //! of them were used or removed since.
 
 use super::error::Error;
-use super::members::{self, Member};
+use super::members::{self, StoredMember};
 use crate::sql::{Row, Tx, params};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{Epoch, MemberId};
@@ -55,7 +55,7 @@ pub struct NewToken {
 
 /// Who joins with a token, by its role.
 #[derive(Debug, Clone, Copy)]
-pub struct Invited {
+pub struct InvitedMember {
     /// The role that the new member gets.
     pub role: Role,
     /// The member who made the token.
@@ -66,7 +66,7 @@ pub struct Invited {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certified {
     /// The member that the certificate is for.
-    pub member: Member,
+    pub member: StoredMember,
     /// The certificate, in DER.
     pub certificate: Vec<u8>,
 }
@@ -151,7 +151,7 @@ pub(crate) fn use_up(
     secret: &Digest,
     key: &Digest,
     now: Moment,
-    join: impl FnOnce(Invited) -> Result<Certified, Error>,
+    join: impl FnOnce(InvitedMember) -> Result<Certified, Error>,
 ) -> Result<Certified, Error> {
     let hash = hash(secret);
     let find = db.prepare(&format!("{SELECT} WHERE hash = ?1"))?.query_one(params![hash], token);
@@ -164,7 +164,7 @@ pub(crate) fn use_up(
     if expired {
         return Err(Error::ExpiredToken);
     }
-    let certified = join(Invited { role: found.role, by: found.made_by })?;
+    let certified = join(InvitedMember { role: found.role, by: found.made_by })?;
     db.execute(
         "UPDATE tokens SET used_by = ?2, key = ?3, certificate = ?4 WHERE hash = ?1",
         params![hash, certified.member.id.0, key.0, certified.certificate],

@@ -1,12 +1,12 @@
 //! The units of redundancy of a version (core's `repair_plan`), with the copies of their shards.
 
 use super::conversions;
-use super::entries::{self, DirId, Place};
+use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
 use super::grants::SeenSpaces;
 use super::placements::CopyState;
 use super::versions;
-use super::walk::{Item, Walk, What};
+use super::walk::{Walk, WalkedEntry, What};
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkKind;
 use potluck_core::chunk::ChunkName;
@@ -15,7 +15,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Redundancy;
 use potluck_pool::redundancy::Findings;
-use potluck_pool::redundancy::{Layout, Piece, Version, units};
+use potluck_pool::redundancy::{Layout, LayoutChunk, Version, units};
 use std::collections::BTreeMap;
 
 /// The most that one page of files holds, unless one file alone has more chunks.
@@ -115,8 +115,8 @@ pub(crate) fn page_at(
     seen: &SeenSpaces,
 ) -> Result<FilePage, Error> {
     match entries::existing(db, path)?.place {
-        Place::Dir(dir) => page_of(db, Walk::of_seen(db, dir, true, after, seen)?, limit),
-        Place::File(version) => {
+        EntryPlace::Dir(dir) => page_of(db, Walk::of_seen(db, dir, true, after, seen)?, limit),
+        EntryPlace::File(version) => {
             let met = file(db, Box::new(versions::get(db, version)?))?;
             Ok(FilePage { files: vec![(String::new(), met)], next: None })
         }
@@ -134,7 +134,7 @@ fn file(db: &Tx, version: Box<Version>) -> Result<Met, Error> {
 
 /// The next entry of a walk, with its path. One damaged file keeps nobody from the others.
 pub(crate) fn meet(db: &Tx, walk: &mut Walk<'_>) -> Result<Option<(String, Met)>, Error> {
-    let Item { path, what, .. } = match walk.next_or_broken()? {
+    let WalkedEntry { path, what, .. } = match walk.next_or_broken()? {
         None => return Ok(None),
         Some(Err(broken)) => return Ok(Some((broken.path, Met::Damaged(broken.why)))),
         Some(Ok(item)) => item,
@@ -147,7 +147,7 @@ pub(crate) fn meet(db: &Tx, walk: &mut Walk<'_>) -> Result<Option<(String, Met)>
 }
 
 /// Rows and holders of chunks: one question a chunk.
-fn pieces(db: &Tx, names: &[ChunkName]) -> Result<Vec<Piece>, Error> {
+fn pieces(db: &Tx, names: &[ChunkName]) -> Result<Vec<LayoutChunk>, Error> {
     let mut select = db.prepare(
         "SELECT c.len, c.refs, p.donor, p.state FROM chunks c
          LEFT JOIN placements p ON p.chunk = c.id WHERE c.name = ?1",
@@ -155,11 +155,11 @@ fn pieces(db: &Tx, names: &[ChunkName]) -> Result<Vec<Piece>, Error> {
     let mut pieces = Vec::with_capacity(names.len());
     for name in names {
         let mut rows = select.query(params![name.0])?;
-        let mut piece: Option<Piece> = None;
+        let mut piece: Option<LayoutChunk> = None;
         while let Some(row) = rows.next()? {
             if piece.is_none() {
                 let (len, refs) = (row.get(0)?, row.get(1)?);
-                piece = Some(Piece { name: *name, len, refs, holders: Vec::new() });
+                piece = Some(LayoutChunk { name: *name, len, refs, holders: Vec::new() });
             }
             let state: Option<i64> = row.get(3)?;
             let leaving = state == Some(CopyState::Leaving as i64);

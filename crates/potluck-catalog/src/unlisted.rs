@@ -13,9 +13,9 @@ use std::path::Path;
 /// Names of chunks that donors listed: eight bytes of each, for there may be very many. A name that was not
 /// listed is taken for one that was by a chance of one in 2^64 for each that was.
 #[derive(Debug, Default)]
-pub struct Listed(HashSet<u64>);
+pub struct ListedNames(HashSet<u64>);
 
-impl Listed {
+impl ListedNames {
     /// Takes note of a chunk.
     pub fn insert(&mut self, name: &ChunkName) {
         self.0.insert(start(name));
@@ -51,7 +51,7 @@ pub struct Unlisted {
 }
 
 /// Looks at all files of the catalog at `path`.
-pub fn unlisted(path: &Path, listed: &Listed) -> Result<Unlisted, Error> {
+pub fn unlisted(path: &Path, listed: &ListedNames) -> Result<Unlisted, Error> {
     let db = &engine::open_reader(path)?;
     let mut found = Unlisted::default();
     for root in units::roots(db)?.into_iter().filter(|root| root.name != SYSTEM_SPACE) {

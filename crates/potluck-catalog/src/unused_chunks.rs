@@ -13,9 +13,9 @@ use potluck_wire::control::Holding;
 
 /// A place in the queue of unused chunks: since when, and the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Waiting(i64, ChunkId);
+pub struct UnusedSince(i64, ChunkId);
 
-impl Waiting {
+impl UnusedSince {
     /// The place before all unused chunks.
     pub const FIRST: Self = Self(i64::MIN, ChunkId::FIRST);
 }
@@ -25,9 +25,9 @@ impl Waiting {
 pub(crate) fn unused(
     db: &Tx,
     before_ms: u64,
-    after: Waiting,
+    after: UnusedSince,
     limit: usize,
-) -> Result<Vec<(Waiting, ChunkName)>, Error> {
+) -> Result<Vec<(UnusedSince, ChunkName)>, Error> {
     let mut rows = db.prepare(
         "SELECT zero_since_ms, id, name FROM chunks
          WHERE refs = 0 AND state = 0 AND zero_since_ms <= ?1 AND (zero_since_ms, id) > (?2, ?3)
@@ -35,7 +35,7 @@ pub(crate) fn unused(
     )?;
     let page = rows
         .query_map(params![before_ms as i64, after.0, after.1, limit as i64], |row| {
-            Ok((Waiting(row.get(0)?, row.get(1)?), ChunkName(row.get(2)?)))
+            Ok((UnusedSince(row.get(0)?, row.get(1)?), ChunkName(row.get(2)?)))
         })?;
     page.collect()
 }

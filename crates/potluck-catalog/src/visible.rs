@@ -4,11 +4,11 @@
 //! the others of its transaction go on.
 
 use super::acknowledged::Promise;
-use super::changes::{self, Op};
+use super::changes::{self, ChangeOp};
 use super::chunks::ReferenceCounts;
 use super::commit::PreparedChunk;
 use super::dir_policies;
-use super::entries::{self, DirId, Place};
+use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
 use super::quotas;
 use super::spaces::{self, Space, Sums};
@@ -47,7 +47,7 @@ struct Asks {
 }
 
 /// A place that may take a file.
-pub struct Target {
+pub struct PutTarget {
     path: PoolPath,
     replaced: Option<VersionId>,
     /// The redundancy that its directory asks for.
@@ -57,7 +57,7 @@ pub struct Target {
 }
 
 /// A file that is to be put.
-pub struct NewFile<'a> {
+pub struct FileToPut<'a> {
     /// The version of the file; number, goal and safety are given by [`Visible::put`].
     pub version: Version,
     /// The content, if it lives in the catalog.
@@ -81,7 +81,7 @@ impl<'db> Visible<'db> {
     }
 
     /// Looks at the place of a file; refuses one that cannot take it, or must not.
-    pub fn look(&mut self, path: PoolPath, condition: Condition) -> Result<Target, Error> {
+    pub fn look(&mut self, path: PoolPath, condition: Condition) -> Result<PutTarget, Error> {
         let space = self.space.ok_or_else(|| Error::NoSpaceNamed(path.space().into()))?;
         if space.name != path.space() {
             return Err(Error::NoSpaceNamed(path.space().into()));
@@ -94,13 +94,13 @@ impl<'db> Visible<'db> {
             None => entries::resolve(self.db, &path)?,
         };
         let replaced = match found.map(|found| found.place) {
-            Some(Place::Dir(_)) => return Err(Error::IsADirectory(path)),
-            Some(Place::File(version)) => Some(version),
+            Some(EntryPlace::Dir(_)) => return Err(Error::IsADirectory(path)),
+            Some(EntryPlace::File(version)) => Some(version),
             None => None,
         };
         check_condition(self.db, &path, condition, replaced)?;
         let Asks { redundancy: keeping, promise } = self.asks(&path, above)?;
-        Ok(Target { path, replaced, keeping, promise })
+        Ok(PutTarget { path, replaced, keeping, promise })
     }
 
     /// Returns the requirements of the directory of a file; one that is not there yet inherits.
@@ -118,8 +118,13 @@ impl<'db> Visible<'db> {
     }
 
     /// Puts a file there as version `id`.
-    pub fn put(&mut self, target: Target, id: VersionId, file: NewFile<'_>) -> Result<(), Error> {
-        let Target { path, replaced, keeping, .. } = target;
+    pub fn put(
+        &mut self,
+        target: PutTarget,
+        id: VersionId,
+        file: FileToPut<'_>,
+    ) -> Result<(), Error> {
+        let PutTarget { path, replaced, keeping, .. } = target;
         let (Some((name, above)), Some(parent)) = (path.names().split_last(), path.parent()) else {
             return Err(Error::OutsideSpaces(path));
         };
@@ -145,7 +150,7 @@ impl<'db> Visible<'db> {
         if goal.is_some() {
             versions::set_goal(self.db, id, goal)?;
         }
-        entries::insert(self.db, dir, name, Place::File(id), version.mtime_ms)?;
+        entries::insert(self.db, dir, name, EntryPlace::File(id), version.mtime_ms)?;
         self.sums.add(version.size as i64);
         if let Some(replaced) = replaced {
             let old = versions::delete(self.db, replaced, &mut self.counts)?;
@@ -170,7 +175,7 @@ impl<'db> Visible<'db> {
             spaces::add_sums(self.db, space.id, self.sums)?;
         }
         if !self.files.is_empty() {
-            changes::append(self.db, &Op::Files(self.files))?;
+            changes::append(self.db, &ChangeOp::Files(self.files))?;
         }
         Ok(again)
     }

@@ -1,6 +1,6 @@
 //! Walking a tree in order of names, parents before children, page by page.
 
-use super::entries::{DirId, Found, Place};
+use super::entries::{DirId, EntryPlace, FoundEntry};
 use super::error::Error;
 use super::grants::SeenSpaces;
 use super::versions::{self, COLUMNS};
@@ -13,7 +13,7 @@ const FETCH: usize = 256;
 
 /// An entry met on the way.
 #[derive(Debug, Clone)]
-pub struct Item {
+pub struct WalkedEntry {
     /// The path of the entry, relative to where the walk began.
     pub path: String,
     /// When it was made, for people; of a file, its modification time at the source.
@@ -33,7 +33,7 @@ pub enum What {
 
 /// An entry whose record cannot be read.
 #[derive(Debug, Clone)]
-pub struct Broken {
+pub struct BrokenEntry {
     /// The path of the entry, relative to where the walk began.
     pub path: String,
     /// The damage of the record, in words.
@@ -56,7 +56,7 @@ struct Level {
     prefix: String,
     /// The last name fetched.
     after: String,
-    fetched: VecDeque<Result<Item, Broken>>,
+    fetched: VecDeque<Result<WalkedEntry, BrokenEntry>>,
     exhausted: bool,
 }
 
@@ -96,7 +96,7 @@ impl<'db> Walk<'db> {
             walk.levels.push(Level::new(dir, prefix, name));
             next = match below {
                 // A cursor leads into nothing that the walk itself would pass over.
-                Some(Found { place: Place::Dir(below), .. })
+                Some(FoundEntry { place: EntryPlace::Dir(below), .. })
                     if recursive && walk.seen.has_below_root(&path) =>
                 {
                     Some((below, path))
@@ -111,7 +111,7 @@ impl<'db> Walk<'db> {
     }
 
     /// The next entry; an error at one whose record is damaged.
-    pub fn next_item(&mut self) -> Result<Option<Item>, Error> {
+    pub fn next_item(&mut self) -> Result<Option<WalkedEntry>, Error> {
         match self.next_or_broken()? {
             Some(Err(broken)) => Err(Error::Damaged(broken.why)),
             Some(Ok(item)) => Ok(Some(item)),
@@ -120,7 +120,7 @@ impl<'db> Walk<'db> {
     }
 
     /// The next entry, for whoever goes on behind one whose record is damaged.
-    pub fn next_or_broken(&mut self) -> Result<Option<Result<Item, Broken>>, Error> {
+    pub fn next_or_broken(&mut self) -> Result<Option<Result<WalkedEntry, BrokenEntry>>, Error> {
         loop {
             let is_top = self.levels.len() == 1;
             let Some(level) = self.levels.last_mut() else { return Ok(None) };
@@ -157,19 +157,19 @@ fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
     while let Some(row) = rows.next()? {
         fetched += 1;
         let name: String = row.get(0)?;
-        let found = Found::of(row.get(1)?, row.get(2)?, row.get(3)?)?;
+        let found = FoundEntry::of(row.get(1)?, row.get(2)?, row.get(3)?)?;
         let path = format!("{}{name}", level.prefix);
         level.after = name;
         let what = match found.place {
-            Place::Dir(dir) => What::Dir(dir),
-            Place::File(version) => match versions::of_row(&row, 4) {
+            EntryPlace::Dir(dir) => What::Dir(dir),
+            EntryPlace::File(version) => match versions::of_row(&row, 4) {
                 Ok(Some(version)) => What::File(Box::new(version)),
                 unreadable => {
                     let why = match unreadable {
                         Err(why) => format!("version {version}: {why}"),
                         Ok(_) => format!("version {version} is missing"),
                     };
-                    level.fetched.push_back(Err(Broken { path, why }));
+                    level.fetched.push_back(Err(BrokenEntry { path, why }));
                     continue;
                 }
             },
@@ -178,7 +178,7 @@ fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
             What::Dir(_) => found.mtime_ms,
             What::File(version) => version.mtime_ms,
         };
-        level.fetched.push_back(Ok(Item { path, mtime_ms, what }));
+        level.fetched.push_back(Ok(WalkedEntry { path, mtime_ms, what }));
     }
     level.exhausted = fetched < FETCH;
     Ok(())

@@ -12,7 +12,7 @@ use potluck_core::ids::SessionId;
 use potluck_core::path::{BadPath, PoolPath};
 use potluck_core::policy::Redundancy;
 use potluck_wire::control::{
-    Condition, CopiedFile, CopyFiles, Entry, EntryKind, List, Listing, MakeDir, NotCopied,
+    Condition, CopiedFile, CopyFiles, EntryKind, List, ListedEntry, Listing, MakeDir, NotCopied,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, Read, Write};
@@ -149,7 +149,7 @@ async fn read_one(
     client: &Pool,
     source: &PoolPath,
     target: PoolPath,
-    entry: &Entry,
+    entry: &ListedEntry,
     items: &SyncSender<Item>,
 ) -> bool {
     let (parts, pipe) = sync_channel(PARTS_AHEAD);

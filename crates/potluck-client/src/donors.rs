@@ -4,13 +4,13 @@ use crate::buffer::Buffers;
 use crate::link::{Link, LinkError};
 use crate::pool::Pool;
 use potluck_core::clock::Tick;
-use potluck_core::hedging::{Rates, Source};
+use potluck_core::hedging::{Rates, ReadSource};
 use potluck_core::ids::DonorId;
-use potluck_wire::bulk::Status;
+use potluck_wire::bulk::BulkStatus;
 use potluck_wire::control::DonorAccess;
 use potluck_wire::env::Env;
 use potluck_wire::ticket::TICKET_LIFE;
-use potluck_wire::upgrade::{self, OpenError};
+use potluck_wire::upgrade::{self, UpgradeError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
@@ -112,11 +112,11 @@ impl Donors {
     }
 
     /// Those of `holders` that the manager named, as sources to pick from.
-    pub fn sources(&self, holders: &[DonorId]) -> Vec<Source> {
+    pub fn sources(&self, holders: &[DonorId]) -> Vec<ReadSource> {
         let known = self.known.lock().expect("no holder panics");
         let source = |donor: &DonorId| {
             let access = &known.get(donor)?.access;
-            Some(Source { donor: *donor, live: access.live, load: access.load })
+            Some(ReadSource { donor: *donor, live: access.live, load: access.load })
         };
         holders.iter().filter_map(source).collect()
     }
@@ -158,10 +158,10 @@ impl Donors {
         if let Some(link) = slot.as_ref().filter(|link| link.is_open()) {
             return Ok(link.clone());
         }
-        let ticket = access.ticket.as_ref().ok_or(LinkError::Refused(Status::Away))?;
+        let ticket = access.ticket.as_ref().ok_or(LinkError::Refused(BulkStatus::Away))?;
         let (net, entropy) = (&*self.env.net, &*self.env.entropy);
         let opened = upgrade::open(net, entropy, &access.addresses, ticket).await;
-        if let (Err(OpenError::Io(_) | OpenError::NotADonor(_)), true, Some(client)) =
+        if let (Err(UpgradeError::Io(_) | UpgradeError::NotADonor(_)), true, Some(client)) =
             (&opened, access.live, &self.client)
         {
             client.miss(donor);

@@ -11,8 +11,8 @@ use crate::writer::{Attributes, Writer};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_wire::control::{
-    Entry, EntryKind, List, Listing, MakeDir, Move, Remove, Removed, SpaceCreate, SpaceCreated,
-    SpaceInfo, SpaceList, SpaceRemove, Stat, Stated, Usage, Used,
+    EntryKind, List, ListedEntry, Listing, MakeDir, Move, Remove, Removed, SpaceCreate,
+    SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, Stat, Stated, Usage, Used,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 
@@ -69,7 +69,11 @@ impl Pool {
     /// Lists what is in a directory, as [`Pool::list_page`] does, to the end.
     ///
     /// Errors: those of [`Pool::list_page`].
-    pub async fn list(&self, path: &PoolPath, recursive: bool) -> Result<Vec<Entry>, Failure> {
+    pub async fn list(
+        &self,
+        path: &PoolPath,
+        recursive: bool,
+    ) -> Result<Vec<ListedEntry>, Failure> {
         let mut page = self.list_page(path, recursive, None).await?;
         let mut entries = page.entries;
         while page.next.is_some() {

@@ -24,7 +24,7 @@ use potluck_core::merkle::SEGMENT;
 use potluck_core::read_plan::Piece;
 use potluck_core::recipe::Entry;
 use potluck_core::seal::SpaceKey;
-use potluck_wire::bulk::Status;
+use potluck_wire::bulk::BulkStatus;
 use potluck_wire::control::{CopyFault, DonorAccess, Report};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::ops::Range;
@@ -256,8 +256,8 @@ impl Fetcher {
     fn report(&self, donor: DonorId, chunk: ChunkName, error: &LinkError) {
         let fault = match error {
             LinkError::WrongBytes => CopyFault::WrongBytes,
-            LinkError::Refused(Status::NotFound) => CopyFault::Missing,
-            LinkError::Refused(Status::DiskFailed) => CopyFault::Unreadable,
+            LinkError::Refused(BulkStatus::NotFound) => CopyFault::Missing,
+            LinkError::Refused(BulkStatus::DiskFailed) => CopyFault::Unreadable,
             _ => return,
         };
         // Whoever reads on is told how many there were; where, with -v.

@@ -10,7 +10,7 @@ use crate::pool::Pool;
 use crate::progress::Progress;
 use crate::recipe::{self, Recipe};
 use futures_util::stream::{self, StreamExt};
-use local::{LocalFile, Writer};
+use local::{LocalFile, LocalWriter};
 use made_dirs::MadeDirs;
 use potluck_core::ids::VersionId;
 use potluck_core::path::{PoolPath, check_name};
@@ -353,7 +353,12 @@ async fn write_file(
     local.finish(file.mtime_ms(), replace).map_err(failed)
 }
 
-async fn write_chunk(client: &Pool, writer: Writer, fetched: Fetched, at: u64) -> io::Result<()> {
+async fn write_chunk(
+    client: &Pool,
+    writer: LocalWriter,
+    fetched: Fetched,
+    at: u64,
+) -> io::Result<()> {
     // Handing a small write to another thread costs more than the write.
     if fetched.bytes.len() <= 256 << 10 {
         return writer.write_at(&fetched.bytes, at);

@@ -11,12 +11,12 @@ use potluck_core::merkle::{proof_len, segment_count, whole_segments};
 use potluck_core::policy::AckLevel;
 use potluck_core::seal::{Meaning, SpaceKey, sealed_segments};
 use potluck_wire::bulk::{
-    BulkIo, Forward, KNOWN_ROUTES, Lane, PIECE, Part, Request, Status, StreamIo,
+    BulkIo, BulkStatus, ChunkPart, Forward, KNOWN_ROUTES, Lane, PIECE, Request, StreamIo,
 };
 use potluck_wire::control::Source;
 use potluck_wire::net::{BoxStream, FileSender};
 use potluck_wire::ticket::Receipt;
-use potluck_wire::upgrade::{OpenError, Opened};
+use potluck_wire::upgrade::{OpenedBulk, UpgradeError};
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -29,13 +29,13 @@ use tokio::io::{AsyncWrite, Empty, Join, WriteHalf};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 /// The outcome of a put.
-pub type PutResult = Result<Stored, LinkError>;
+pub type PutResult = Result<StoredPut, LinkError>;
 /// The outcome of a get: the chunk's plaintext, verified.
 pub type GetResult = Result<Buffer, LinkError>;
 
 /// A donor's word that it stored a chunk.
 #[derive(Debug, Clone)]
-pub struct Stored {
+pub struct StoredPut {
     /// The ack level that the copy has reached.
     pub ack: AckLevel,
     /// The donor's proof that it holds the chunk.
@@ -62,7 +62,7 @@ pub enum LinkError {
     Away(String),
     /// The donor answered, and refused.
     #[error("{}", describe(*.0))]
-    Refused(Status),
+    Refused(BulkStatus),
     /// The donor sent bytes that are not the chunk.
     #[error("sent bytes that are not the chunk")]
     WrongBytes,
@@ -71,22 +71,24 @@ pub enum LinkError {
     FileChanged,
 }
 
-fn describe(status: Status) -> &'static str {
+fn describe(status: BulkStatus) -> &'static str {
     match status {
-        Status::Ok => "answered something else than it was asked",
-        Status::NotFound => "does not have the chunk",
-        Status::Full => "has no lent space left",
-        Status::Mismatch => "received other bytes than were sent",
-        Status::Denied => "refused the ticket",
-        Status::DiskFailed => "has a failing disk",
-        Status::Away => "is paused or shutting down",
+        BulkStatus::Ok => "answered something else than it was asked",
+        BulkStatus::NotFound => "does not have the chunk",
+        BulkStatus::Full => "has no lent space left",
+        BulkStatus::Mismatch => "received other bytes than were sent",
+        BulkStatus::Denied => "refused the ticket",
+        BulkStatus::DiskFailed => "has a failing disk",
+        BulkStatus::Away => "is paused or shutting down",
     }
 }
 
-impl From<OpenError> for LinkError {
-    fn from(error: OpenError) -> Self {
+impl From<UpgradeError> for LinkError {
+    fn from(error: UpgradeError) -> Self {
         match error {
-            OpenError::Refused(http_status) if http_status == 403 => Self::Refused(Status::Denied),
+            UpgradeError::Refused(http_status) if http_status == 403 => {
+                Self::Refused(BulkStatus::Denied)
+            }
             other => Self::Away(other.to_string()),
         }
     }
@@ -184,7 +186,7 @@ impl ChunkRequest {
     }
 
     fn request(&self) -> Request {
-        let part = self.part.as_ref().map(|part| Part {
+        let part = self.part.as_ref().map(|part| ChunkPart {
             offset: part.start,
             len: part.end - part.start,
             proven: matches!(self.proof, Proof::Name),
@@ -209,8 +211,8 @@ pub struct Link {
 
 impl Link {
     /// Starts working on an opened connection.
-    pub fn start(opened: Opened, buffers: Buffers) -> Self {
-        let Opened { io: StreamIo(stream), inbox, lane } = opened;
+    pub fn start(opened: OpenedBulk, buffers: Buffers) -> Self {
+        let OpenedBulk { io: StreamIo(stream), inbox, lane } = opened;
         let kernel = stream.kernel_side();
         let (reading, writing) = tokio::io::split(stream);
         let written = Arc::new(AtomicU64::new(0));

@@ -42,7 +42,7 @@ pub type Rates = BTreeMap<DonorId, RateEstimate>;
 
 /// A donor that holds a chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Source {
+pub struct ReadSource {
     /// The donor that holds the copy.
     pub donor: DonorId,
     /// Whether the manager heard of it lately; otherwise a suspect.
@@ -56,12 +56,17 @@ pub struct Source {
 ///
 /// Suspects are asked only when no live copy is left. `None` when every copy was tried, or when
 /// those in question have a full window: wait for one of them.
-pub fn pick(sources: &[Source], rates: &Rates, bytes: u32, tried: &[DonorId]) -> Option<DonorId> {
+pub fn pick(
+    sources: &[ReadSource],
+    rates: &Rates,
+    bytes: u32,
+    tried: &[DonorId],
+) -> Option<DonorId> {
     let untried = || sources.iter().filter(|source| !tried.contains(&source.donor));
     let live = untried().any(|source| source.live);
     let unknown = RateEstimate::new();
     let estimate = |donor| rates.get(&donor).unwrap_or(&unknown);
-    let rank = |source: &Source| -> (Duration, u64) {
+    let rank = |source: &ReadSource| -> (Duration, u64) {
         let estimate = estimate(source.donor);
         (estimate.expected_finish(bytes), estimate.outstanding())
     };
@@ -107,7 +112,7 @@ pub fn overdue(
 /// The requests for one chunk, or for one part of it.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
-    sources: Vec<Source>,
+    sources: Vec<ReadSource>,
     /// The donors that were asked, the last one last.
     tried: Vec<DonorId>,
     under_way: usize,
@@ -119,7 +124,7 @@ pub struct Requests {
 
 impl Requests {
     /// None yet, for a chunk that these donors have.
-    pub fn new(sources: Vec<Source>) -> Self {
+    pub fn new(sources: Vec<ReadSource>) -> Self {
         Self { sources, ..Self::default() }
     }
 
@@ -204,8 +209,8 @@ mod tests {
     const ONE: DonorId = DonorId(1);
     const TWO: DonorId = DonorId(2);
 
-    fn source(donor: DonorId, live: bool) -> Source {
-        Source { donor, live, load: 0.0 }
+    fn source(donor: DonorId, live: bool) -> ReadSource {
+        ReadSource { donor, live, load: 0.0 }
     }
 
     /// A donor that delivered a chunk in `millis`, by then.

@@ -38,7 +38,7 @@ pub struct Candidate {
 /// with copies is the chunk itself, n times; that of an erasure-coded group is its m + k chunks, position
 /// by position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Request {
+pub struct PlacementRequest {
     /// Stored bytes of one copy, or at one position of all groups; 0 when unknown, for a plan of
     /// donors without chunks.
     pub bytes: u64,
@@ -110,14 +110,15 @@ pub enum Refusal {
 ///
 /// Space is counted in whole chunks (of one chunk alone, in bytes): what a donor has beyond its
 /// last whole chunk is not used.
-pub fn plan(candidates: &[Candidate], request: &Request) -> Result<Plan, Refusal> {
+pub fn plan(candidates: &[Candidate], request: &PlacementRequest) -> Result<Plan, Refusal> {
     if candidates.is_empty() {
         return Err(Refusal::NoDonors);
     }
     let (copies, chunk_size) = (request.copies.max(1), request.chunk_size.max(1));
     let donors: BTreeSet<DonorId> = candidates.iter().map(|candidate| candidate.donor).collect();
     let placed = copies.min(request.least.max(donors.len() as u32));
-    let mut fit = Fit::new(candidates, &Request { copies: placed, chunk_size, ..*request });
+    let mut fit =
+        Fit::new(candidates, &PlacementRequest { copies: placed, chunk_size, ..*request });
     fit.check()?;
     let mut sections = Vec::new();
     let mut bytes_left = request.bytes;

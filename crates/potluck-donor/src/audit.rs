@@ -1,7 +1,7 @@
 //! Answers to the manager's questions about chunks that are here, without moving them.
 
 use crate::disk::read_exact_at;
-use crate::fault::Fault;
+use crate::fault::TaskFailure;
 use crate::service::Service;
 use crate::store::{Cursor, Store};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
@@ -22,10 +22,10 @@ pub(crate) fn audit(
     key: &Digest,
     offset: u32,
     len: u32,
-) -> Result<Digest, Fault> {
-    let found = store.find(chunk)?.ok_or(Fault::here(TaskFault::NotHere))?;
+) -> Result<Digest, TaskFailure> {
+    let found = store.find(chunk)?.ok_or(TaskFailure::here(TaskFault::NotHere))?;
     if u64::from(offset) + u64::from(len) > u64::from(found.len) {
-        return Err(Fault::here(TaskFault::NotHere));
+        return Err(TaskFailure::here(TaskFault::NotHere));
     }
     let mut hasher = blake3::Hasher::new_keyed(&key.0);
     let mut piece = vec![0; PIECE.min(len as usize)];
@@ -35,7 +35,7 @@ pub(crate) fn audit(
         let read = read_exact_at(&*found.file, &mut piece[..want], u64::from(offset) + at as u64);
         read.map_err(|why| {
             tracing::warn!("cannot read chunk {chunk}: {why}");
-            Fault::here(TaskFault::Disk)
+            TaskFailure::here(TaskFault::Disk)
         })?;
         hasher.update(&piece[..want]);
         at += want;
@@ -44,7 +44,7 @@ pub(crate) fn audit(
 }
 
 /// Lists all blocks of the metadata log.
-pub(crate) async fn describe(service: &Service) -> Result<TaskOutcome, Fault> {
+pub(crate) async fn describe(service: &Service) -> Result<TaskOutcome, TaskFailure> {
     let mut blocks = Vec::new();
     let mut cursor = Some(Cursor::default());
     while let Some(at) = cursor {
@@ -52,7 +52,7 @@ pub(crate) async fn describe(service: &Service) -> Result<TaskOutcome, Fault> {
         let listed = service.env.offload.run(move || kinds_of(&store, at)).await;
         let (kinds, next) = listed.map_err(|why| {
             tracing::warn!("cannot list the store: {why}");
-            Fault::here(TaskFault::Disk)
+            TaskFailure::here(TaskFault::Disk)
         })?;
         let logs = kinds.into_iter().filter(|(_, kind)| *kind == ChunkKind::Log);
         blocks.extend(logs.map(|(holding, _)| holding));

@@ -2,9 +2,9 @@
 //! the manager's own time. Each piece is hashed and written as it arrives, exactly as if a client
 //! had put it, so the cap and the owner's reserve hold here too.
 
-use crate::fault::{Fault, not_placed};
+use crate::fault::{TaskFailure, not_placed};
 use crate::service::Service;
-use crate::store::Origin;
+use crate::store::ChunkOrigin;
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::PIECE;
@@ -40,7 +40,7 @@ pub(crate) async fn copy(
     service: &Service,
     wanted: &NewCopy,
     from: &[Source],
-) -> Result<(), Fault> {
+) -> Result<(), TaskFailure> {
     if service.store.list_if_held(wanted.chunk, wanted.len, wanted.ack) {
         return Ok(());
     }
@@ -48,20 +48,24 @@ pub(crate) async fn copy(
     for source in from {
         let copying =
             tokio::time::timeout(deadline(wanted.len), copy_from(service, wanted, source));
-        let late = Fault::of(source.donor, TaskFault::SourceAway);
+        let late = TaskFailure::of(source.donor, TaskFault::SourceAway);
         match copying.await.unwrap_or(Err(late)) {
             Ok(()) => return Ok(()),
-            Err(fault @ Fault { donor: None, .. }) => return Err(fault),
+            Err(fault @ TaskFailure { donor: None, .. }) => return Err(fault),
             Err(fault) => {
                 tracing::debug!("cannot copy chunk {}: {fault:?}", wanted.chunk);
-                worst = Some(worst.map_or(fault, |worst: Fault| worst.or_worse(fault)));
+                worst = Some(worst.map_or(fault, |worst: TaskFailure| worst.or_worse(fault)));
             }
         }
     }
-    Err(worst.unwrap_or(Fault::here(TaskFault::SourceMissing)))
+    Err(worst.unwrap_or(TaskFailure::here(TaskFault::SourceMissing)))
 }
 
-async fn copy_from(service: &Service, wanted: &NewCopy, source: &Source) -> Result<(), Fault> {
+async fn copy_from(
+    service: &Service,
+    wanted: &NewCopy,
+    source: &Source,
+) -> Result<(), TaskFailure> {
     let NewCopy { chunk, len, ack, kind } = *wanted;
     // The room first: what is not going to be kept is not worth anybody's bytes.
     let mut incoming = service.store.accept(chunk, len)?;
@@ -75,7 +79,7 @@ async fn copy_from(service: &Service, wanted: &NewCopy, source: &Source) -> Resu
     fetch.next(&mut piece[..left]).await?;
     fetch.done();
     let last = &mut piece[..left + incoming.tail_len()];
-    let placed = incoming.place(last, Origin::task(kind), ack);
+    let placed = incoming.place(last, ChunkOrigin::task(kind), ack);
     placed.map(drop).map_err(|why| not_placed(why, Some(source.donor)))
 }
 
@@ -85,7 +89,7 @@ pub(crate) async fn probe(
     chunk: ChunkName,
     len: u32,
     source: &Source,
-) -> Result<(), Fault> {
+) -> Result<(), TaskFailure> {
     let probing = async {
         let mut fetch = service.peer_connections.fetch(&service.env, source, chunk, len).await?;
         let mut piece = vec![0; PIECE.min(len as usize)];
@@ -97,8 +101,11 @@ pub(crate) async fn probe(
             }
         }
         fetch.done();
-        verifier.finish().map(drop).map_err(|_| Fault::of(source.donor, TaskFault::SourceWrong))
+        verifier
+            .finish()
+            .map(drop)
+            .map_err(|_| TaskFailure::of(source.donor, TaskFault::SourceWrong))
     };
-    let late = Fault::of(source.donor, TaskFault::SourceAway);
+    let late = TaskFailure::of(source.donor, TaskFault::SourceAway);
     tokio::time::timeout(deadline(len), probing).await.unwrap_or(Err(late))
 }

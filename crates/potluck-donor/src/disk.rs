@@ -49,10 +49,10 @@ pub trait Disk: Send + Sync + 'static {
 
     /// Calls `each` for everything directly in `dir`, in any order. What comes or goes meanwhile
     /// may be listed or not; everything else is listed once.
-    fn list(&self, dir: &Path, each: &mut dyn FnMut(Listed<'_>)) -> io::Result<()>;
+    fn list(&self, dir: &Path, each: &mut dyn FnMut(DirEntry<'_>)) -> io::Result<()>;
 
     /// The file system that holds `dir`.
-    fn space(&self, dir: &Path) -> io::Result<Space>;
+    fn space(&self, dir: &Path) -> io::Result<DiskSpace>;
 
     /// Takes the lock of a directory until the result is dropped or the process dies;
     /// `WouldBlock` if somebody, this process included, holds it.
@@ -84,7 +84,7 @@ pub trait OldFile: ReadAt {
 
 /// One entry of a directory.
 #[derive(Debug, Clone, Copy)]
-pub struct Listed<'a> {
+pub struct DirEntry<'a> {
     /// The name of the entry in its directory.
     pub name: &'a OsStr,
     /// Bytes, if it is a regular file; `None` for anything else.
@@ -93,7 +93,7 @@ pub struct Listed<'a> {
 
 /// A file system at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Space {
+pub struct DiskSpace {
     /// Size of the file system in bytes.
     pub total: u64,
     /// Bytes an ordinary process may still write.

@@ -1,19 +1,19 @@
 //! Why a task of the manager was not carried out.
 
-use crate::store::{NotPlaced, Refusal};
+use crate::store::{NotPlaced, StoreRefusal};
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{TaskFault, TaskOutcome};
 
 /// Why a task was not carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct TaskFailure {
     /// The reason why the task was not carried out.
     pub why: TaskFault,
     /// Which donor was at fault; `None` when it was this one.
     pub donor: Option<DonorId>,
 }
 
-impl Fault {
+impl TaskFailure {
     /// Makes the fault of another donor.
     pub fn of(donor: DonorId, why: TaskFault) -> Self {
         Self { why, donor: Some(donor) }
@@ -35,27 +35,27 @@ impl Fault {
     }
 }
 
-impl From<Refusal> for Fault {
-    fn from(refusal: Refusal) -> Self {
+impl From<StoreRefusal> for TaskFailure {
+    fn from(refusal: StoreRefusal) -> Self {
         Self::here(match refusal {
-            Refusal::Full => TaskFault::Full,
-            Refusal::Disk => TaskFault::Disk,
-            Refusal::Lost => TaskFault::NotHere,
+            StoreRefusal::Full => TaskFault::Full,
+            StoreRefusal::Disk => TaskFault::Disk,
+            StoreRefusal::Lost => TaskFault::NotHere,
         })
     }
 }
 
-impl From<Fault> for TaskOutcome {
-    fn from(fault: Fault) -> Self {
+impl From<TaskFailure> for TaskOutcome {
+    fn from(fault: TaskFailure) -> Self {
         Self::Failed { why: fault.why, donor: fault.donor }
     }
 }
 
 /// Returns the fault of a chunk that was fetched from `donor`, or computed here if from nobody.
-pub(crate) fn not_placed(why: NotPlaced, donor: Option<DonorId>) -> Fault {
+pub(crate) fn not_placed(why: NotPlaced, donor: Option<DonorId>) -> TaskFailure {
     match (why, donor) {
         (NotPlaced::Refused(refusal), _) => refusal.into(),
-        (NotPlaced::Mismatch, Some(donor)) => Fault::of(donor, TaskFault::SourceWrong),
-        (NotPlaced::Mismatch, None) => Fault::here(TaskFault::WrongResult),
+        (NotPlaced::Mismatch, Some(donor)) => TaskFailure::of(donor, TaskFault::SourceWrong),
+        (NotPlaced::Mismatch, None) => TaskFailure::here(TaskFault::WrongResult),
     }
 }

@@ -7,9 +7,9 @@ use crate::disk::Disk;
 use crate::load::Sampler;
 use crate::registration::ManagerTerm;
 use crate::service::Service;
-use crate::state::{Heard, State};
+use crate::state::{HeardManager, State};
 use crate::store::Cursor;
-use crate::tasks::Tasks;
+use crate::tasks::TaskWorker;
 use potluck_core::budget::DiskState;
 use potluck_core::clock::Tick;
 use potluck_core::entropy::Entropy;
@@ -17,7 +17,7 @@ use potluck_core::load::Load;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{Heartbeat, HeartbeatReply, Inventory, Register, Registered};
 use potluck_wire::error::{ErrorKind, Failure};
-use potluck_wire::own_addresses::Told;
+use potluck_wire::own_addresses::ToldAddresses;
 use potluck_wire::packed::Packed;
 use potluck_wire::ticket::TicketTime;
 use potluck_wire::version;
@@ -45,9 +45,9 @@ const NOTE_EVERY: Duration = Duration::from_secs(10);
 
 /// The facts that a donor tells of itself when it registers.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct About {
+pub(crate) struct DonorFacts {
     /// The addresses at which others reach the donor.
-    pub told: Told,
+    pub told: ToldAddresses,
     /// Where bulk connections are taken on this machine.
     pub port: u16,
     /// The label of its failure domain: donors with one label fail together.
@@ -62,10 +62,10 @@ pub(crate) struct Heartbeats {
     disk: Arc<dyn Disk>,
     caller: Caller,
     state: State,
-    about: watch::Receiver<About>,
+    about: watch::Receiver<DonorFacts>,
     /// Away while a sample is taken on another thread.
     sampler: Option<Sampler>,
-    tasks: Tasks,
+    tasks: TaskWorker,
     registered: bool,
     listing: Option<Listing>,
     /// Rounds of the scrub after which all was listed; `None` when it is to be anew.
@@ -106,7 +106,7 @@ impl Heartbeats {
         disk: Arc<dyn Disk>,
         caller: Caller,
         state: State,
-        about: watch::Receiver<About>,
+        about: watch::Receiver<DonorFacts>,
     ) -> Self {
         let sampler = Some(Sampler::new(&*disk, service.env.clock.clone()));
         let noted = (service.env.clock.now(), state.heard().changes);
@@ -117,7 +117,7 @@ impl Heartbeats {
             state,
             about,
             sampler,
-            tasks: Tasks::default(),
+            tasks: TaskWorker::default(),
             registered: false,
             listing: None,
             listed: None,
@@ -223,7 +223,7 @@ impl Heartbeats {
         let manager = self.caller.manager();
         tracing::info!("registered as donor {} with {manager}", registered.donor);
         let Registered { epoch, start, changes, proof, .. } = registered;
-        let said = Heard { epoch, start, changes, proof };
+        let said = HeardManager { epoch, start, changes, proof };
         if registered.unproven {
             let path = self.state.path().display();
             tracing::warn!(
@@ -307,7 +307,7 @@ impl Heartbeats {
             self.listed = None;
         }
         let HeartbeatReply { epoch, start, changes, proof, .. } = reply;
-        let said = Heard { epoch, start, changes, proof };
+        let said = HeardManager { epoch, start, changes, proof };
         let term = said.term();
         let time = TicketTime { now: reply.now_ms, void_before: reply.void_before };
         let same_manager = self.service.registration.renewed(term, time);
@@ -349,7 +349,7 @@ impl Heartbeats {
     /// Whether the manager that said this may give orders; the latest is remembered before it does. Of two managers
     /// of one epoch the one heard first is the one in charge: the other runs on a copy of its
     /// catalog.
-    async fn heard(&mut self, said: Heard) -> bool {
+    async fn heard(&mut self, said: HeardManager) -> bool {
         let latest = self.state.heard();
         let same_epoch = said.epoch == latest.epoch;
         if said.epoch > latest.epoch || (same_epoch && latest.start == 0 && said.start != 0) {
@@ -376,7 +376,7 @@ impl Heartbeats {
     }
 
     /// Writes down who is in charge, and what it said.
-    async fn remember(&mut self, said: Heard) {
+    async fn remember(&mut self, said: HeardManager) {
         let remember = move |state: &mut State, disk: &dyn Disk| state.remember_manager(disk, said);
         let saved = self.change_state(remember).await;
         self.noted = (self.service.env.clock.now(), said.changes);

@@ -47,10 +47,10 @@ mod tickets;
 
 pub use error::DonorError;
 pub use state::{STATE_FILES, lent_dirs};
-pub use store::{Claiming, Owner, Removed, StoreError, remove as remove_store, stored_chunks};
+pub use store::{Claiming, Owner, StoreError, StoreRemoved, remove as remove_store, stored_chunks};
 
 use disk::Disk;
-use heartbeat::{About, Heartbeats};
+use heartbeat::{DonorFacts, Heartbeats};
 use potluck_core::budget::Limits;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Incarnation;
@@ -58,7 +58,7 @@ use potluck_wire::addresses::{Addresses, DONOR_LISTEN};
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
 use potluck_wire::net::Listener;
-use potluck_wire::own_addresses::{Told, Watch};
+use potluck_wire::own_addresses::{AddressWatch, ToldAddresses};
 use scrub::Scrub;
 use serve::Server;
 use service::Service;
@@ -132,17 +132,17 @@ pub struct Donor {
     server: Arc<Server>,
     heartbeats: Heartbeats,
     disk: Arc<dyn Disk>,
-    controls: Controls,
+    controls: DonorControls,
 }
 
 /// Changes a donor that runs.
 #[derive(Clone)]
-pub struct Controls {
+pub struct DonorControls {
     service: Arc<Service>,
-    about: Arc<watch::Sender<About>>,
+    about: Arc<watch::Sender<DonorFacts>>,
 }
 
-impl Controls {
+impl DonorControls {
     /// Bytes that its store takes now.
     pub fn used(&self) -> u64 {
         self.service.store.report().0.lent_used
@@ -167,7 +167,7 @@ impl Controls {
     /// Has the manager hear it when the machine gets other addresses.
     async fn follow_addresses(&self, listen: SocketAddr) {
         let told = self.about.borrow().told.clone();
-        let mut watch = Watch::new(Arc::clone(&self.service.env.net), listen, told);
+        let mut watch = AddressWatch::new(Arc::clone(&self.service.env.net), listen, told);
         loop {
             let addresses = watch.moved().await;
             tracing::info!("the machine's addresses changed: asks to be reached at {addresses}");
@@ -189,7 +189,8 @@ impl Controls {
         self.service.store.limit(config.limits);
         self.service.scrub.take(config.scrub_every);
         self.about.send_if_modified(|about| {
-            let now = About { label: config.label.clone(), grace: config.grace, ..about.clone() };
+            let now =
+                DonorFacts { label: config.label.clone(), grace: config.grace, ..about.clone() };
             let changes = *about != now;
             *about = now;
             changes
@@ -223,8 +224,8 @@ impl Donor {
         let cannot_listen = |why| DonorError::Listen { address: config.listen.clone(), why };
         let listener = env.net.listen(&config.listen).await.map_err(cannot_listen)?;
         let address = listener.local_addr().map_err(cannot_listen)?;
-        let told = Told::of(&*env.net, address, &config.advertise).await?;
-        let Opened { state, store, scrub } = {
+        let told = ToldAddresses::of(&*env.net, address, &config.advertise).await?;
+        let OpenedBulk { state, store, scrub } = {
             let (config, disk, entropy) = (config.clone(), Arc::clone(&disk), env.entropy.clone());
             env.offload.run(move || open(&config, &lender, disk, &*entropy)).await?
         };
@@ -232,11 +233,11 @@ impl Donor {
         let key = state.key().clone();
         let service = Arc::new(Service::new(env, Arc::new(store), key, scrub, caller.clone()));
         let (label, grace) = (config.label, config.grace);
-        let about = About { told, port: address.port(), label, grace };
+        let about = DonorFacts { told, port: address.port(), label, grace };
         let (about, heard) = watch::channel(about);
         let heartbeats =
             Heartbeats::new(Arc::clone(&service), Arc::clone(&disk), caller, state, heard);
-        let controls = Controls { service: Arc::clone(&service), about: Arc::new(about) };
+        let controls = DonorControls { service: Arc::clone(&service), about: Arc::new(about) };
         let server = Server::new(Arc::clone(&service), listener.capacity());
         tracing::info!(
             "the donor of {} serves at {address}, and asks to be reached at {}; version {}",
@@ -259,13 +260,13 @@ impl Donor {
     }
 
     /// Returns the controls that change it while it runs.
-    pub fn controls(&self) -> Controls {
+    pub fn controls(&self) -> DonorControls {
         self.controls.clone()
     }
 }
 
 /// The state of a donor on its disk.
-struct Opened {
+struct OpenedBulk {
     state: State,
     store: Store,
     scrub: Scrub,
@@ -276,7 +277,7 @@ fn open(
     lender: &Lender,
     disk: Arc<dyn Disk>,
     entropy: &dyn Entropy,
-) -> Result<Opened, DonorError> {
+) -> Result<OpenedBulk, DonorError> {
     let cannot_keep = |why| DonorError::State { dir: config.state.clone(), why };
     let Lender { owner, claiming } = lender;
     let mut state = State::load(&*disk, entropy, &config.state, owner).map_err(cannot_keep)?;
@@ -288,5 +289,5 @@ fn open(
     let incarnation = Incarnation(entropy.u64());
     let scrub = Scrub::load(&*disk, &config.state, config.scrub_every);
     let store = Store::open(disk, claim, config.limits, incarnation)?;
-    Ok(Opened { state, store, scrub })
+    Ok(OpenedBulk { state, store, scrub })
 }

@@ -70,7 +70,7 @@ enum Message {
 }
 
 /// One put on its way to its mirrors.
-pub(crate) struct Forwarding {
+pub(crate) struct ForwardedPut {
     /// The copies under way, in the order of the put's routes.
     copies: Vec<Copying>,
 }
@@ -98,7 +98,7 @@ impl Routes {
     }
 
     /// Begins to forward a put; its pieces follow. Called in a runtime.
-    pub async fn begin(&mut self, env: &Env, put: Mirrored, routes: &[u8]) -> Forwarding {
+    pub async fn begin(&mut self, env: &Env, put: Mirrored, routes: &[u8]) -> ForwardedPut {
         let mut copies = Vec::with_capacity(routes.len());
         for route in routes {
             let mut copying = Copying { route: *route, answer: None, stall_timeout: STALL };
@@ -109,11 +109,11 @@ impl Routes {
             }
             copies.push(copying);
         }
-        Forwarding { copies }
+        ForwardedPut { copies }
     }
 
     /// Forwards the next bytes.
-    pub async fn pass_on(&mut self, env: &Env, forwarding: &mut Forwarding, piece: &[u8]) {
+    pub async fn pass_on(&mut self, env: &Env, forwarding: &mut ForwardedPut, piece: &[u8]) {
         if forwarding.copies.iter().all(|copying| copying.answer.is_none()) {
             return;
         }
@@ -125,7 +125,7 @@ impl Routes {
 
     /// Waits for the receipts of a put whose bytes were all forwarded; in the order of its routes,
     /// `None` for mirrors that were given up or refused.
-    pub async fn receipts(&mut self, env: &Env, forwarding: Forwarding) -> Vec<Option<Receipt>> {
+    pub async fn receipts(&mut self, env: &Env, forwarding: ForwardedPut) -> Vec<Option<Receipt>> {
         let until = env.clock.now() + STALL;
         let mut receipts = Vec::with_capacity(forwarding.copies.len());
         for Copying { route, answer, .. } in forwarding.copies {
@@ -144,7 +144,7 @@ impl Routes {
     }
 
     /// The put will not be finished: its mirrors have parts of a frame.
-    pub fn cut(&mut self, forwarding: Forwarding) {
+    pub fn cut(&mut self, forwarding: ForwardedPut) {
         for copying in forwarding.copies {
             if let Some(route) = self.routes.get_mut(&copying.route) {
                 route.line = None;

@@ -1,12 +1,12 @@
 //! Connections to other donors: opened for tasks of the manager, and kept for a while, for tasks come
 //! in crowds.
 
-use crate::fault::Fault;
+use crate::fault::TaskFailure;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_wire::addresses::Addresses;
-use potluck_wire::bulk::Status;
+use potluck_wire::bulk::BulkStatus;
 use potluck_wire::control::{Source, TaskFault};
 use potluck_wire::env::Env;
 use potluck_wire::peer_connection::{PeerConnection, PeerError};
@@ -57,7 +57,7 @@ impl PeerConnections {
         source: &Source,
         name: ChunkName,
         len: u32,
-    ) -> Result<Fetch<'_>, Fault> {
+    ) -> Result<ChunkFetch<'_>, TaskFailure> {
         let to = Peer::of(source);
         let asked = match self.take(&to) {
             Some(mut connection) => {
@@ -82,7 +82,7 @@ impl PeerConnections {
         match asked {
             Ok(()) => {
                 let now = env.clock.now();
-                Ok(Fetch { kept_by: self, to, connection, left: len as usize, now })
+                Ok(ChunkFetch { kept_by: self, to, connection, left: len as usize, now })
             }
             Err(why) => {
                 if matches!(why, PeerError::Refused(_)) {
@@ -136,7 +136,7 @@ impl PeerConnections {
 }
 
 /// A chunk on its way here. Its connection is kept when all of it was read.
-pub(crate) struct Fetch<'c> {
+pub(crate) struct ChunkFetch<'c> {
     kept_by: &'c PeerConnections,
     to: Peer,
     connection: PeerConnection,
@@ -144,12 +144,12 @@ pub(crate) struct Fetch<'c> {
     now: Tick,
 }
 
-impl Fetch<'_> {
+impl ChunkFetch<'_> {
     /// Fills `piece` with the next bytes, or as much of it as there is left; gives how much.
-    pub async fn next(&mut self, piece: &mut [u8]) -> Result<usize, Fault> {
+    pub async fn next(&mut self, piece: &mut [u8]) -> Result<usize, TaskFailure> {
         let want = piece.len().min(self.left);
         let read = self.connection.read(&mut piece[..want]).await;
-        read.map_err(|why| Fault::of(self.to.donor, fault_of(&why)))?;
+        read.map_err(|why| TaskFailure::of(self.to.donor, fault_of(&why)))?;
         self.left -= want;
         Ok(want)
     }
@@ -167,14 +167,14 @@ impl Fetch<'_> {
     }
 }
 
-fn fault(source: &Source, why: &PeerError) -> Fault {
+fn fault(source: &Source, why: &PeerError) -> TaskFailure {
     tracing::debug!("donor {} at {}: {why}", source.donor, source.addresses);
-    Fault::of(source.donor, fault_of(why))
+    TaskFailure::of(source.donor, fault_of(why))
 }
 
 fn fault_of(why: &PeerError) -> TaskFault {
     match why {
-        PeerError::Refused(Status::NotFound) => TaskFault::SourceMissing,
+        PeerError::Refused(BulkStatus::NotFound) => TaskFault::SourceMissing,
         PeerError::WrongBytes => TaskFault::SourceWrong,
         PeerError::Open(_) | PeerError::Broken(_) | PeerError::Silent | PeerError::Refused(_) => {
             TaskFault::SourceAway

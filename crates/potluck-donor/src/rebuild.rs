@@ -3,10 +3,10 @@
 //! piece of each chunk whatever their size.
 
 use crate::copy::{NewCopy, deadline};
-use crate::fault::{Fault, not_placed};
-use crate::peer_connections::Fetch;
+use crate::fault::{TaskFailure, not_placed};
+use crate::peer_connections::ChunkFetch;
 use crate::service::Service;
-use crate::store::{Incoming, Origin};
+use crate::store::{ChunkOrigin, IncomingChunk};
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::erasure::{Codec, Ec};
 use potluck_core::policy::AckLevel;
@@ -15,7 +15,7 @@ use potluck_wire::control::{Shard, TaskFault};
 use std::time::Duration;
 
 /// Where a chunk is in its group, and what else there is of it.
-pub(crate) struct Group {
+pub(crate) struct RebuiltGroup {
     /// The erasure code of the group.
     pub ec: Ec,
     /// Data chunks there are; further positions of data are zeros.
@@ -27,7 +27,7 @@ pub(crate) struct Group {
 /// A chunk of the group as it comes in.
 struct Stream<'s> {
     shard: &'s Shard,
-    fetch: Fetch<'s>,
+    fetch: ChunkFetch<'s>,
     verifier: Verifier,
     piece: Vec<u8>,
     /// Bytes of `piece` that came; the chunk may end before others do.
@@ -37,10 +37,10 @@ struct Stream<'s> {
 /// A source failed: this one of that shard.
 struct Failed {
     position: u8,
-    fault: Fault,
+    fault: TaskFailure,
 }
 
-impl Group {
+impl RebuiltGroup {
     /// The longest of the chunks that can be had, and whether the group is one at all: every
     /// position once and in range, every length possible.
     fn longest(&self) -> Option<u32> {
@@ -66,24 +66,24 @@ pub(crate) async fn rebuild(
     service: &Service,
     wanted: &NewCopy,
     position: usize,
-    mut group: Group,
-) -> Result<(), Fault> {
+    mut group: RebuiltGroup,
+) -> Result<(), TaskFailure> {
     if service.store.list_if_held(wanted.chunk, wanted.len, wanted.ack) {
         return Ok(());
     }
-    let impossible = Fault::here(TaskFault::WrongResult);
+    let impossible = TaskFailure::here(TaskFault::WrongResult);
     group.shards.retain(|shard| usize::from(shard.position) != position);
     if position >= group.ec.width() || group.longest().is_none() {
         return Err(impossible);
     }
     let codec = Codec::new(group.ec);
-    let mut worst: Option<Fault> = None;
+    let mut worst: Option<TaskFailure> = None;
     loop {
         let need = group.ec.data() - group.zeros();
         let having = group.shards.iter().filter(|shard| !shard.from.is_empty());
         let chosen: Vec<&Shard> = having.take(need).collect();
         if chosen.len() < need {
-            return Err(worst.unwrap_or(Fault::here(TaskFault::SourceMissing)));
+            return Err(worst.unwrap_or(TaskFailure::here(TaskFault::SourceMissing)));
         }
         let longest = chosen.iter().map(|shard| shard.len).max().unwrap_or(0);
         let rebuilding = rebuild_from(service, wanted, position, &group, &chosen, &codec);
@@ -102,9 +102,9 @@ pub(crate) async fn rebuild(
 pub(crate) async fn encode(
     service: &Service,
     ack: AckLevel,
-    mut group: Group,
-) -> Result<Vec<ChunkName>, Fault> {
-    let impossible = Fault::here(TaskFault::WrongResult);
+    mut group: RebuiltGroup,
+) -> Result<Vec<ChunkName>, TaskFailure> {
+    let impossible = TaskFailure::here(TaskFault::WrongResult);
     let longest = group.longest().ok_or(impossible)?;
     group.shards.sort_by_key(|shard| shard.position);
     let places = group.shards.iter().map(|shard| usize::from(shard.position));
@@ -112,10 +112,10 @@ pub(crate) async fn encode(
         return Err(impossible);
     }
     let codec = Codec::new(group.ec);
-    let mut worst: Option<Fault> = None;
+    let mut worst: Option<TaskFailure> = None;
     loop {
         if group.shards.iter().any(|shard| shard.from.is_empty()) {
-            return Err(worst.unwrap_or(Fault::here(TaskFault::SourceMissing)));
+            return Err(worst.unwrap_or(TaskFailure::here(TaskFault::SourceMissing)));
         }
         let chosen: Vec<&Shard> = group.shards.iter().collect();
         let encoding = encode_from(service, ack, &chosen, longest, &codec);
@@ -140,16 +140,16 @@ fn give_up(shards: &mut [Shard], position: u8) {
 async fn in_time<T>(
     len: u32,
     chosen: &[&Shard],
-    attempt: impl Future<Output = Result<Result<T, Fault>, Failed>>,
-) -> Result<Result<T, Fault>, Failed> {
+    attempt: impl Future<Output = Result<Result<T, TaskFailure>, Failed>>,
+) -> Result<Result<T, TaskFailure>, Failed> {
     let whole = deadline(len) + chosen.len() as u32 * Duration::from_secs(1);
     match tokio::time::timeout(whole, attempt).await {
         Ok(ended) => ended,
         Err(_) => match chosen.first().map(|shard| (shard.position, shard.from[0].donor)) {
             Some((position, donor)) => {
-                Err(Failed { position, fault: Fault::of(donor, TaskFault::SourceAway) })
+                Err(Failed { position, fault: TaskFailure::of(donor, TaskFault::SourceAway) })
             }
-            None => Ok(Err(Fault::here(TaskFault::SourceMissing))),
+            None => Ok(Err(TaskFailure::here(TaskFault::SourceMissing))),
         },
     }
 }
@@ -158,10 +158,10 @@ async fn rebuild_from(
     service: &Service,
     wanted: &NewCopy,
     position: usize,
-    group: &Group,
+    group: &RebuiltGroup,
     chosen: &[&Shard],
     codec: &Codec,
-) -> Result<Result<(), Fault>, Failed> {
+) -> Result<Result<(), TaskFailure>, Failed> {
     let mut incoming = match service.store.accept(wanted.chunk, wanted.len) {
         Ok(incoming) => incoming,
         Err(refusal) => return Ok(Err(refusal.into())),
@@ -179,8 +179,8 @@ async fn rebuild_from(
         let rebuilt = codec.rebuild(&shards, &[position], &mut [&mut out[..len]]);
         let kept = len.min((wanted.len as usize).saturating_sub(at));
         let kept = match rebuilt {
-            Ok(()) => incoming.append(&out[..kept]).map_err(Fault::from),
-            Err(_) => Err(Fault::here(TaskFault::SourceMissing)),
+            Ok(()) => incoming.append(&out[..kept]).map_err(TaskFailure::from),
+            Err(_) => Err(TaskFailure::here(TaskFault::SourceMissing)),
         };
         if let Err(fault) = kept {
             return Ok(Err(fault));
@@ -197,7 +197,7 @@ async fn encode_from(
     chosen: &[&Shard],
     longest: u32,
     codec: &Codec,
-) -> Result<Result<Vec<ChunkName>, Fault>, Failed> {
+) -> Result<Result<Vec<ChunkName>, TaskFailure>, Failed> {
     let count = codec.ec().parity();
     let begun: Result<Vec<_>, _> = (0..count).map(|_| service.store.compute(longest)).collect();
     let mut incoming = match begun {
@@ -223,9 +223,13 @@ async fn encode_from(
     Ok(incoming.into_iter().map(|parity| place(parity, ChunkKind::Data, ack)).collect())
 }
 
-fn place(incoming: Incoming<'_>, kind: ChunkKind, ack: AckLevel) -> Result<ChunkName, Fault> {
+fn place(
+    incoming: IncomingChunk<'_>,
+    kind: ChunkKind,
+    ack: AckLevel,
+) -> Result<ChunkName, TaskFailure> {
     let mut tail = vec![0; incoming.tail_len()];
-    let placed = incoming.place(&mut tail, Origin::task(kind), ack);
+    let placed = incoming.place(&mut tail, ChunkOrigin::task(kind), ack);
     placed.map_err(|why| not_placed(why, None))
 }
 
@@ -267,7 +271,7 @@ fn close(streams: Vec<Stream<'_>>) -> Result<(), Failed> {
         fetch.done();
         verifier.finish().map(drop).map_err(|_| Failed {
             position: shard.position,
-            fault: Fault::of(donor, TaskFault::SourceWrong),
+            fault: TaskFailure::of(donor, TaskFault::SourceWrong),
         })?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 //! on a tombstone; what is in quarantine has its own file. Nothing is ever removed for being absent from a
 //! list (promise D5).
 
-use crate::store::{Change, Store, chunk_of, stored_len};
+use crate::store::{HeldChange, Store, chunk_of, stored_len};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::Incarnation;
 use std::ffi::OsString;
@@ -84,7 +84,7 @@ impl Store {
             let found = self.disk().len(&self.layout().chunk(name));
             let is_gone = found.is_err_and(|why| why.kind() == io::ErrorKind::NotFound);
             if is_gone && self.present() {
-                self.changes().push(Change::Removed(*name));
+                self.changes().push(HeldChange::Removed(*name));
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 /// The manager's last word about itself and this donor. There is none before the first registration
 /// of this process: until then no ticket can be judged, for its expiry is on the manager's clock.
-pub(crate) struct Registration {
+pub(crate) struct ManagersWord {
     clock: SharedClock,
     heard: Mutex<Option<Heard>>,
 }
@@ -25,7 +25,7 @@ struct Heard {
 /// One term of a manager: its epoch, and what it drew at its start. No two terms share both.
 pub(crate) type ManagerTerm = (Epoch, u64);
 
-impl Registration {
+impl ManagersWord {
     /// Makes the state of a donor that has not heard of a manager yet.
     pub fn new(clock: SharedClock) -> Self {
         Self { clock, heard: Mutex::default() }

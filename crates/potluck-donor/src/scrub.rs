@@ -8,7 +8,7 @@
 
 use crate::disk::{Disk, read_small, replace_durably};
 use crate::service::Service;
-use crate::store::{Ahead, CopyHealth, Cursor, Store, file_len, taken};
+use crate::store::{CopyHealth, Cursor, ListedAhead, Store, file_len, taken};
 use potluck_core::clock::{Tick, UnixMillis};
 use potluck_wire::control::{SLOWEST_SCRUB, Scrubbed};
 use potluck_wire::env::{Env, Offload};
@@ -55,7 +55,7 @@ struct Round {
     /// The place of the next chunk; `None` when the round is over and the next has not begun.
     next: Option<Cursor>,
     #[serde(skip)]
-    ahead: Ahead,
+    ahead: ListedAhead,
     done: u64,
     of: u64,
     rounds: u64,

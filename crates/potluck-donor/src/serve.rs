@@ -23,7 +23,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use potluck_wire::admission::{Origin, Place, Room, STRANGERS_OF_A_DONOR};
+use potluck_wire::admission::{AdmittedPlace, PeerNetwork, STRANGERS_OF_A_DONOR, SharedRoom};
 use potluck_wire::bulk::HEAD_BUFFER;
 use potluck_wire::metrics::CONTENT_TYPE;
 use potluck_wire::net::{BoxStream, Listener};
@@ -54,17 +54,17 @@ const _: () = assert!(REQUEST_BUFFER + HEAD_BUFFER <= 64 << 10, "promise X3");
 pub(crate) struct Server {
     service: Arc<Service>,
     sockets: Arc<Sockets>,
-    strangers: Arc<Room<Origin>>,
-    connections: Arc<Room<Origin>>,
-    turns: Turns<Origin>,
+    strangers: Arc<SharedRoom<PeerNetwork>>,
+    connections: Arc<SharedRoom<PeerNetwork>>,
+    turns: Turns<PeerNetwork>,
 }
 
 /// Who is at the other end of a connection that has proved no ticket yet. Its HTTP side and its
 /// upgrade share the place.
 #[derive(Clone)]
 struct Stranger {
-    origin: Origin,
-    place: Arc<Place<Origin>>,
+    origin: PeerNetwork,
+    place: Arc<AdmittedPlace<PeerNetwork>>,
 }
 
 impl Server {
@@ -73,9 +73,9 @@ impl Server {
         Arc::new(Self {
             service,
             sockets: Arc::default(),
-            strangers: Room::new(STRANGERS_OF_A_DONOR.min(capacity / 4)),
+            strangers: SharedRoom::new(STRANGERS_OF_A_DONOR.min(capacity / 4)),
             // One that has a thread has its socket twice, and a chunk open.
-            connections: Room::new(CONNECTIONS.min(capacity / 4)),
+            connections: SharedRoom::new(CONNECTIONS.min(capacity / 4)),
             turns: Turns::new(THREADS, THREADS_EACH),
         })
     }
@@ -100,7 +100,7 @@ impl Server {
     }
 
     async fn serve_connection(self: Arc<Self>, stream: BoxStream, address: SocketAddr) {
-        let origin = Origin::from(address);
+        let origin = PeerNetwork::from(address);
         let stranger = Stranger { origin, place: Arc::new(self.strangers.enter(origin)) };
         let answer = service_fn(|request: Request<Incoming>| {
             let (server, stranger) = (Arc::clone(&self), stranger.clone());

@@ -2,15 +2,15 @@
 
 use crate::chunk_orders::ChunkOrderQueues;
 use crate::lending_terms::LendingTerms;
-use crate::metrics::counted::Metrics;
+use crate::metrics::counted::DonorMetrics;
 use crate::mirror::Deferred;
 use crate::peer_addresses::PeerAddresses;
 use crate::peer_connections::PeerConnections;
-use crate::registration::Registration;
+use crate::registration::ManagersWord;
 use crate::scrub::Scrub;
 use crate::session::LongPieces;
 use crate::store::Store;
-use crate::tickets::Tickets;
+use crate::tickets::SessionTickets;
 use potluck_wire::call::Caller;
 use potluck_wire::env::{Env, Offload};
 use potluck_wire::ticket::Secret;
@@ -24,9 +24,9 @@ pub(crate) struct Service {
     pub store: Arc<Store>,
     /// The key that signs receipts and that the worth of tickets is derived from.
     pub key: Secret,
-    pub tickets: Tickets,
+    pub tickets: SessionTickets,
     pub long_pieces: LongPieces,
-    pub registration: Registration,
+    pub registration: ManagersWord,
     /// Connections to other donors.
     pub peer_connections: PeerConnections,
     /// Copies that are made after their put was answered.
@@ -36,7 +36,7 @@ pub(crate) struct Service {
     pub chunk_orders: ChunkOrderQueues,
     pub lending_terms: LendingTerms,
     /// The figures that monitoring asks for.
-    pub metrics: Metrics,
+    pub metrics: DonorMetrics,
     /// The addresses of other donors.
     pub peer_addresses: PeerAddresses,
     /// The connection by which the manager is called.
@@ -49,12 +49,12 @@ pub(crate) struct Service {
 impl Service {
     /// Makes the service of a donor to which nobody has connected yet.
     pub fn new(env: Env, store: Arc<Store>, key: Secret, scrub: Scrub, caller: Caller) -> Self {
-        let registration = Registration::new(env.clock.clone());
+        let registration = ManagersWord::new(env.clock.clone());
         Self {
             env,
             store,
             key,
-            tickets: Tickets::default(),
+            tickets: SessionTickets::default(),
             long_pieces: LongPieces::default(),
             registration,
             peer_connections: PeerConnections::default(),
@@ -62,7 +62,7 @@ impl Service {
             scrub,
             chunk_orders: ChunkOrderQueues::default(),
             lending_terms: LendingTerms::default(),
-            metrics: Metrics::default(),
+            metrics: DonorMetrics::default(),
             peer_addresses: PeerAddresses::new(caller.clone()),
             caller,
             settings_fault: Mutex::default(),

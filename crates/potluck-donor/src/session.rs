@@ -10,8 +10,8 @@ use crate::service::Service;
 use crate::socket::PeerIo;
 use crate::stall_timeout::Phase;
 pub(crate) use piece::LongPieces;
-use piece::Piece;
-use potluck_wire::bulk::{FrameError, Inbox, Lane, Reply, Request, Status};
+use piece::PieceBuffer;
+use potluck_wire::bulk::{BulkStatus, FrameError, Inbox, Lane, Reply, Request};
 use potluck_wire::ticket::{Grant, Ops};
 use std::io;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use std::time::Duration;
 const TURN: Duration = Duration::from_millis(50);
 
 /// A bulk connection whose peer has proved its ticket.
-pub(crate) struct Session {
+pub(crate) struct BulkSession {
     service: Arc<Service>,
     grant: Grant,
     inbox: Inbox,
     lane: Lane,
     /// Receives bodies piece by piece.
-    piece: Piece,
+    piece: PieceBuffer,
     /// Whom puts can be forwarded to.
     routes: Routes,
 }
@@ -41,10 +41,17 @@ pub(crate) enum Paused {
     TurnOver,
 }
 
-impl Session {
+impl BulkSession {
     /// Serves what `grant` allows; answers are signed on `lane`.
     pub fn new(service: Arc<Service>, grant: Grant, inbox: Inbox, lane: Lane) -> Self {
-        Self { service, grant, inbox, lane, piece: Piece::default(), routes: Routes::default() }
+        Self {
+            service,
+            grant,
+            inbox,
+            lane,
+            piece: PieceBuffer::default(),
+            routes: Routes::default(),
+        }
     }
 
     /// Answers `first` and every later request, until the peer closes or breaks the protocol, or the
@@ -104,15 +111,15 @@ impl Session {
     }
 
     /// Checks that the ticket still allows `ops`; gives the manager's time.
-    fn allowed(&self, ops: Ops) -> Result<u64, Status> {
+    fn allowed(&self, ops: Ops) -> Result<u64, BulkStatus> {
         if self.service.closing() {
-            return Err(Status::Away);
+            return Err(BulkStatus::Away);
         }
         match self.service.registration.now() {
             Some((_, time)) if self.grant.is_good(time) && self.grant.ops.allows(ops) => {
                 Ok(time.now)
             }
-            _ => Err(Status::Denied),
+            _ => Err(BulkStatus::Denied),
         }
     }
 }

@@ -22,7 +22,7 @@ const MAX_STATE: u64 = 64 << 10;
 pub(crate) struct State {
     path: PathBuf,
     own: Own,
-    heard: Heard,
+    heard: HeardManager,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ fn is_false(it: &bool) -> bool {
 /// What a manager said of itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Heard {
+pub(crate) struct HeardManager {
     pub epoch: Epoch,
     /// Which manager of that epoch; 0 when that is not known.
     pub start: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Heard {
     pub proof: Option<Digest>,
 }
 
-impl Heard {
+impl HeardManager {
     /// Which manager said it.
     pub fn term(&self) -> ManagerTerm {
         (self.epoch, self.start)
@@ -93,13 +93,13 @@ impl State {
             Err(why) => return Err(why),
         };
         if let Some(own) = own.filter(|own| own.owner.is(owner)) {
-            let heard = Heard::load(disk, &path.with_file_name(HEARD))?.unwrap_or_default();
+            let heard = HeardManager::load(disk, &path.with_file_name(HEARD))?.unwrap_or_default();
             return Ok(Self { path, own, heard });
         }
         crate::store::make_dirs(disk, dir)?;
         let key = Secret::generate(entropy);
         let own = Own { owner: owner.clone(), key, store: None, begins_anew: false };
-        let state = Self { path, own, heard: Heard::default() };
+        let state = Self { path, own, heard: HeardManager::default() };
         state.save_heard(disk)?; // first: what is there may be of another pool
         state.save(disk)?;
         Ok(state)
@@ -121,12 +121,12 @@ impl State {
     }
 
     /// What the manager of the highest epoch said.
-    pub fn heard(&self) -> Heard {
+    pub fn heard(&self) -> HeardManager {
         self.heard
     }
 
     /// Notes that the manager heard already said this; in memory, until the next save.
-    pub fn note(&mut self, said: Heard) {
+    pub fn note(&mut self, said: HeardManager) {
         if said.changes >= self.heard.changes {
             self.heard = said;
         }
@@ -154,7 +154,7 @@ impl State {
     }
 
     /// Remembers what a manager said.
-    pub fn remember_manager(&mut self, disk: &dyn Disk, said: Heard) -> io::Result<()> {
+    pub fn remember_manager(&mut self, disk: &dyn Disk, said: HeardManager) -> io::Result<()> {
         self.heard = said;
         self.save_heard(disk)
     }
@@ -170,7 +170,7 @@ impl State {
     }
 }
 
-impl Heard {
+impl HeardManager {
     /// Reads the file; `None` without one, or when it is damaged: other donors heard too, and a donor that
     /// does not start would help nobody.
     fn load(disk: &dyn Disk, path: &Path) -> io::Result<Option<Self>> {
@@ -207,12 +207,12 @@ mod tests {
         let mut state = load();
         let key = state.key().clone();
         let proof = Some(Digest([9; 32]));
-        let said = Heard { epoch: Epoch(3), start: 7, changes: 11, proof };
+        let said = HeardManager { epoch: Epoch(3), start: 7, changes: 11, proof };
         state.remember_manager(&SystemDisk, said).expect("kept");
         assert_eq!(load().heard(), said);
         std::fs::write(dir.path().join(HEARD), b"").expect("damaged");
         let mut state = load();
-        assert_eq!(state.heard(), Heard::default());
+        assert_eq!(state.heard(), HeardManager::default());
         assert!(*state.key() == key);
 
         // Nothing is taken over from another membership.
@@ -220,7 +220,7 @@ mod tests {
         state.remember_store(&SystemDisk, moved).expect("kept");
         state.remember_manager(&SystemDisk, said).expect("kept");
         let another = load_as(&owner(2));
-        assert_eq!((another.heard(), another.store()), (Heard::default(), None));
+        assert_eq!((another.heard(), another.store()), (HeardManager::default(), None));
         assert!(*another.key() != key);
     }
 }

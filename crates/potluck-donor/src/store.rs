@@ -35,16 +35,16 @@ mod usage;
 mod verify;
 mod write_sequence;
 
-pub(crate) use changes::{Change, Changes};
-pub(crate) use found::Found;
-pub(crate) use incoming::{Incoming, NotPlaced};
-pub(crate) use inventory::{Ahead, Cursor};
-pub(crate) use layout::{Layout, chunk_of};
-pub(crate) use marker::{Claim, ClaimRequest, KnownStore, StoreId, claim, make_dirs};
+pub(crate) use changes::{HeldChange, HeldChanges};
+pub(crate) use found::FoundChunk;
+pub(crate) use incoming::{IncomingChunk, NotPlaced};
+pub(crate) use inventory::{Cursor, ListedAhead};
+pub(crate) use layout::{StoreLayout, chunk_of};
+pub(crate) use marker::{ClaimRequest, KnownStore, StoreClaim, StoreId, claim, make_dirs};
 pub use marker::{Claiming, Owner, StoreError};
-pub use removal::{Removed, remove, stored_chunks};
-pub(crate) use trailer::{Origin, TRAILER, file_len, stored_len, tail_len};
-pub(crate) use usage::{Usage, taken};
+pub use removal::{StoreRemoved, remove, stored_chunks};
+pub(crate) use trailer::{ChunkOrigin, TRAILER, file_len, stored_len, tail_len};
+pub(crate) use usage::{StoreUsage, taken};
 pub(crate) use verify::CopyHealth;
 
 use crate::disk::{Disk, OldFile, is_broken, is_full, read_exact_at};
@@ -59,7 +59,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use trailer::Trailer;
-use usage::Fault;
+use usage::DiskTrouble;
 use write_sequence::WriteSequence;
 
 /// Locks over names. Enough that two connections seldom meet at one.
@@ -68,13 +68,13 @@ const NAME_LOCKS: usize = 64;
 /// The chunks of one donor. Every call may block on the disk.
 pub(crate) struct Store {
     disk: Arc<dyn Disk>,
-    layout: Layout,
-    usage: Usage,
+    layout: StoreLayout,
+    usage: StoreUsage,
     /// Held while a name is judged and its file made, removed or quarantined, so that a put that finds
     /// its chunk and a tombstone for it see each other.
     names: [Mutex<()>; NAME_LOCKS],
     write_sequence: Mutex<WriteSequence>,
-    changes: Mutex<Changes>,
+    changes: Mutex<HeldChanges>,
     quarantine: Mutex<Quarantine>,
     open_chunks: OpenChunks,
     incarnation: Incarnation,
@@ -89,7 +89,7 @@ pub(crate) struct Store {
 
 /// Why nothing was stored or found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum StoreRefusal {
     /// No lent space left.
     Full,
     /// The disk failed to store or to find it.
@@ -102,7 +102,7 @@ impl Store {
     /// The store that `claim` found or made: cleans up after earlier incarnations and counts what is there.
     pub fn open(
         disk: Arc<dyn Disk>,
-        claim: Claim,
+        claim: StoreClaim,
         limits: Limits,
         incarnation: Incarnation,
     ) -> Result<Self, StoreError> {
@@ -111,7 +111,7 @@ impl Store {
             disk.space(layout.root()).map_err(|why| layout.failed("asking for space", why))?;
         let store = Self {
             disk,
-            usage: Usage::new(limits, space),
+            usage: StoreUsage::new(limits, space),
             names: std::array::from_fn(|_| Mutex::default()),
             write_sequence: Mutex::default(),
             changes: Mutex::default(),
@@ -139,11 +139,11 @@ impl Store {
         &*self.disk
     }
 
-    pub(crate) fn layout(&self) -> &Layout {
+    pub(crate) fn layout(&self) -> &StoreLayout {
         &self.layout
     }
 
-    pub(crate) fn usage(&self) -> &Usage {
+    pub(crate) fn usage(&self) -> &StoreUsage {
         &self.usage
     }
 
@@ -156,7 +156,7 @@ impl Store {
         self.write_sequence.lock().expect("no holder panics")
     }
 
-    pub(crate) fn changes(&self) -> MutexGuard<'_, Changes> {
+    pub(crate) fn changes(&self) -> MutexGuard<'_, HeldChanges> {
         self.changes.lock().expect("no holder panics")
     }
 
@@ -169,21 +169,21 @@ impl Store {
     }
 
     /// Begins to store the chunk `name` of `len` bytes.
-    pub fn accept(&self, name: ChunkName, len: u32) -> Result<Incoming<'_>, Refusal> {
+    pub fn accept(&self, name: ChunkName, len: u32) -> Result<IncomingChunk<'_>, StoreRefusal> {
         self.begin(Some(name), len)
     }
 
     /// Begins to store a chunk of `len` bytes that are computed here, whatever their name will be.
-    pub fn compute(&self, len: u32) -> Result<Incoming<'_>, Refusal> {
+    pub fn compute(&self, len: u32) -> Result<IncomingChunk<'_>, StoreRefusal> {
         self.begin(None, len)
     }
 
-    fn begin(&self, name: Option<ChunkName>, len: u32) -> Result<Incoming<'_>, Refusal> {
+    fn begin(&self, name: Option<ChunkName>, len: u32) -> Result<IncomingChunk<'_>, StoreRefusal> {
         if self.broken() {
-            return Err(Refusal::Disk);
+            return Err(StoreRefusal::Disk);
         }
-        let reservation = self.usage.reserve(file_len(len)).ok_or(Refusal::Full)?;
-        Incoming::create(self, name, len, reservation)
+        let reservation = self.usage.reserve(file_len(len)).ok_or(StoreRefusal::Full)?;
+        IncomingChunk::create(self, name, len, reservation)
     }
 
     /// True when `name` is held with `len` bytes. It counts as put again then, and no earlier tombstone
@@ -202,14 +202,19 @@ impl Store {
     pub fn list_if_held(&self, name: ChunkName, len: u32, ack: AckLevel) -> bool {
         let held = self.count_put_if_held(&name, len) && self.confirm_held(&name, len, ack).is_ok();
         if held {
-            self.changes().push(Change::Added(Holding { name, len }.into()));
+            self.changes().push(HeldChange::Added(Holding { name, len }.into()));
         }
         held
     }
 
     /// The last word on a put that found its chunk: it is still held, at the level asked.
-    pub fn confirm_held(&self, name: &ChunkName, len: u32, ack: AckLevel) -> Result<(), Refusal> {
-        let Some(file) = self.well_formed(name, len) else { return Err(Refusal::Lost) };
+    pub fn confirm_held(
+        &self,
+        name: &ChunkName,
+        len: u32,
+        ack: AckLevel,
+    ) -> Result<(), StoreRefusal> {
+        let Some(file) = self.well_formed(name, len) else { return Err(StoreRefusal::Lost) };
         if ack == AckLevel::Disk {
             // Whoever stored it may not have asked for this.
             file.sync()
@@ -240,19 +245,22 @@ impl Store {
     }
 
     /// The chunk called `name`, if it is held.
-    pub fn find(&self, name: &ChunkName) -> Result<Option<Found>, Refusal> {
+    pub fn find(&self, name: &ChunkName) -> Result<Option<FoundChunk>, StoreRefusal> {
         match self.disk.open(&self.layout.chunk(name)) {
-            Ok(file) => Ok(stored_len(file.len()).map(|len| Found::new(file, len))),
+            Ok(file) => Ok(stored_len(file.len()).map(|len| FoundChunk::new(file, len))),
             Err(why) if why.kind() == io::ErrorKind::NotFound && !self.is_missing() => Ok(None),
             Err(why) => {
                 tracing::warn!("cannot open chunk {name}: {why}");
-                Err(Refusal::Disk)
+                Err(StoreRefusal::Disk)
             }
         }
     }
 
     /// The chunk called `name`, if it is held, of which parts are read: it is kept open for the next.
-    pub fn find_to_read_parts(&self, name: &ChunkName) -> Result<Option<Arc<Found>>, Refusal> {
+    pub fn find_to_read_parts(
+        &self,
+        name: &ChunkName,
+    ) -> Result<Option<Arc<FoundChunk>>, StoreRefusal> {
         if let Some(open) = self.open_chunks.get(name) {
             return Ok(Some(open));
         }
@@ -269,17 +277,17 @@ impl Store {
     }
 
     /// Sorts out a failed write. A disk that is broken, not full, takes nothing more in this incarnation.
-    pub(crate) fn refuse(&self, doing: &str, why: &io::Error) -> Refusal {
+    pub(crate) fn refuse(&self, doing: &str, why: &io::Error) -> StoreRefusal {
         if is_full(why) {
             self.usage.full();
-            return Refusal::Full;
+            return StoreRefusal::Full;
         }
         if is_broken(why) {
-            self.broke(Fault::Writing, &format!("{doing} failed: {why}"));
+            self.broke(DiskTrouble::Writing, &format!("{doing} failed: {why}"));
         } else {
             tracing::warn!("{doing} failed: {why}");
         }
-        Refusal::Disk
+        StoreRefusal::Disk
     }
 
     /// The disk, and the bytes Potluck may still write.

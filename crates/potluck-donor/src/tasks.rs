@@ -6,8 +6,8 @@
 
 use crate::audit;
 use crate::copy::{self, NewCopy};
-use crate::fault::Fault;
-use crate::rebuild::{self, Group};
+use crate::fault::TaskFailure;
+use crate::rebuild::{self, RebuiltGroup};
 use crate::service::Service;
 use potluck_wire::control::{Task, TaskFault, TaskOutcome, TaskResult, Work};
 use potluck_wire::packed::Packed;
@@ -26,7 +26,7 @@ const MOST: usize = 4096;
 const BATCH: usize = 1024;
 
 /// Tasks that are not answered yet.
-pub(crate) struct Tasks {
+pub(crate) struct TaskWorker {
     /// Tasks that wait or are carried out. One that the donor's end cuts off has no result.
     running: JoinSet<Option<TaskResult>>,
     /// Results that the manager has not confirmed, the oldest first.
@@ -90,7 +90,7 @@ impl Queue {
     }
 }
 
-impl Default for Tasks {
+impl Default for TaskWorker {
     fn default() -> Self {
         Self {
             running: JoinSet::new(),
@@ -101,7 +101,7 @@ impl Default for Tasks {
     }
 }
 
-impl Tasks {
+impl TaskWorker {
     /// Takes a task to be carried out, unless it is known.
     pub fn take(&mut self, service: &Arc<Service>, task: Task) {
         if self.known.len() >= MOST || !self.known.insert(task.number) {
@@ -130,7 +130,7 @@ impl Tasks {
         self.known.clear();
     }
 
-    /// The oldest results, for a heartbeat; kept until [`Tasks::confirm`].
+    /// The oldest results, for a heartbeat; kept until [`TaskWorker::confirm`].
     pub fn results(&mut self) -> Vec<TaskResult> {
         while let Some(ended) = self.running.try_join_next() {
             self.ended(ended);
@@ -164,20 +164,20 @@ impl Tasks {
 /// has another donor do it, and its number is not kept for ever.
 async fn outcome(
     number: u64,
-    work: impl Future<Output = Result<TaskOutcome, Fault>>,
+    work: impl Future<Output = Result<TaskOutcome, TaskFailure>>,
 ) -> TaskOutcome {
     let mut work = pin!(work);
     let ended = poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
         polled.unwrap_or_else(|_| {
             tracing::error!(number, "a task of the manager panicked; this is a bug in Potluck");
-            Poll::Ready(Err(Fault::here(TaskFault::Panicked)))
+            Poll::Ready(Err(TaskFailure::here(TaskFault::Panicked)))
         })
     });
     ended.await.unwrap_or_else(TaskOutcome::from)
 }
 
-async fn carry_out(service: &Service, work: Work) -> Result<TaskOutcome, Fault> {
+async fn carry_out(service: &Service, work: Work) -> Result<TaskOutcome, TaskFailure> {
     match work {
         Work::Copy { chunk, len, ack, kind, from } => {
             copy::copy(service, &NewCopy { chunk, len, ack, kind }, &from).await?;
@@ -185,11 +185,11 @@ async fn carry_out(service: &Service, work: Work) -> Result<TaskOutcome, Fault> 
         Work::Probe { chunk, len, from } => copy::probe(service, chunk, len, &from).await?,
         Work::Rebuild { chunk, len, ack, kind, ec, position, data, shards } => {
             let wanted = NewCopy { chunk, len, ack, kind };
-            let group = Group { ec, data: data.into(), shards };
+            let group = RebuiltGroup { ec, data: data.into(), shards };
             rebuild::rebuild(service, &wanted, position.into(), group).await?;
         }
         Work::Encode { ec, ack, shards } => {
-            let group = Group { ec, data: shards.len(), shards };
+            let group = RebuiltGroup { ec, data: shards.len(), shards };
             let parity = Packed(rebuild::encode(service, ack, group).await?);
             return Ok(TaskOutcome::Encoded { parity });
         }

@@ -22,7 +22,7 @@ const ASKED: usize = 1024;
 
 /// What write sessions have stored here.
 #[derive(Debug, Default)]
-pub(crate) struct Tickets {
+pub(crate) struct SessionTickets {
     sessions: Mutex<Sessions>,
 }
 
@@ -46,7 +46,7 @@ fn millis(duration: Duration) -> u64 {
     duration.as_millis() as u64
 }
 
-impl Tickets {
+impl SessionTickets {
     fn sessions(&self) -> MutexGuard<'_, Sessions> {
         self.sessions.lock().expect("no holder panics")
     }
@@ -114,7 +114,7 @@ impl Tickets {
 /// Bytes taken from a budget; given back when dropped, unless they were stored.
 #[derive(Debug)]
 pub(crate) struct Spending<'a> {
-    tickets: &'a Tickets,
+    tickets: &'a SessionTickets,
     session: SessionId,
     bytes: u64,
 }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_budget_is_spent_once_over_all_connections_and_renewed_tickets() {
-        let (tickets, one) = (Tickets::default(), session(1));
+        let (tickets, one) = (SessionTickets::default(), session(1));
         let spend = |budget: u64, kib: u32| tickets.spend(&grant(budget * KIB), one, kib << 10, 0);
         spend(10, 6).expect("within").keep();
         assert!(spend(10, 5).is_none());
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_session_that_is_over_stores_nothing_more_and_is_forgotten_when_no_ticket_is_good() {
-        let tickets = Tickets::default();
+        let tickets = SessionTickets::default();
         let (ended, open) = (session(1), session(2));
         let grant = grant(10 * KIB);
         for session in [ended, open] {
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn room_comes_from_sessions_that_are_over_only() {
-        let tickets = Tickets::default();
+        let tickets = SessionTickets::default();
         let grant = grant(LEAST_PAID);
         for number in 0..MOST as u64 {
             tickets.spend(&grant, session(number), 1, 0).expect("room").keep();
@@ -208,7 +208,7 @@ mod tests {
         const RATE: u64 = 50;
         /// Seconds for which each session is open.
         const OPEN_FOR: u64 = 20;
-        let tickets = Tickets::default();
+        let tickets = SessionTickets::default();
         let mut most = 0;
         for second in 0..24 * 3600 {
             let now = second * 1000;

@@ -3,7 +3,7 @@
 //! Every call that names a space or a path asks [`Access`] for the right that it needs there. Who has no
 //! right at all in a space is told the same as of a space that does not exist.
 
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::calls::Verb;
 use crate::handles::handles;
 use potluck_catalog::grants::SeenSpaces;
@@ -22,7 +22,7 @@ handles! {
 
 impl Access {
     /// Returns the rights of a caller in the space called `space`. Admins have all in every space.
-    pub async fn rights(&self, caller: &Caller, space: &str) -> Result<Rights, Failure> {
+    pub async fn rights(&self, caller: &CallingMember, space: &str) -> Result<Rights, Failure> {
         let who = caller.member()?;
         match who.role {
             Role::Admin => Ok(Rights::ALL),
@@ -34,7 +34,7 @@ impl Access {
     /// Returns the rights of a caller in a space, among which `right` must be.
     pub async fn need_in(
         &self,
-        caller: &Caller,
+        caller: &CallingMember,
         right: Right,
         space: &str,
     ) -> Result<Rights, Failure> {
@@ -57,7 +57,7 @@ impl Access {
     /// spaces.
     pub async fn need(
         &self,
-        caller: &Caller,
+        caller: &CallingMember,
         right: Right,
         path: &PoolPath,
     ) -> Result<Rights, Failure> {
@@ -82,7 +82,7 @@ impl Access {
     }
 
     /// The spaces that are shown to a caller who asks about the whole pool.
-    pub async fn seen(&self, caller: &Caller) -> Result<SeenSpaces, Failure> {
+    pub async fn seen(&self, caller: &CallingMember) -> Result<SeenSpaces, Failure> {
         let who = caller.member()?;
         match who.role {
             Role::Admin => Ok(SeenSpaces::ALL),
@@ -92,7 +92,11 @@ impl Access {
 
     /// The spaces that are shown to a caller who asks for what is at `path`: of a path in a space nothing
     /// is left out, once they may list it.
-    pub async fn seen_at(&self, caller: &Caller, path: &PoolPath) -> Result<SeenSpaces, Failure> {
+    pub async fn seen_at(
+        &self,
+        caller: &CallingMember,
+        path: &PoolPath,
+    ) -> Result<SeenSpaces, Failure> {
         if path.space().is_empty() {
             return self.seen(caller).await;
         }
@@ -161,7 +165,7 @@ fn may(role: Role, verb: Verb) -> bool {
 }
 
 /// Refuses a call that its caller may not make.
-pub fn check(caller: &Caller, verb: Verb) -> Result<(), Failure> {
+pub fn check(caller: &CallingMember, verb: Verb) -> Result<(), Failure> {
     if verb == Verb::Join {
         return Ok(());
     }

@@ -1,10 +1,10 @@
 //! Makes the alarms for everything that is wrong and does not mend itself, each with what to do. They are
 //! made here and nowhere else; the verdict counts on it, and `status`, metrics and pages show it.
 
-use crate::callers::Members;
+use crate::callers::KnownMembers;
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
-use crate::log::copies::Copies;
+use crate::log::copies::LogCopies;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
 use crate::settings::Settings;
@@ -26,14 +26,14 @@ handles! {
         catalog: Catalog,
         signpost: Arc<Signpost>,
         gc_freeze: Arc<GcFreeze>,
-        log: Arc<Copies>,
+        log: Arc<LogCopies>,
         scan_state: Arc<ScanState>,
         state: Arc<StateDir>,
         settings: Arc<Settings>,
         unproven_terms: Arc<UnprovenTerms>,
         time: PoolTime,
         pool: SharedPool,
-        members: Arc<Members>,
+        members: Arc<KnownMembers>,
     }
 }
 

@@ -8,17 +8,17 @@
 mod files;
 mod refusals;
 
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use files::{Files, Kept};
+use files::{AuditFiles, LogFileOf};
 use potluck_core::clock::Tick;
 use potluck_core::ids::MemberId;
 use potluck_wire::control::{AuditEntry, AuditKind, AuditPage};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
-use refusals::{Refusal, Refusals};
+use refusals::{LoggedRefusal, Refusals};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -40,13 +40,13 @@ pub struct AuditLog {
     refusals: Mutex<Refusals>,
     /// Changes that users made in the minute that began then.
     changes: Mutex<(Tick, HashMap<MemberId, u32>)>,
-    files: Mutex<Files>,
+    files: Mutex<AuditFiles>,
 }
 
 impl AuditLog {
     /// The log in the directory `dir`, which is made when something is to be written.
     pub fn new(dir: PathBuf) -> Self {
-        let files = Mutex::new(Files::new(dir));
+        let files = Mutex::new(AuditFiles::new(dir));
         Self { refusals: Mutex::default(), changes: Mutex::default(), files }
     }
 }
@@ -62,16 +62,16 @@ handles! {
 
 impl Auditor {
     /// Notes that a call was refused. Nobody waits for its line.
-    pub fn refused(&self, caller: &Caller, call: &str, why: &Failure) {
+    pub fn refused(&self, caller: &CallingMember, call: &str, why: &Failure) {
         let mut entry = self.entry(caller, call, AuditKind::Refused, &why.message);
         entry.code = Some(why.code.clone());
         let (now, mut refusals) =
             (self.time.tick(), self.audit_log.refusals.lock().expect("no holder panics"));
-        refusals.add(Refusal(entry), now);
+        refusals.add(LoggedRefusal(entry), now);
     }
 
     /// Refuses a change of rights to a user who makes too many in a minute. Admins make as many as they like.
-    pub fn admit_change(&self, caller: &Caller) -> Result<(), Failure> {
+    pub fn admit_change(&self, caller: &CallingMember) -> Result<(), Failure> {
         let who = caller.member()?;
         if who.role == Role::Admin {
             return Ok(());
@@ -93,12 +93,12 @@ impl Auditor {
 
     /// Writes down a change of what somebody may do, which was made. It is on disk when this returns,
     /// unless the disk fails, which the manager's own log says: the change has happened all the same.
-    pub async fn changed(&self, caller: &Caller, call: &str, what: String) {
+    pub async fn changed(&self, caller: &CallingMember, call: &str, what: String) {
         let entry = self.entry(caller, call, AuditKind::Changed, &what);
-        self.write(vec![entry], Kept::Changes).await;
+        self.write(vec![entry], LogFileOf::Changes).await;
     }
 
-    fn entry(&self, caller: &Caller, call: &str, kind: AuditKind, what: &str) -> AuditEntry {
+    fn entry(&self, caller: &CallingMember, call: &str, kind: AuditKind, what: &str) -> AuditEntry {
         let who = caller.who.as_ref();
         let end = what.floor_char_boundary(LONGEST);
         AuditEntry {
@@ -116,7 +116,7 @@ impl Auditor {
         }
     }
 
-    async fn write(&self, entries: Vec<AuditEntry>, kept: Kept) {
+    async fn write(&self, entries: Vec<AuditEntry>, kept: LogFileOf) {
         let log = Arc::clone(&self.audit_log);
         let write = move || log.files.lock().expect("no holder panics").write(entries, kept);
         if let Err(why) = self.env.offload.run(write).await {
@@ -139,7 +139,7 @@ impl Auditor {
         let (now, wall_ms) = (self.time.tick(), self.time.wall_ms());
         let due = self.audit_log.refusals.lock().expect("no holder panics").due(now, wall_ms);
         if !due.is_empty() {
-            self.write(due, Kept::Refusals).await;
+            self.write(due, LogFileOf::Refusals).await;
         }
     }
 

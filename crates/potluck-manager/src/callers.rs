@@ -1,6 +1,6 @@
 //! Who is who, by certificate: the member list as every request asks it.
 
-use potluck_catalog::members::Member;
+use potluck_catalog::members::StoredMember;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 /// The member list, in step with the catalog's.
 #[derive(Debug, Default)]
-pub struct Members(RwLock<HashMap<Digest, Entry>>);
+pub struct KnownMembers(RwLock<HashMap<Digest, Entry>>);
 
 #[derive(Debug)]
 struct Entry {
-    member: Member,
+    member: StoredMember,
     /// Wall time of the last call; 0: none yet.
     seen_wall_ms: AtomicI64,
 }
 
 impl Entry {
-    fn new(member: Member) -> Self {
+    fn new(member: StoredMember) -> Self {
         Self { seen_wall_ms: member.seen_wall_ms.unwrap_or(0).into(), member }
     }
 
@@ -31,15 +31,15 @@ impl Entry {
     }
 }
 
-impl Members {
+impl KnownMembers {
     /// The list of these members.
-    pub fn new(members: Vec<Member>) -> Self {
-        let by_fingerprint = |member: Member| (member.fingerprint, Entry::new(member));
+    pub fn new(members: Vec<StoredMember>) -> Self {
+        let by_fingerprint = |member: StoredMember| (member.fingerprint, Entry::new(member));
         Self(RwLock::new(members.into_iter().map(by_fingerprint).collect()))
     }
 
     /// A member joined, or changed.
-    pub fn put(&self, mut member: Member) {
+    pub fn put(&self, mut member: StoredMember) {
         let mut members = self.0.write().expect("no holder panics");
         let seen = members.get(&member.fingerprint).and_then(Entry::seen);
         member.seen_wall_ms = seen.max(member.seen_wall_ms);
@@ -47,9 +47,10 @@ impl Members {
     }
 
     /// All members that ever were, by number, and when they were seen last.
-    pub fn all(&self) -> Vec<Member> {
+    pub fn all(&self) -> Vec<StoredMember> {
         let members = self.0.read().expect("no holder panics");
-        let now = |entry: &Entry| Member { seen_wall_ms: entry.seen(), ..entry.member.clone() };
+        let now =
+            |entry: &Entry| StoredMember { seen_wall_ms: entry.seen(), ..entry.member.clone() };
         let mut all: Vec<_> = members.values().map(now).collect();
         all.sort_by_key(|member| member.id);
         all
@@ -99,7 +100,7 @@ impl Members {
 
     /// Who shows the certificate with this fingerprint, at this wall time. Asked for each request,
     /// so that a revocation ends open connections too (promise X5).
-    pub fn identify(&self, fingerprint: &Digest, wall_ms: i64) -> Result<Who, Failure> {
+    pub fn identify(&self, fingerprint: &Digest, wall_ms: i64) -> Result<KnownMember, Failure> {
         let members = self.0.read().expect("no holder panics");
         let Some(entry) = members.get(fingerprint) else {
             let what = "this certificate is of the pool, but the manager does not know its member";
@@ -109,7 +110,7 @@ impl Members {
                  membership, a lent directory with it",
             ));
         };
-        let Member { id, role, name, revoked, .. } = &entry.member;
+        let StoredMember { id, role, name, revoked, .. } = &entry.member;
         if *revoked {
             let what = format!("{role} {id} ({name}) was removed from the pool, or left it");
             // The chunks that a donor holds are not asked about any more when it is taken away.
@@ -128,19 +129,19 @@ impl Members {
             return Err(Failure::new(ErrorKind::Auth, code::REVOKED, what).hint(hint));
         }
         entry.seen_wall_ms.store(wall_ms, Ordering::Relaxed);
-        Ok(Who { member: *id, role: *role, name: name.clone() })
+        Ok(KnownMember { member: *id, role: *role, name: name.clone() })
     }
 }
 
 /// The donor that invited a donor for another directory of the same machine.
-pub fn inviting_donor(members: &[Member], invited: &Member) -> Option<DonorId> {
+pub fn inviting_donor(members: &[StoredMember], invited: &StoredMember) -> Option<DonorId> {
     let inviter = members.iter().find(|member| Some(member.id) == invited.invited_by)?;
     (inviter.role == Role::Donor && invited.role == Role::Donor).then_some(DonorId(inviter.id.0))
 }
 
 /// A member who makes a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Who {
+pub struct KnownMember {
     /// The number of the member.
     pub member: MemberId,
     /// The role of the member.
@@ -151,18 +152,18 @@ pub struct Who {
 
 /// Whoever makes a call.
 #[derive(Debug, Clone)]
-pub struct Caller {
+pub struct CallingMember {
     /// The member; `None` for somebody without a certificate.
-    pub who: Option<Who>,
+    pub who: Option<KnownMember>,
     /// The address from which the call came.
     pub peer: IpAddr,
     /// The number of the connection over which the call came; 0 where there is none.
     pub connection: u64,
 }
 
-impl Caller {
+impl CallingMember {
     /// The member who calls.
-    pub fn member(&self) -> Result<&Who, Failure> {
+    pub fn member(&self) -> Result<&KnownMember, Failure> {
         self.who.as_ref().ok_or_else(|| {
             Failure::new(
                 ErrorKind::Auth,

@@ -32,7 +32,7 @@ pub use verb::Verb;
 
 use crate::access;
 use crate::audit_log::Auditor;
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::handles::Handles;
 use crate::tasks::reach::Reach;
 use axum::body::{Body, Bytes};
@@ -54,7 +54,7 @@ macro_rules! calls {
         /// Answers a call: JSON in, JSON out.
         async fn answer(
             handles: &Handles,
-            caller: Caller,
+            caller: CallingMember,
             verb: Verb,
             body: Received,
         ) -> Result<Vec<u8>, Failure> {
@@ -74,7 +74,7 @@ calls! {
     membership::MembershipCalls: Join Invite InvitationList InvitationRemove MemberList Revoke Leave;
     space::SpaceCalls: SpaceCreate SpaceRemove SpaceList;
     grants::GrantCalls: SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove GroupChange GroupList;
-    session::SessionCalls: Reserve Offer Grow Renew Abort;
+    session::WriteSessionCalls: Reserve Offer Grow Renew Abort;
     commit::CommitCalls: Commit;
     reading::ReadingCalls: Open Report Unreached;
     naming::NamingCalls: List Stat MakeDir Move Remove Usage;
@@ -100,7 +100,7 @@ impl Answers for Handles {
     ) -> Result<Vec<u8>, Failure> {
         let verb = Verb::named(&call).ok_or_else(|| no_such_call(&call))?;
         let (peer_address, connection) = (peer.address.ip(), peer.connection);
-        let mut caller = Caller { who: None, peer: peer_address, connection };
+        let mut caller = CallingMember { who: None, peer: peer_address, connection };
         let answered = self.admit(&mut caller, peer.certificate, verb, body).await;
         if let Err(why) = &answered
             && is_refusal(&caller, why)
@@ -123,7 +123,7 @@ impl Handles {
     /// Answers a call once it is known who makes it, which is noted in `caller`, and that they may.
     async fn admit(
         &self,
-        caller: &mut Caller,
+        caller: &mut CallingMember,
         certificate: Option<Digest>,
         verb: Verb,
         body: Body,
@@ -141,14 +141,14 @@ impl Handles {
 
 /// Whether somebody was refused what they may not do. A user who names a space that is not there may have
 /// asked for one in which they have no right, for that is what they are told.
-fn is_refusal(caller: &Caller, why: &Failure) -> bool {
+fn is_refusal(caller: &CallingMember, why: &Failure) -> bool {
     let is_user = || caller.who.as_ref().is_some_and(|who| who.role == Role::User);
     why.kind == ErrorKind::Auth || (why.code == code::NO_SPACE_NAMED && is_user())
 }
 
 async fn answer_one<C: Call, G: Answer<C>>(
     handles: &Handles,
-    caller: Caller,
+    caller: CallingMember,
     body: Received,
 ) -> Result<Vec<u8>, Failure> {
     // A task of its own: a caller that goes away leaves nothing half done, and a panic ends the

@@ -1,6 +1,6 @@
 //! The settings that a manager is told when it starts.
 
-use potluck_pool::Limits;
+use potluck_pool::PoolLimits;
 use potluck_wire::addresses::MANAGER_LISTEN;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,8 +51,8 @@ pub struct ManagerConfig {
 
 impl ManagerConfig {
     /// Returns the limits by which the pool decides.
-    pub fn limits(&self) -> Limits {
-        Limits {
+    pub fn limits(&self) -> PoolLimits {
+        PoolLimits {
             lease: self.lease,
             suspect_after: self.suspect_after,
             silent_after: self.silent_after,

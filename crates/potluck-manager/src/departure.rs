@@ -8,7 +8,7 @@
 mod facts;
 mod removal;
 
-pub use removal::{Removal, needs};
+pub use removal::{RemovalTerms, needs};
 
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;

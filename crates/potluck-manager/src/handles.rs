@@ -5,11 +5,11 @@
 //! all of them.
 
 use crate::audit_log::AuditLog;
-use crate::callers::Members;
+use crate::callers::KnownMembers;
 use crate::gc_freeze::GcFreeze;
 use crate::inventory_turns::InventoryTurns;
-use crate::log::copies::Copies;
-use crate::metrics::counted::Metrics;
+use crate::log::copies::LogCopies;
+use crate::metrics::counted::ManagerMetrics;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
@@ -60,7 +60,7 @@ parts! {
     /// Turns of donors that list what they hold.
     inventory_turns: Arc<InventoryTurns>,
     /// The members and their certificates.
-    members: Arc<Members>,
+    members: Arc<KnownMembers>,
     /// The certificate authority, which vouches for members.
     ca: Arc<Ca>,
     /// The whereabouts of this manager.
@@ -72,9 +72,9 @@ parts! {
     /// What donors told of other managers without proof.
     unproven_terms: Arc<UnprovenTerms>,
     /// How the copies of the metadata log are kept.
-    log: Arc<Copies>,
+    log: Arc<LogCopies>,
     /// The figures that monitoring asks for.
-    metrics: Arc<Metrics>,
+    metrics: Arc<ManagerMetrics>,
     /// The figures that status shows, counted now and then.
     stats: Arc<StatsCache>,
     /// The facts known about the pool's safety.

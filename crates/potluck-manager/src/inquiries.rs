@@ -1,5 +1,5 @@
 //! Inquiries: what donors call sound and a member got wrong bytes of is fetched by others. The pool decides who
-//! fetches and what follows (`pool/trust`); here they are asked, and the manager fetches itself what too few
+//! fetches and what follows (`pool/pool/trust`); here they are asked, and the manager fetches itself what too few
 //! others can.
 
 use crate::handles::handles;
@@ -7,10 +7,10 @@ use crate::outcomes::Outcomes;
 use crate::pool_time::PoolTime;
 use crate::shared_pool::SharedPool;
 use crate::tasks::audit::Audit;
-use crate::tickets::Tickets;
+use crate::tickets::TicketIssuer;
 use potluck_core::ids::DonorId;
 use potluck_pool::Inquiring;
-use potluck_wire::bulk::Status;
+use potluck_wire::bulk::BulkStatus;
 use potluck_wire::control::{Holding, Source};
 use potluck_wire::env::Env;
 use potluck_wire::peer_connection::{PeerConnection, PeerError};
@@ -23,7 +23,7 @@ handles! {
         env: Env,
         time: PoolTime,
         pool: SharedPool,
-        tickets: Tickets,
+        tickets: TicketIssuer,
         audit: Audit,
     }
 }
@@ -77,7 +77,7 @@ impl Inquiries {
         let mut connection = PeerConnection::open(net, entropy, at, ticket).await.ok()?;
         match connection.get(copy.name, copy.len).await {
             Ok(_) => Some(true),
-            Err(PeerError::WrongBytes | PeerError::Refused(Status::NotFound)) => Some(false),
+            Err(PeerError::WrongBytes | PeerError::Refused(BulkStatus::NotFound)) => Some(false),
             Err(_) => None,
         }
     }

@@ -8,6 +8,7 @@
 
 mod access;
 mod alarms;
+mod applying_task_results;
 mod audit_log;
 mod callers;
 mod calls;
@@ -30,7 +31,6 @@ mod own_term;
 mod pool_status;
 mod pool_time;
 mod probation;
-mod reports;
 mod scan;
 mod scan_state;
 mod sessions;
@@ -38,15 +38,15 @@ mod settings;
 mod shared_pool;
 mod stale_catalog;
 mod stats_cache;
-mod task_results;
 mod tasks;
 mod tickets;
 mod trim;
 mod unproven_terms;
 mod verdict;
+mod waiting_for_donors;
 mod wakeup;
 
 pub use config::ManagerConfig;
 pub use init::{Made, init};
-pub use manager::{Controls, Manager};
+pub use manager::{Manager, ManagerControls};
 pub use potluck_recovery::StateError;

@@ -20,7 +20,7 @@ pub fn any_taker(pool: &SharedPool, time: &PoolTime) -> bool {
 
 /// Why the pool did not take a part of its own metadata.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum MetadataTrouble {
     #[error(transparent)]
     Catalog(#[from] Error),
     #[error("no room for it: {0}")]

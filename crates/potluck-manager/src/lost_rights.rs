@@ -1,8 +1,8 @@
 //! What members have open when rights are taken from them.
 
-use crate::callers::Members;
+use crate::callers::KnownMembers;
 use crate::handles::handles;
-use crate::sessions::Sessions;
+use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
 use potluck_catalog::{Catalog, Error};
 use potluck_core::ids::{MemberId, SpaceId};
@@ -16,8 +16,8 @@ handles! {
     pub struct LostRights {
         pool: SharedPool,
         catalog: Catalog,
-        members: Arc<Members>,
-        sessions: Sessions,
+        members: Arc<KnownMembers>,
+        sessions: WriteSessions,
     }
 }
 

@@ -1,7 +1,7 @@
 //! A manager from start to stop.
 
 use crate::audit_log::{AuditLog, Auditor};
-use crate::callers::{Members, inviting_donor};
+use crate::callers::{KnownMembers, inviting_donor};
 use crate::config::ManagerConfig;
 use crate::gc_freeze::GcFreeze;
 use crate::handles::{Handles, handles};
@@ -24,7 +24,7 @@ use potluck_catalog::{Catalog, OpenError, TermStart, donors};
 use potluck_core::chunk::Digest;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
-use potluck_pool::{Giving, NewSession, Pool, Record};
+use potluck_pool::{DonorRecord, Giving, NewSession, Pool};
 use potluck_recovery::StateError;
 use potluck_recovery::admin::update_admin_address;
 use potluck_recovery::ca::{self, Ca};
@@ -35,7 +35,7 @@ use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
 use potluck_wire::identity::fingerprint;
 use potluck_wire::net::Listener;
-use potluck_wire::own_addresses::{Told, Watch, from_this_machine};
+use potluck_wire::own_addresses::{AddressWatch, ToldAddresses, from_this_machine};
 use potluck_wire::serve;
 use potluck_wire::tls::Admit;
 use potluck_wire::token::Role;
@@ -51,7 +51,7 @@ pub struct Manager {
     /// The listener at which metrics are asked for, if anywhere.
     metrics: Option<Box<dyn Listener>>,
     address: SocketAddr,
-    told: Told,
+    told: ToldAddresses,
     admit: Arc<dyn Admit>,
 }
 
@@ -105,7 +105,7 @@ impl Manager {
                 Some(listener)
             }
         };
-        let mut told = Told::of(&*env.net, address, &config.advertise).await?;
+        let mut told = ToldAddresses::of(&*env.net, address, &config.advertise).await?;
         let here = from_this_machine(address).into();
         if told.addresses.is_empty() {
             told.addresses = Addresses::clone(&here);
@@ -129,7 +129,7 @@ impl Manager {
             catalog,
             bodies: Arc::default(),
             inventory_turns: Arc::default(),
-            members: Arc::new(Members::new(left.members)),
+            members: Arc::new(KnownMembers::new(left.members)),
             ca: Arc::new(ca),
             signpost: Arc::new(Signpost::new(told.addresses.clone())),
             background: Wakeup::default(),
@@ -152,7 +152,7 @@ impl Manager {
     }
 
     /// Returns the controls that change it while it runs.
-    pub fn controls(&self) -> Controls {
+    pub fn controls(&self) -> ManagerControls {
         (&self.handles).into()
     }
 
@@ -174,7 +174,7 @@ impl Manager {
     /// Serves until `shutdown` completes; then answers what was asked, and closes the catalog.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), StateError> {
         let Self { handles, listener, metrics, admit, address, told } = self;
-        let watch = Watch::new(Arc::clone(&handles.env.net), address, told);
+        let watch = AddressWatch::new(Arc::clone(&handles.env.net), address, told);
         let (all, time) = (&handles, SavedTime::from(&handles));
         // The time must be past what an earlier term said, also if this term is short.
         if let Err(why) = time.save().await {
@@ -205,14 +205,14 @@ impl Manager {
 
 handles! {
     /// Changes a manager that runs.
-    pub struct Controls {
+    pub struct ManagerControls {
         settings: Arc<Settings>,
         pool: SharedPool,
         background: Wakeup,
     }
 }
 
-impl Controls {
+impl ManagerControls {
     /// Goes by `config` from now on, apart from what is fixed at the start: the state directory, the
     /// pool's name, where it listens and what it advertises.
     pub fn retune(&self, config: ManagerConfig) {
@@ -260,9 +260,9 @@ fn rebuild(config: &ManagerConfig, left: &TermStart, now: Tick) -> Pool {
 }
 
 /// A donor as an earlier term of the manager left it, at the pool's time `saved_ms`.
-fn recalled(known: &donors::Known, saved_ms: u64, now: Tick) -> Record {
+fn recalled(known: &donors::StoredDonor, saved_ms: u64, now: Tick) -> DonorRecord {
     let ms = |ms: u64| Duration::from_millis(ms);
-    Record {
+    DonorRecord {
         silent_before: known.heard_ms.map(|heard| ms(saved_ms.saturating_sub(heard))),
         away_until: known.away_until_ms.map(|until| now + ms(until.saturating_sub(saved_ms))),
         quarantined: known.quarantined.clone(),
@@ -273,6 +273,6 @@ fn recalled(known: &donors::Known, saved_ms: u64, now: Tick) -> Record {
             lose: goal.lose.as_slice().into(),
             since: now,
         }),
-        ..Record::default()
+        ..DonorRecord::default()
     }
 }

@@ -7,7 +7,7 @@
 pub mod counted;
 
 use crate::handles::handles;
-use crate::metrics::counted::Metrics;
+use crate::metrics::counted::ManagerMetrics;
 use crate::pool_status::Overview;
 use crate::pool_time::PoolTime;
 use crate::settings::Settings;
@@ -36,7 +36,7 @@ handles! {
         settings: Arc<Settings>,
         time: PoolTime,
         catalog: Catalog,
-        metrics: Arc<Metrics>,
+        metrics: Arc<ManagerMetrics>,
         overview: Overview,
     }
 }

@@ -1,11 +1,11 @@
 //! The pool at one moment, as `status`, verdicts and metrics show it.
 
 use crate::alarms::Alarms;
-use crate::callers::Members;
+use crate::callers::KnownMembers;
 use crate::gc_freeze::GcFreeze;
 use crate::give_back::GiveBacks;
 use crate::handles::handles;
-use crate::log::copies::Copies;
+use crate::log::copies::LogCopies;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
@@ -17,8 +17,8 @@ use crate::verdict;
 use potluck_catalog::Catalog;
 use potluck_catalog::Error;
 use potluck_catalog::grants::SeenSpaces;
-use potluck_catalog::log_position::Copy;
-use potluck_catalog::quotas::QuotaUse;
+use potluck_catalog::log_position::LogCopy;
+use potluck_catalog::quotas::StoredQuota;
 use potluck_catalog::stats::Stats;
 use potluck_core::quota::QuotaOf;
 use potluck_wire::control::{
@@ -35,9 +35,9 @@ handles! {
         term: Arc<OwnTerm>,
         pool: SharedPool,
         catalog: Catalog,
-        members: Arc<Members>,
+        members: Arc<KnownMembers>,
         gc_freeze: Arc<GcFreeze>,
-        log: Arc<Copies>,
+        log: Arc<LogCopies>,
         stats: Arc<StatsCache>,
         scan_state: Arc<ScanState>,
         give_backs: GiveBacks,
@@ -53,7 +53,7 @@ impl Overview {
         let now = self.time.tick();
         let policies = self.catalog.spaces().await?;
         let quotas = self.catalog.quotas().await?;
-        let waiting = self.catalog.log_waiting(Copy::OnDonors).await?;
+        let waiting = self.catalog.log_waiting(LogCopy::OnDonors).await?;
         let mut donors = self.donors(&stats);
         for donor in &mut donors {
             let unreached_by = self.pool.lock().unreached_by(donor.donor, now);
@@ -161,7 +161,7 @@ fn with_changes(state: RepairState, awaited: RepairState, stats: &Stats) -> Repa
 
 impl Overview {
     /// How safe each space is, as of the last scan.
-    fn verdicts(&self, spaces: Vec<SpaceInfo>, quotas: &[QuotaUse]) -> Vec<SpaceHealth> {
+    fn verdicts(&self, spaces: Vec<SpaceInfo>, quotas: &[StoredQuota]) -> Vec<SpaceHealth> {
         let kept = self.scan_state.kept();
         let quota_of = |space: &SpaceInfo| {
             let mut quotas = quotas.iter();

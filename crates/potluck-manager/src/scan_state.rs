@@ -6,7 +6,7 @@ use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::Worth;
-use potluck_pool::redundancy::{Blocked, Damaged, Findings, Group, Moving};
+use potluck_pool::redundancy::{Blocked, Damaged, Findings, GroupInCode, Moving};
 use potluck_wire::control::{DonorState, DonorStatus, MetadataHealth, SpaceHealth};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -45,11 +45,11 @@ impl Priority {
 
 /// The manager's knowledge of the pool's safety, from scan to scan.
 #[derive(Debug, Default)]
-pub struct ScanState(Mutex<Kept>);
+pub struct ScanState(Mutex<ScanMemory>);
 
 /// The last scan, and what calls for the next.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct ScanMemory {
     /// Each space, as of the last scan.
     pub spaces: BTreeMap<String, SpaceHealth>,
     /// The pool's own metadata, as of the last scan.
@@ -85,14 +85,14 @@ pub struct Kept {
     /// One is under way that someone waits for, or what follows from it is.
     pub(crate) looking: bool,
     /// Answers of the first of two donors that compute the same parity.
-    pub(crate) encoded: BTreeMap<Group, Encoded>,
+    pub(crate) encoded: BTreeMap<GroupInCode, Encoded>,
     /// First answers to audits.
     pub audits: BTreeMap<(ChunkName, [u8; 32]), (DonorId, Digest)>,
 }
 
 impl ScanState {
     /// Locks the facts that are kept. The lock is never held while waiting.
-    pub fn kept(&self) -> MutexGuard<'_, Kept> {
+    pub fn kept(&self) -> MutexGuard<'_, ScanMemory> {
         self.0.lock().expect("no holder panics")
     }
 
@@ -221,7 +221,7 @@ pub struct Leaving {
     pub unreached: u64,
 }
 
-impl Kept {
+impl ScanMemory {
     /// Returns the facts about the copies that leave a donor.
     pub fn of(&self, donor: DonorId) -> Leaving {
         let awaited = self.awaited.get(&donor).copied().unwrap_or_default();
@@ -298,7 +298,7 @@ impl Kept {
     }
 
     /// First answers whose second will not come.
-    pub(crate) fn abandoned(&mut self, awaited: &BTreeSet<Group>) -> Vec<Encoded> {
+    pub(crate) fn abandoned(&mut self, awaited: &BTreeSet<GroupInCode>) -> Vec<Encoded> {
         self.encoded.extract_if(.., |group, _| !awaited.contains(group)).map(|(_, e)| e).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Open write sessions: who is let in, and how one ends.
 
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::settings::Settings;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 handles! {
     /// The handles for letting sessions' calls in and ending sessions.
-    pub struct Sessions {
+    pub struct WriteSessions {
         settings: Arc<Settings>,
         time: PoolTime,
         pool: SharedPool,
@@ -24,12 +24,12 @@ handles! {
     }
 }
 
-impl Sessions {
+impl WriteSessions {
     /// Lets one of a session's calls in.
     pub fn enter(
         &self,
         session: SessionId,
-        caller: &Caller,
+        caller: &CallingMember,
     ) -> Result<(Ticketed, InSession), Failure> {
         let now = self.time.tick();
         let member = caller.member()?.member;

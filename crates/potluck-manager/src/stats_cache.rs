@@ -13,19 +13,19 @@ const SHARE: u32 = 20;
 /// The last count, while it is good.
 #[derive(Default)]
 pub struct StatsCache {
-    cached: Mutex<Cached>,
+    cached: Mutex<CachedMetrics>,
     /// Held by whoever counts; the others wait for what comes of it.
     counting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Cached {
+struct CachedMetrics {
     /// Number of times that everything was forgotten.
     forgotten: u64,
     count: Option<(Stats, Tick)>,
 }
 
-impl Cached {
+impl CachedMetrics {
     fn good(&self, now: Tick) -> Option<Stats> {
         let (stats, good_until) = self.count.as_ref()?;
         (now < *good_until).then(|| stats.clone())
@@ -76,7 +76,7 @@ impl StatsCache {
         self.cached().forget();
     }
 
-    fn cached(&self) -> MutexGuard<'_, Cached> {
+    fn cached(&self) -> MutexGuard<'_, CachedMetrics> {
         self.cached.lock().expect("no holder panics")
     }
 }
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_count_that_began_before_a_change_is_not_kept_after_it() {
-        let mut cached = Cached::default();
+        let mut cached = CachedMetrics::default();
         let (now, later) = (Tick::from_secs(1), Tick::from_secs(9));
         let began = cached.forgotten;
         cached.forget(); // while it counts

@@ -4,7 +4,7 @@ use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, SessionId};
-use potluck_pool::{Contact, Pool, Ticketed};
+use potluck_pool::{DonorContact, Pool, Ticketed};
 use potluck_wire::control::{DonorAccess, Source};
 use potluck_wire::env::Env;
 use potluck_wire::ticket::{Caveat, Ops, TICKET_LIFE, Ticket};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 handles! {
     /// The handles for issuing tickets.
-    pub struct Tickets {
+    pub struct TicketIssuer {
         env: Env,
         time: PoolTime,
     }
@@ -22,11 +22,15 @@ handles! {
 const FETCH_FOR: Duration = Duration::from_secs(300);
 
 /// Contacts of `donors`, those that were removed from the pool left out.
-pub fn contacts(pool: &Pool, donors: impl IntoIterator<Item = DonorId>, now: Tick) -> Vec<Contact> {
+pub fn contacts(
+    pool: &Pool,
+    donors: impl IntoIterator<Item = DonorId>,
+    now: Tick,
+) -> Vec<DonorContact> {
     donors.into_iter().filter_map(|donor| pool.contact(donor, now)).collect()
 }
 
-impl Tickets {
+impl TicketIssuer {
     /// The caveats of a ticket that is good from now on, for so long.
     fn lasting(&self, time: Duration) -> [Caveat; 2] {
         let now = self.time.now_ms();
@@ -38,7 +42,7 @@ impl Tickets {
         &self,
         session: SessionId,
         ticketed: &Ticketed,
-        donors: Vec<Contact>,
+        donors: Vec<DonorContact>,
     ) -> Vec<DonorAccess> {
         let [issued, expires] = self.lasting(TICKET_LIFE);
         let budgets = ticketed.budgets();
@@ -56,7 +60,7 @@ impl Tickets {
     }
 
     /// A donor as others are told to fetch from it; `None` while it cannot be reached.
-    pub fn source(&self, contact: Contact) -> Option<Source> {
+    pub fn source(&self, contact: DonorContact) -> Option<Source> {
         let key = contact.key.filter(|_| contact.live)?;
         let [issued, expires] = self.lasting(FETCH_FOR);
         let caveats = [Caveat::Donor(contact.donor), Caveat::Ops(Ops::GET), issued, expires];
@@ -65,7 +69,7 @@ impl Tickets {
     }
 
     /// Makes tickets that let a client read at `donors`.
-    pub fn for_reading(&self, donors: Vec<Contact>) -> Vec<DonorAccess> {
+    pub fn for_reading(&self, donors: Vec<DonorContact>) -> Vec<DonorAccess> {
         let [issued, expires] = self.lasting(TICKET_LIFE);
         let caveats = |donor| [Caveat::Donor(donor), Caveat::Ops(Ops::GET), issued, expires];
         donors.into_iter().map(|contact| self.access(contact, caveats)).collect()
@@ -73,7 +77,7 @@ impl Tickets {
 
     fn access<const N: usize>(
         &self,
-        contact: Contact,
+        contact: DonorContact,
         caveats: impl Fn(DonorId) -> [Caveat; N],
     ) -> DonorAccess {
         let issue = |key| Ticket::issue(key, &*self.env.entropy, &caveats(contact.donor));

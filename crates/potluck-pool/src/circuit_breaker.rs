@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 /// The changes that time brought.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct DonorChanges {
     /// Donors whose grace ended.
     pub dead: Vec<DonorId>,
     /// Donors that came back after that.

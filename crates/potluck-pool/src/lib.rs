@@ -4,41 +4,40 @@
 //! it happens at. All of it is rebuilt after a start, the donors' part from their registrations
 //! and heartbeats, the sessions' part from the catalog.
 
-mod chunk_orders;
 mod circuit_breaker;
+mod complaints;
 mod decided;
-mod donors;
-mod expected;
-mod given_up;
-mod inventory;
+mod donor_snapshot;
+mod donor_table;
+mod expected_donors;
+mod inventory_progress;
 mod limits;
+mod listing_turns;
 mod liveness;
 mod offered;
-mod parking;
+mod pending_chunk_orders;
 mod pool;
-mod probation;
-mod reach;
+mod pool_view;
+mod reach_record;
 mod record;
 pub mod redundancy;
-mod sessions;
-mod snapshot;
+mod running_probations;
 mod tasks;
-mod trust;
 mod uncommitted;
-mod view;
+mod write_session;
 
-pub use circuit_breaker::{Changes, CircuitBreaker};
+pub use circuit_breaker::{CircuitBreaker, DonorChanges};
+pub use complaints::Inquiring;
 pub use decided::{Count, Decided, InUseAgain};
-pub use donors::{Contact, Enlisted, called};
-pub use inventory::{OutOfOrder, PageDone, UnlistedCopies};
-pub use limits::Limits;
+pub use donor_snapshot::DonorSnapshot;
+pub use donor_table::{DonorContact, Enlisted, called};
+pub use inventory_progress::{OutOfOrder, PageDone, UnlistedCopies};
+pub use limits::PoolLimits;
 pub use pool::Pool;
-pub use probation::ProbationResult;
-pub use record::{Giving, Record};
-pub use sessions::{Ending, MANAGER, NewSession, NoSession, Ticketed, TooManyOffered};
-pub use snapshot::Snapshot;
-pub use trust::Inquiring;
-pub use view::{DonorView, PoolView, Rule};
+pub use pool_view::{DonorView, LeavingRule, PoolView};
+pub use record::{DonorRecord, Giving};
+pub use running_probations::ProbationResult;
+pub use write_session::{EndingSession, MANAGER, NewSession, NoSession, Ticketed, TooManyOffered};
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The limits by which the pool decides.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct PoolLimits {
     /// How long a session lives without a call.
     pub lease: Duration,
     /// How long a donor is believed alive without a word.

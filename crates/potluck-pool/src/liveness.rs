@@ -1,14 +1,14 @@
 //! Whether a donor is live, suspect, silent, away or dead: what its silence means, as the pool's limits and its
 //! owner's announcements say.
 
-use super::donors::Donors;
-use super::limits::Limits;
+use super::donor_table::DonorTable;
+use super::limits::PoolLimits;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::DonorState;
 use std::time::Duration;
 
-impl Donors {
+impl DonorTable {
     /// How long a donor has been silent; `None` if it was never heard. What an earlier term of
     /// the manager heard counts, the time between its end and this term's start does not: nobody
     /// listened.
@@ -22,12 +22,12 @@ impl Donors {
 
     /// How long a donor may be silent before it is given up: what it asked for, within what the pool
     /// grants anybody.
-    pub fn grace(&self, donor: DonorId, limits: &Limits) -> Duration {
+    pub fn grace(&self, donor: DonorId, limits: &PoolLimits) -> Duration {
         let own = self.all.get(&donor).and_then(|donor| donor.record.grace);
         own.unwrap_or_default().min(limits.longest_absence).max(limits.grace)
     }
 
-    pub fn state(&self, id: DonorId, now: Tick, limits: &Limits) -> DonorState {
+    pub fn state(&self, id: DonorId, now: Tick, limits: &PoolLimits) -> DonorState {
         let Some(donor) = self.all.get(&id) else { return DonorState::Silent };
         if donor.has_never_lent() {
             return DonorState::Joined;
@@ -50,7 +50,7 @@ impl Donors {
         }
     }
 
-    pub fn is_live(&self, donor: DonorId, now: Tick, limits: &Limits) -> bool {
+    pub fn is_live(&self, donor: DonorId, now: Tick, limits: &PoolLimits) -> bool {
         self.is_registered(donor) && self.state(donor, now, limits) == DonorState::Live
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// Offered names of all sessions. Asked by name only, never walked, so that its order does not
 /// matter.
 #[derive(Debug, Default)]
-pub struct Offered {
+pub struct OfferedChunks {
     claims: HashMap<ChunkName, Claim>,
     by_session: HashMap<SessionId, Vec<ChunkName>>,
 }
@@ -35,7 +35,7 @@ impl Claim {
     }
 }
 
-impl Offered {
+impl OfferedChunks {
     /// Adds names; gives those the session had not offered before.
     pub fn add(&mut self, session: SessionId, names: &[ChunkName]) -> Vec<ChunkName> {
         use std::collections::hash_map::Entry;

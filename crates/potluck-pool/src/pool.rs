@@ -3,30 +3,30 @@
 
 mod chunk_orders;
 mod donors;
-mod expected;
-mod given_up;
 mod inventory;
+mod judging_donors;
+mod manager_restart;
 mod parking;
+mod passing_time;
 mod probation;
 mod reach;
 mod sessions;
-mod snapshot;
 mod trust;
-mod view;
+mod unknown_chunks;
 
-use crate::chunk_orders::PendingChunkOrders;
 use crate::circuit_breaker::CircuitBreaker;
-use crate::donors::Donors;
-use crate::expected::Expected;
-use crate::given_up::GivenUp;
-use crate::limits::Limits;
-use crate::offered::Offered;
-use crate::probation::Probations;
+use crate::complaints::Complaints;
+use crate::donor_snapshot::Losses;
+use crate::donor_table::DonorTable;
+use crate::expected_donors::ExpectedDonors;
+use crate::limits::PoolLimits;
+use crate::listing_turns::ListingTurns;
+use crate::offered::OfferedChunks;
+use crate::pending_chunk_orders::PendingChunkOrders;
 use crate::redundancy::Repairs;
-use crate::sessions::Session;
-use crate::snapshot::Losses;
-use crate::trust::Complaints;
+use crate::running_probations::RunningProbations;
 use crate::uncommitted::Uncommitted;
+use crate::write_session::OpenSession;
 use potluck_core::clock::Tick;
 use potluck_core::ids::MemberId;
 use potluck_core::ids::{DonorId, SessionId};
@@ -37,20 +37,20 @@ use std::collections::BTreeMap;
 /// The soft state of a manager.
 #[derive(Debug)]
 pub struct Pool {
-    pub(crate) limits: Limits,
-    pub(crate) donors: Donors,
-    pub(crate) expected: Expected,
-    pub(crate) sessions: BTreeMap<SessionId, Session>,
+    pub(crate) limits: PoolLimits,
+    pub(crate) donors: DonorTable,
+    pub(crate) expected: ExpectedDonors,
+    pub(crate) sessions: BTreeMap<SessionId, OpenSession>,
     /// How many of them each member has.
     pub(crate) sessions_of: BTreeMap<MemberId, usize>,
     pub(crate) ledger: Ledger,
-    pub(crate) offered: Offered,
+    pub(crate) offered: OfferedChunks,
     pub(crate) uncommitted: Uncommitted,
     pub(crate) chunk_orders: PendingChunkOrders,
     pub(crate) circuit_breaker: CircuitBreaker,
     pub(crate) complaints: Complaints,
-    pub(crate) probation: Probations,
-    pub(crate) given_up: GivenUp,
+    pub(crate) probation: RunningProbations,
+    pub(crate) given_up: ListingTurns,
     pub(crate) losses: Losses,
     /// When somebody's rights ended last, by the time by which tickets are issued.
     pub(crate) rights_ended_ms: Option<u64>,
@@ -60,21 +60,21 @@ pub struct Pool {
 
 impl Pool {
     /// A pool nobody was heard of.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: PoolLimits) -> Self {
         Self {
             limits,
-            donors: Donors::default(),
-            expected: Expected::default(),
+            donors: DonorTable::default(),
+            expected: ExpectedDonors::default(),
             sessions: BTreeMap::new(),
             sessions_of: BTreeMap::new(),
             ledger: Ledger::default(),
-            offered: Offered::default(),
+            offered: OfferedChunks::default(),
             uncommitted: Uncommitted::default(),
             chunk_orders: PendingChunkOrders::default(),
             circuit_breaker: CircuitBreaker::default(),
             complaints: Complaints::default(),
-            probation: Probations::default(),
-            given_up: GivenUp::default(),
+            probation: RunningProbations::default(),
+            given_up: ListingTurns::default(),
             losses: Losses::default(),
             rights_ended_ms: None,
             repairs: Repairs::new(limits.repair_rate, limits.repair_donor_rate, Tick::ZERO),
@@ -82,7 +82,7 @@ impl Pool {
     }
 
     /// Decides by other limits from now on.
-    pub fn set_limits(&mut self, limits: Limits) {
+    pub fn set_limits(&mut self, limits: PoolLimits) {
         self.limits = limits;
         self.repairs.set_rates(limits.repair_rate, limits.repair_donor_rate);
     }

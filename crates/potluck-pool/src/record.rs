@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The facts known of a donor beyond its registration.
 #[derive(Debug, Default)]
-pub struct Record {
+pub struct DonorRecord {
     pub label: Option<String>,
     /// Announced by its owner, who may claim more than the pool grants.
     pub grace: Option<Duration>,
@@ -34,7 +34,7 @@ pub struct Record {
     pub addresses: Addresses,
 }
 
-impl Record {
+impl DonorRecord {
     /// Whether new copies may go there while it is heard.
     pub fn is_willing(&self) -> bool {
         self.quarantined.is_none() && self.giving.is_none() && self.excess == 0

@@ -16,9 +16,9 @@ mod takers;
 
 pub use assess::{Damaged, Findings};
 pub use excess::Excess;
-pub use job::{Encode, Group, Job, Lacking, Make, ShardAt, parity_bytes};
-pub use judge::{File, chunk_facts, judge_file, reaches_goal};
-pub use layout::{Layout, Piece, Unit, Version, units};
+pub use job::{CopyToMake, Encode, GroupInCode, Make, RepairJob, ShardAt, parity_bytes};
+pub use judge::{JudgedFile, chunk_facts, judge_file, reaches_goal};
+pub use layout::{Layout, LayoutChunk, Unit, Version, units};
 pub use leaving::{Blocked, Moving};
 pub use metadata::{Metadata, judge_own_file};
 pub use repairs::{Purpose, Repairs};

@@ -13,7 +13,7 @@ const EXPIRES: Duration = Duration::from_secs(60);
 
 /// Tasks under way, each with what it is for.
 #[derive(Debug)]
-pub struct Tasks<P> {
+pub struct AskedTasks<P> {
     last: u64,
     donors: BTreeMap<DonorId, BTreeMap<u64, OpenTask<P>>>,
 }
@@ -29,13 +29,13 @@ pub struct OpenTask<P> {
     pub purpose: P,
 }
 
-impl<P> Default for Tasks<P> {
+impl<P> Default for AskedTasks<P> {
     fn default() -> Self {
         Self { last: 0, donors: BTreeMap::new() }
     }
 }
 
-impl<P> Tasks<P> {
+impl<P> AskedTasks<P> {
     /// Numbers from here on, so that no answer to an earlier term of the manager is taken for one
     /// to this.
     pub fn begin_at(&mut self, first: u64) {

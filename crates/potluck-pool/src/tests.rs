@@ -6,7 +6,7 @@ mod graces;
 mod session_bytes;
 mod snapshots;
 
-use super::{Enlisted, Giving, Limits, NewSession, NoSession, PageDone, Pool};
+use super::{Enlisted, Giving, NewSession, NoSession, PageDone, Pool, PoolLimits};
 use crate::InUseAgain;
 use potluck_core::budget::DiskState;
 use potluck_core::chunk::ChunkName;
@@ -35,7 +35,7 @@ pub(crate) fn chunk(n: u64) -> ChunkName {
 }
 
 pub(crate) fn pool() -> Pool {
-    Pool::new(Limits {
+    Pool::new(PoolLimits {
         lease: at(30.0),
         suspect_after: at(5.0),
         silent_after: at(60.0),

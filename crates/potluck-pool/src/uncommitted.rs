@@ -106,12 +106,12 @@ impl Uncommitted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offered::Offered;
+    use crate::offered::OfferedChunks;
     use crate::tests::chunk;
 
     #[test]
     fn the_end_of_a_session_looks_at_nothing_that_others_store() {
-        let (mut offered, mut uncommitted) = (Offered::default(), Uncommitted::default());
+        let (mut offered, mut uncommitted) = (OfferedChunks::default(), Uncommitted::default());
         let session = |n| SessionId([n; 16]);
         let names: Vec<ChunkName> = (0..1000).map(chunk).collect();
         // Two sessions share chunk 990, a third stores the other thousand.

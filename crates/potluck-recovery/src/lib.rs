@@ -19,5 +19,5 @@ pub use backups::backup;
 pub use error::StateError;
 pub use log::chain::Gaps;
 pub use restore::{
-    Extent, ListenOptions, Replayed, Restore, Restored, Unlisted, restore_file, restore_pool,
+    ListenOptions, Replayed, Restore, RestoreExtent, Restored, Unlisted, restore_file, restore_pool,
 };

@@ -77,12 +77,12 @@ pub struct Replayed {
 
 impl Restored {
     /// Whether something is known to be lost, or to be unreadable on the donors that answered.
-    pub fn extent(&self) -> Extent {
+    pub fn extent(&self) -> RestoreExtent {
         let unlisted = self.unlisted.as_ref().is_some_and(|unlisted| unlisted.files > 0);
         match (unlisted, self.log.has_gaps()) {
-            (true, _) => Extent::Unreadable,
-            (false, true) => Extent::Incomplete,
-            (false, false) => Extent::Whole,
+            (true, _) => RestoreExtent::Unreadable,
+            (false, true) => RestoreExtent::Incomplete,
+            (false, false) => RestoreExtent::Whole,
         }
     }
 }
@@ -96,7 +96,7 @@ impl Replayed {
 
 /// How much of what is known to have been there came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
+pub enum RestoreExtent {
     /// All that is known to have been there came back.
     Whole,
     /// The latest changes are missing.
@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn every_loss_that_is_known_shows_in_the_extent_l1() {
         let of = |log: Replayed| Restored { log, ..Restored::default() }.extent();
-        assert_eq!(Restored::default().extent(), Extent::Whole);
-        assert_eq!(of(Replayed { blocks: 9, ..Replayed::default() }), Extent::Whole);
+        assert_eq!(Restored::default().extent(), RestoreExtent::Whole);
+        assert_eq!(of(Replayed { blocks: 9, ..Replayed::default() }), RestoreExtent::Whole);
         for lost in [
             Replayed { unread: 1, ..Replayed::default() },
             Replayed { left_out: 1, ..Replayed::default() },
@@ -123,9 +123,12 @@ mod tests {
             Replayed { gaps: Gaps { broken: 1, ..Gaps::default() }, ..Replayed::default() },
             Replayed { gaps: Gaps { base_cut: true, ..Gaps::default() }, ..Replayed::default() },
         ] {
-            assert_eq!(of(lost.clone()), Extent::Incomplete, "{lost:?}");
+            assert_eq!(of(lost.clone()), RestoreExtent::Incomplete, "{lost:?}");
         }
         let unlisted = Some(Unlisted { files: 1, ..Unlisted::default() });
-        assert_eq!(Restored { unlisted, ..Restored::default() }.extent(), Extent::Unreadable);
+        assert_eq!(
+            Restored { unlisted, ..Restored::default() }.extent(),
+            RestoreExtent::Unreadable
+        );
     }
 }

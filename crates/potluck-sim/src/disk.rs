@@ -9,7 +9,7 @@ mod power;
 pub mod trouble;
 
 use lies::{Liar, Lie};
-use potluck_donor::disk::{Disk, Listed, NewFile, OldFile, Space};
+use potluck_donor::disk::{DirEntry, Disk, DiskSpace, NewFile, OldFile};
 use potluck_wire::bulk::ReadAt;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -318,7 +318,7 @@ impl Disk for MemoryDisk {
         Ok(())
     }
 
-    fn list(&self, dir: &Path, each: &mut dyn FnMut(Listed<'_>)) -> io::Result<()> {
+    fn list(&self, dir: &Path, each: &mut dyn FnMut(DirEntry<'_>)) -> io::Result<()> {
         let names: Vec<_> = {
             let state = self.alive()?;
             state.dir(dir)?;
@@ -333,15 +333,15 @@ impl Disk for MemoryDisk {
                 .collect()
         };
         for (path, file) in &names {
-            each(Listed { name: path.file_name().expect("below a directory"), file: *file });
+            each(DirEntry { name: path.file_name().expect("below a directory"), file: *file });
         }
         Ok(())
     }
 
-    fn space(&self, dir: &Path) -> io::Result<Space> {
+    fn space(&self, dir: &Path) -> io::Result<DiskSpace> {
         let state = self.alive()?;
         state.dir(dir)?;
-        Ok(Space { total: state.capacity, available: state.available(), read_only: false })
+        Ok(DiskSpace { total: state.capacity, available: state.available(), read_only: false })
     }
 
     fn lock(&self, dir: &Path) -> io::Result<Box<dyn Send + Sync>> {

@@ -16,9 +16,9 @@ pub const STRANGERS_OF_A_DONOR: usize = 512;
 /// The part of a peer's address that one machine cannot choose freely: all of an IPv4 address, the
 /// first 64 bits of an IPv6 address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Origin(u64);
+pub struct PeerNetwork(u64);
 
-impl From<SocketAddr> for Origin {
+impl From<SocketAddr> for PeerNetwork {
     fn from(address: SocketAddr) -> Self {
         // No IPv6 network has the first 32 bits all zero, so that the two kinds do not meet.
         match address.ip().to_canonical() {
@@ -30,7 +30,7 @@ impl From<SocketAddr> for Origin {
 
 /// A number of places that holders of kind `K` (addresses, members) share.
 #[derive(Debug)]
-pub struct Room<K> {
+pub struct SharedRoom<K> {
     limit: usize,
     taken: Mutex<Taken<K>>,
     count: watch::Sender<usize>,
@@ -44,7 +44,7 @@ struct Taken<K> {
     count: usize,
 }
 
-impl<K: Copy + Ord> Room<K> {
+impl<K: Copy + Ord> SharedRoom<K> {
     /// A room of `limit` places, at least one.
     pub fn new(limit: usize) -> Arc<Self> {
         let taken = Taken { next: 0, by_holder: BTreeMap::new(), count: 0 };
@@ -58,7 +58,7 @@ impl<K: Copy + Ord> Room<K> {
 
     /// Takes a place for `holder`. Where none is left, the holder with the most places loses its
     /// oldest one; of several such holders it is the one whose oldest place is the oldest.
-    pub fn enter(self: &Arc<Self>, holder: K) -> Place<K> {
+    pub fn enter(self: &Arc<Self>, holder: K) -> AdmittedPlace<K> {
         let mut taken = self.taken();
         if taken.count >= self.limit {
             taken.evict();
@@ -70,7 +70,7 @@ impl<K: Copy + Ord> Room<K> {
         let told = lost.subscribe();
         taken.by_holder.entry(holder).or_default().insert(number, lost);
         self.count.send_replace(taken.count);
-        Place { room: Arc::clone(self), holder, number, lost: told }
+        AdmittedPlace { room: Arc::clone(self), holder, number, lost: told }
     }
 
     /// The number of places that are taken.
@@ -110,16 +110,16 @@ impl<K: Copy + Ord> Taken<K> {
     }
 }
 
-/// A place in a [`Room`], free again when it is dropped.
+/// A place in a [`SharedRoom`], free again when it is dropped.
 #[derive(Debug)]
-pub struct Place<K: Copy + Ord> {
-    room: Arc<Room<K>>,
+pub struct AdmittedPlace<K: Copy + Ord> {
+    room: Arc<SharedRoom<K>>,
     holder: K,
     number: u64,
     lost: watch::Receiver<bool>,
 }
 
-impl<K: Copy + Ord> Place<K> {
+impl<K: Copy + Ord> AdmittedPlace<K> {
     /// Waits until the place was given to somebody else. The holder ought to leave then.
     pub async fn lost(&self) {
         // The sender goes without a word only with a place that nobody holds any more.
@@ -127,7 +127,7 @@ impl<K: Copy + Ord> Place<K> {
     }
 }
 
-impl<K: Copy + Ord> Drop for Place<K> {
+impl<K: Copy + Ord> Drop for AdmittedPlace<K> {
     fn drop(&mut self) {
         let mut taken = self.room.taken();
         taken.remove(self.holder, self.number);
@@ -140,13 +140,13 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    fn is_lost(place: &Place<u8>) -> bool {
+    fn is_lost(place: &AdmittedPlace<u8>) -> bool {
         place.lost().now_or_never().is_some()
     }
 
     #[test]
     fn a_full_room_takes_the_oldest_place_of_the_holder_with_most() {
-        let room = Room::new(4);
+        let room = SharedRoom::new(4);
         let one = room.enter(1);
         let many: Vec<_> = (0..3).map(|_| room.enter(2)).collect();
         let newcomer = room.enter(3);
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_crowd_of_one_address_never_costs_another_its_place() {
-        let room = Room::new(8);
+        let room = SharedRoom::new(8);
         let other = room.enter(1);
         let crowd: Vec<_> = (0..1000).map(|_| room.enter(2)).collect();
         assert!(!is_lost(&other));
@@ -170,7 +170,8 @@ mod tests {
 
     #[test]
     fn an_ipv6_network_is_one_origin() {
-        let origin = |text: &str| Origin::from(text.parse::<SocketAddr>().expect("an address"));
+        let origin =
+            |text: &str| PeerNetwork::from(text.parse::<SocketAddr>().expect("an address"));
         assert_eq!(origin("[2001:db8::1]:1"), origin("[2001:db8::ffff:2]:9"));
         assert_ne!(origin("[2001:db8::1]:1"), origin("[2001:db8:0:1::1]:1"));
         assert_eq!(origin("[::ffff:10.0.0.1]:1"), origin("10.0.0.1:2"));

@@ -40,12 +40,12 @@ pub struct Received {
     /// The bytes of the whole body.
     pub bytes: Bytes,
     /// The part of the budget that the body takes, to be kept as long as what it says is.
-    pub claim: Option<Claim>,
+    pub claim: Option<BodyClaim>,
 }
 
 /// A part of the budget, and a member's turn. Given back when dropped.
 #[derive(Debug)]
-pub struct Claim {
+pub struct BodyClaim {
     _turn: OwnedMutexGuard<()>,
     _memory: OwnedSemaphorePermit,
 }
@@ -84,7 +84,7 @@ impl Bodies {
         Ok(Received { bytes, claim: Some(claim) })
     }
 
-    async fn claim(&self, member: Digest, len: usize) -> Claim {
+    async fn claim(&self, member: Digest, len: usize) -> BodyClaim {
         let turn = {
             let mut turns = self.turns.lock().expect("no holder panics");
             turns.retain(|_, turn| turn.strong_count() > 0);
@@ -96,7 +96,7 @@ impl Bodies {
         let turn = turn.lock_owned().await;
         let grains = len.div_ceil(GRAIN) as u32;
         let memory = self.budget.clone().acquire_many_owned(grains).await;
-        Claim { _turn: turn, _memory: memory.expect("never closed") }
+        BodyClaim { _turn: turn, _memory: memory.expect("never closed") }
     }
 }
 

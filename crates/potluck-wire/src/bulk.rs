@@ -159,13 +159,13 @@ pub enum Request {
         /// The name of the chunk.
         name: ChunkName,
         /// The part that is asked for; the whole chunk otherwise.
-        part: Option<Part>,
+        part: Option<ChunkPart>,
     },
 }
 
 /// A part of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct ChunkPart {
     /// Stored bytes before it.
     pub offset: u32,
     /// Size of the part in stored bytes; never 0.
@@ -175,7 +175,7 @@ pub struct Part {
     pub proven: bool,
 }
 
-impl Part {
+impl ChunkPart {
     fn encode(&self) -> [u8; 9] {
         let mut bytes = [0; 9];
         bytes[..4].copy_from_slice(&self.offset.to_le_bytes());
@@ -194,7 +194,7 @@ impl Part {
 /// How a request went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Status {
+pub enum BulkStatus {
     /// The request was done.
     Ok = 0,
     /// The chunk is not here.
@@ -211,7 +211,7 @@ pub enum Status {
     Away = 6,
 }
 
-impl Status {
+impl BulkStatus {
     fn from_byte(byte: u8) -> Option<Self> {
         [
             Self::Ok,
@@ -231,7 +231,7 @@ impl Status {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
     /// The status of the request: whether it was carried out.
-    pub status: Status,
+    pub status: BulkStatus,
     /// Bytes of the body that follows: after a successful get what was asked for, and before it its proof.
     pub body: u32,
     /// The ack level at which the donor holds the chunk, and its proof, after a successful put.
@@ -242,18 +242,18 @@ pub struct Reply {
 
 impl Reply {
     /// An answer without body or receipt.
-    pub fn bare(status: Status) -> Self {
+    pub fn bare(status: BulkStatus) -> Self {
         Self { status, body: 0, receipt: None, forwarded: Forwarded::default() }
     }
 
     /// The answer to a successful get.
     pub fn found(body: u32) -> Self {
-        Self { body, ..Self::bare(Status::Ok) }
+        Self { body, ..Self::bare(BulkStatus::Ok) }
     }
 
     /// The answer to a successful put.
     pub fn stored(ack: AckLevel, receipt: Receipt) -> Self {
-        Self { receipt: Some((ack, receipt)), ..Self::bare(Status::Ok) }
+        Self { receipt: Some((ack, receipt)), ..Self::bare(BulkStatus::Ok) }
     }
 }
 
@@ -283,7 +283,7 @@ impl Request {
             }
             Self::Route { number, len } => head(OP_ROUTE, 0, tag, *len, &[&[*number]]),
             Self::Get { name, part } => {
-                let part = part.as_ref().map(Part::encode);
+                let part = part.as_ref().map(ChunkPart::encode);
                 let part = part.as_ref().map_or(&[][..], |part| &part[..]);
                 head(OP_GET, 0, tag, 0, &[&name.0, part])
             }
@@ -320,7 +320,7 @@ impl Request {
             OP_GET if body != 0 => Err(FrameError::Malformed("a get has no body")),
             OP_GET if extra.is_empty() => Ok(Self::Get { name, part: None }),
             OP_GET => {
-                let part = <&[u8; 9]>::try_from(extra).ok().and_then(Part::decode);
+                let part = <&[u8; 9]>::try_from(extra).ok().and_then(ChunkPart::decode);
                 let part = part.ok_or(FrameError::Malformed("impossible part of a chunk"))?;
                 Ok(Self::Get { name, part: Some(part) })
             }
@@ -343,7 +343,7 @@ impl Reply {
     }
 
     fn decode(head: &Head) -> Result<Self, FrameError> {
-        let status = Status::from_byte(head.bytes[1]).ok_or(FrameError::Malformed("status"))?;
+        let status = BulkStatus::from_byte(head.bytes[1]).ok_or(FrameError::Malformed("status"))?;
         if head.body() > MAX_STORED {
             return Err(FrameError::Malformed("impossible chunk length"));
         }
@@ -659,7 +659,7 @@ mod tests {
         };
         assert_eq!(forward.routes(), [7, 0, 255]);
         assert!(Forward::to(&[0; MAX_ROUTES + 1], true).is_none());
-        let part = |len| Part { offset: 1 << 20, len, proven: true };
+        let part = |len| ChunkPart { offset: 1 << 20, len, proven: true };
         let get = |part| Request::Get { name: ChunkName([5; 32]), part: Some(part) };
         for request in [put, Request::Route { number: 200, len: 300 }, get(part(7))] {
             let received = receive(request.encode(1, &mut keys().client)).await.expect("a frame");

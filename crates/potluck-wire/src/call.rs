@@ -5,7 +5,7 @@ use crate::control::{Call, MAX_MESSAGE};
 use crate::error::{ErrorKind, Failure, code};
 use crate::mdns::Nearby;
 use crate::net::{BoxStream, SharedNet};
-use crate::race::{Unreached, first_of};
+use crate::race::{NoneReached, first_of};
 use crate::tls::Dial;
 use crate::version;
 use crate::whereabouts::{Guide, SignedWhereabouts};
@@ -210,7 +210,7 @@ impl Caller {
         }
     }
 
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Unreached<io::Error>> {
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, NoneReached<io::Error>> {
         let mut gone = self.shared.gone.subscribe();
         let (at, stream) = loop {
             let addresses = self.manager();
@@ -231,7 +231,7 @@ impl Caller {
             let mut known = self.shared.manager.lock().expect("no holder panics");
             *known = Addresses::from(at.clone()).and(&known);
         }
-        let failed = |why| Unreached(vec![(at, io::Error::other(why))]);
+        let failed = |why| NoneReached(vec![(at, io::Error::other(why))]);
         let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
         tokio::spawn(async move {
             tokio::select! {
@@ -344,7 +344,7 @@ fn no_manager(what: String) -> Failure {
 }
 
 /// The manager answers nowhere; somebody else may.
-fn unreachable(unreached: &Unreached<io::Error>) -> Failure {
+fn unreachable(unreached: &NoneReached<io::Error>) -> Failure {
     let is_other = |why: &io::Error| why.get_ref().is_some_and(|inner| inner.is::<rustls::Error>());
     let tried = &unreached.0;
     if tried.is_empty() || !tried.iter().all(|(_, why)| is_other(why)) {

@@ -23,17 +23,17 @@ pub use donors::{
     TaskResult, Tombstone, Work,
 };
 pub use grants::{
-    Granted, GroupAbout, GroupChange, GroupCreate, GroupList, GroupMember, GroupRemove, Groups,
-    SpaceGrant, SpaceGrants, SpaceRevoke, SpaceWho,
+    Granted, GroupAbout, GroupChange, GroupCreate, GroupList, GroupMember, GroupRemove,
+    MemberGroups, SpaceGrant, SpaceGrants, SpaceRevoke, SpaceWho,
 };
 pub use membership::{
     Find, Found, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join,
     Joined, Leave, MemberAbout, MemberList, Members, Revoke,
 };
 pub use names::{
-    ChildUse, ChunkFacts, CopiedFile, CopiedFiles, CopyFiles, Entry, EntryKind, Health,
-    HealthLevel, List, Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, Share,
-    Stat, Stated, Usage, Used, UsedUpTo,
+    ChildUse, ChunkFacts, CopiedFile, CopiedFiles, CopyFiles, EntryKind, Health, HealthLevel, List,
+    ListedEntry, Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, Share, Stat,
+    Stated, Usage, Used, UsedUpTo,
 };
 pub use quotas::{QuotaList, QuotaSet, QuotaUse, Quotas};
 pub use reading::{CopyFault, Open, OpenFile, Opened, Report, Unreached};

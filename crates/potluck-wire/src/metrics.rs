@@ -119,9 +119,9 @@ impl Calls {
 
 /// The last exposition, while it is good.
 #[derive(Debug, Default)]
-pub struct Cached(Mutex<Option<(Tick, Arc<str>)>>);
+pub struct CachedMetrics(Mutex<Option<(Tick, Arc<str>)>>);
 
-impl Cached {
+impl CachedMetrics {
     /// The text, unless it is to be made anew.
     pub fn good(&self, now: Tick) -> Option<Arc<str>> {
         let cached = self.0.lock().expect("no holder panics");
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn one_exposition_serves_everybody_for_a_second() {
-        let cached = Cached::default();
+        let cached = CachedMetrics::default();
         let at = Tick::from_secs;
         assert_eq!(cached.good(at(5)), None);
         cached.keep(at(5), &Exposition::of("donor"));

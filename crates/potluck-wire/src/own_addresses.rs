@@ -20,14 +20,14 @@ const INNER: [&str; 10] =
 
 /// The addresses that a daemon tells of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
+pub struct ToldAddresses {
     /// Where it is reached; empty on a machine without a network.
     pub addresses: Addresses,
     /// Whether nobody said so: whoever sees another address adds that.
     pub guessed: bool,
 }
 
-impl Told {
+impl ToldAddresses {
     /// Returns the addresses that a daemon tells which listens at `listen`: those that its owner says
     /// (`advertise`), otherwise the one address at which it listens, otherwise all that the machine is
     /// known by.
@@ -56,16 +56,16 @@ impl Told {
 ///
 /// The list of interfaces is compared every few seconds: a call to the kernel, where its messages about changes
 /// would take a socket and a parser. A machine without a network has nobody to tell, and keeps what it told.
-pub struct Watch {
+pub struct AddressWatch {
     net: SharedNet,
     listen: SocketAddr,
-    told: Told,
+    told: ToldAddresses,
     seen: Vec<IpAddr>,
 }
 
-impl Watch {
+impl AddressWatch {
     /// Makes the watch of a daemon that listens at `listen` and has told `told`.
-    pub fn new(net: SharedNet, listen: SocketAddr, told: Told) -> Self {
+    pub fn new(net: SharedNet, listen: SocketAddr, told: ToldAddresses) -> Self {
         // Not what they were when it was guessed: a network may have come up since.
         Self { net, listen, told, seen: Vec::new() }
     }
@@ -82,7 +82,7 @@ impl Watch {
                 continue;
             }
             self.seen = ips;
-            if let Ok(now) = Told::of(&*self.net, self.listen, &[]).await
+            if let Ok(now) = ToldAddresses::of(&*self.net, self.listen, &[]).await
                 && now != self.told
             {
                 self.told = now;
@@ -218,8 +218,8 @@ mod tests {
         set(&["10.0.0.1"]);
         let listen = "[::]:7701".parse().expect("an address");
         let moves = async |advertise: &[String]| {
-            let told = Told::of(&*net, listen, advertise).await.expect("addresses");
-            let mut watch = Watch::new(net.clone(), listen, told);
+            let told = ToldAddresses::of(&*net, listen, advertise).await.expect("addresses");
+            let mut watch = AddressWatch::new(net.clone(), listen, told);
             let mut heard = Vec::new();
             for ips in [&["10.0.0.1"][..], &[], &["10.0.0.2"], &["10.0.0.2"]] {
                 set(ips);
@@ -238,7 +238,8 @@ mod tests {
         let net = crate::net::SystemNet;
         let told = async |listen: &str, advertise: &[&str]| {
             let advertise: Vec<_> = advertise.iter().map(|one| one.to_string()).collect();
-            let told = Told::of(&net, listen.parse().expect("an address"), &advertise).await;
+            let told =
+                ToldAddresses::of(&net, listen.parse().expect("an address"), &advertise).await;
             told.map(|told| (told.addresses.to_string(), told.guessed))
         };
         let said = told("[::]:7700", &["lab-head", "10.0.0.1:80"]).await.expect("addresses");

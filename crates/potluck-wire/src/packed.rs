@@ -6,12 +6,12 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A record of a fixed number of bytes.
-pub trait Record: Sized {
+pub trait PackedRecord: Sized {
     /// Bytes of one record.
     const SIZE: usize;
-    /// Appends exactly [`Record::SIZE`] bytes.
+    /// Appends exactly [`PackedRecord::SIZE`] bytes.
     fn write(&self, out: &mut Vec<u8>);
-    /// Reads exactly [`Record::SIZE`] bytes; `None` where they mean nothing.
+    /// Reads exactly [`PackedRecord::SIZE`] bytes; `None` where they mean nothing.
     fn read(bytes: &[u8]) -> Option<Self>;
 }
 
@@ -53,7 +53,7 @@ impl<T> Default for Packed<T> {
     }
 }
 
-impl<T: Record> Serialize for Packed<T> {
+impl<T: PackedRecord> Serialize for Packed<T> {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         let mut raw = Vec::with_capacity(self.0.len() * T::SIZE);
         self.0.iter().for_each(|record| record.write(&mut raw));
@@ -61,7 +61,7 @@ impl<T: Record> Serialize for Packed<T> {
     }
 }
 
-impl<'de, T: Record> Deserialize<'de> for Packed<T> {
+impl<'de, T: PackedRecord> Deserialize<'de> for Packed<T> {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let raw = bytes::deserialize(d)?;
         if raw.len() % T::SIZE != 0 {
@@ -72,7 +72,7 @@ impl<'de, T: Record> Deserialize<'de> for Packed<T> {
     }
 }
 
-impl Record for potluck_core::chunk::ChunkName {
+impl PackedRecord for potluck_core::chunk::ChunkName {
     const SIZE: usize = 32;
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0);
@@ -82,7 +82,7 @@ impl Record for potluck_core::chunk::ChunkName {
     }
 }
 
-impl Record for potluck_core::ids::SessionId {
+impl PackedRecord for potluck_core::ids::SessionId {
     const SIZE: usize = 16;
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0);

@@ -3,10 +3,10 @@
 //! client has a pipelined one of its own.
 
 use crate::addresses::Addresses;
-use crate::bulk::{BulkIo, Forward, FrameError, PIECE, Reply, Request, Status};
+use crate::bulk::{BulkIo, BulkStatus, Forward, FrameError, PIECE, Reply, Request};
 use crate::net::Net;
 use crate::ticket::{Receipt, Ticket};
-use crate::upgrade::{self, OpenError, Opened};
+use crate::upgrade::{self, OpenedBulk, UpgradeError};
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::entropy::Entropy;
 use potluck_core::policy::AckLevel;
@@ -20,7 +20,7 @@ const SLOWEST: u32 = 128 << 10;
 
 /// One connection to one donor.
 pub struct PeerConnection {
-    opened: Opened,
+    opened: OpenedBulk,
     tag: u32,
 }
 
@@ -30,7 +30,7 @@ pub struct PeerConnection {
 pub enum PeerError {
     /// The donor cannot be reached.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] UpgradeError),
     /// The connection broke, or what came was no answer.
     #[error(transparent)]
     Broken(#[from] FrameError),
@@ -39,7 +39,7 @@ pub enum PeerError {
     Silent,
     /// The donor refused the request.
     #[error("it refused: {0:?}")]
-    Refused(Status),
+    Refused(BulkStatus),
     /// It sent bytes that are not the chunk.
     #[error("it sent bytes that are not the chunk")]
     WrongBytes,
@@ -84,7 +84,7 @@ impl PeerConnection {
     pub async fn read(&mut self, out: &mut [u8]) -> Result<(), PeerError> {
         let mut filled = 0;
         while filled < out.len() {
-            let Opened { io, inbox, .. } = &mut self.opened;
+            let OpenedBulk { io, inbox, .. } = &mut self.opened;
             filled += unless_stalled(inbox.body(io, &mut out[filled..])).await?;
         }
         Ok(())
@@ -133,16 +133,16 @@ impl PeerConnection {
 
     async fn send(&mut self, request: Request, body: &[u8]) -> Result<(), PeerError> {
         self.tag = self.tag.wrapping_add(1);
-        let Opened { io, lane, .. } = &mut self.opened;
+        let OpenedBulk { io, lane, .. } = &mut self.opened;
         let head = request.encode(self.tag, lane);
         unless_stalled(async { Ok(io.write(&head, body).await?) }).await
     }
 
     async fn answer(&mut self) -> Result<Reply, PeerError> {
-        let Opened { io, inbox, .. } = &mut self.opened;
+        let OpenedBulk { io, inbox, .. } = &mut self.opened;
         match unless_stalled(inbox.reply(io)).await? {
             Some((answered, reply)) if answered == self.tag => match reply.status {
-                Status::Ok => Ok(reply),
+                BulkStatus::Ok => Ok(reply),
                 refused => Err(PeerError::Refused(refused)),
             },
             Some(_) => Err(FrameError::Malformed("an answer out of turn").into()),
@@ -187,7 +187,7 @@ mod tests {
         let (near, mut far) = tokio::io::duplex(1 << 16);
         let near: BoxStream = Box::new(near);
         let inbox = Inbox::new(keys().donor, &[]).expect("nothing yet");
-        let opened = Opened { io: StreamIo(near), inbox, lane: keys().client };
+        let opened = OpenedBulk { io: StreamIo(near), inbox, lane: keys().client };
         let mut connection = PeerConnection { opened, tag: 0 };
         let len = 4 << 20;
         tokio::spawn(async move {

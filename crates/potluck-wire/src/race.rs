@@ -13,9 +13,9 @@ const STAGGER: Duration = Duration::from_millis(250);
 
 /// Why nothing was reached at any address.
 #[derive(Debug)]
-pub struct Unreached<E>(pub Vec<(Address, E)>);
+pub struct NoneReached<E>(pub Vec<(Address, E)>);
 
-impl<E: fmt::Display> fmt::Display for Unreached<E> {
+impl<E: fmt::Display> fmt::Display for NoneReached<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str("no address of it is known");
@@ -32,7 +32,7 @@ impl<E: fmt::Display> fmt::Display for Unreached<E> {
 pub async fn first_of<T, E, F>(
     addresses: &Addresses,
     attempt: impl Fn(Address) -> F,
-) -> Result<(Address, T), Unreached<E>>
+) -> Result<(Address, T), NoneReached<E>>
 where
     F: Future<Output = Result<T, E>>,
 {
@@ -44,7 +44,7 @@ where
             let tried = attempt(address.clone());
             under_way.push(async move { (address.clone(), tried.await) });
         } else if under_way.is_empty() {
-            return Err(Unreached(failed));
+            return Err(NoneReached(failed));
         }
         let next_is_due = async {
             match waiting.len() {
@@ -63,8 +63,8 @@ where
     }
 }
 
-impl From<Unreached<io::Error>> for io::Error {
-    fn from(unreached: Unreached<io::Error>) -> Self {
+impl From<NoneReached<io::Error>> for io::Error {
+    fn from(unreached: NoneReached<io::Error>) -> Self {
         let kind = unreached.0.first().map_or(io::ErrorKind::NotFound, |(_, why)| why.kind());
         Self::new(kind, unreached.to_string())
     }

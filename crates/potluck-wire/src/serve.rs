@@ -9,7 +9,7 @@
 //! of these has places of its own ([`crate::admission`]), so that strangers, however many, cost a
 //! member none of its connections, and one member costs another none.
 
-use crate::admission::{Origin, Place, Room, STRANGERS_OF_A_MANAGER};
+use crate::admission::{AdmittedPlace, PeerNetwork, STRANGERS_OF_A_MANAGER, SharedRoom};
 use crate::bodies::OF_A_STRANGER;
 use crate::error::{ErrorKind, Failure, code};
 use crate::net::{BoxStream, Listener};
@@ -69,9 +69,9 @@ pub async fn serve<S: Answers>(
         service,
         connections: AtomicU64::new(0),
         admit,
-        arrivals: Room::new(ARRIVALS.min(capacity / 4)),
-        members: Room::new(capacity / 2),
-        strangers: Room::new(STRANGERS_OF_A_MANAGER.min(capacity / 8)),
+        arrivals: SharedRoom::new(ARRIVALS.min(capacity / 4)),
+        members: SharedRoom::new(capacity / 2),
+        strangers: SharedRoom::new(STRANGERS_OF_A_MANAGER.min(capacity / 8)),
     });
     let (stop, stopped) = watch::channel(());
     tokio::select! {
@@ -114,17 +114,17 @@ struct Server<S> {
     connections: AtomicU64,
     admit: Arc<dyn Admit>,
     /// Connections in the handshake.
-    arrivals: Arc<Room<Origin>>,
+    arrivals: Arc<SharedRoom<PeerNetwork>>,
     /// Connections of members, by their certificates.
-    members: Arc<Room<Digest>>,
+    members: Arc<SharedRoom<Digest>>,
     /// Connections whose handshake showed no certificate.
-    strangers: Arc<Room<Origin>>,
+    strangers: Arc<SharedRoom<PeerNetwork>>,
 }
 
 /// The place of a connection after its handshake.
 enum Admitted {
-    Member(Place<Digest>),
-    Stranger(Place<Origin>),
+    Member(AdmittedPlace<Digest>),
+    Stranger(AdmittedPlace<PeerNetwork>),
 }
 
 impl Admitted {
@@ -153,7 +153,7 @@ impl<S: Answers> Server<S> {
         self: Arc<Self>,
         stream: BoxStream,
         address: SocketAddr,
-        arrival: Place<Origin>,
+        arrival: AdmittedPlace<PeerNetwork>,
         stopped: watch::Receiver<()>,
     ) {
         let admitted = tokio::select! {

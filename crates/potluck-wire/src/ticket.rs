@@ -6,7 +6,7 @@
 //! widen it (Birgisson et al., NDSS 2014). The final signature never travels on the bulk plane: it
 //! keys the connection ([`crate::bulk`]), the way a Kerberos session key does.
 
-use crate::packed::Record;
+use crate::packed::PackedRecord;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use potluck_core::chunk::ChunkName;
@@ -342,7 +342,7 @@ pub struct Acknowledged {
     pub receipt: Receipt,
 }
 
-impl Record for Acknowledged {
+impl PackedRecord for Acknowledged {
     const SIZE: usize = 25;
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.chunk.to_le_bytes());

@@ -6,7 +6,7 @@
 use crate::addresses::{Address, Addresses};
 use crate::bulk::{FrameError, Inbox, SessionKeys, StreamIo};
 use crate::net::{BoxStream, Net};
-use crate::race::{Unreached, first_of};
+use crate::race::{NoneReached, first_of};
 use crate::ticket::Ticket;
 use crate::version;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
@@ -28,7 +28,7 @@ pub const UPGRADE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Why no bulk connection could be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum UpgradeError {
     /// The donor cannot be reached.
     #[error("cannot reach the donor: {0}")]
     Io(#[from] io::Error),
@@ -40,11 +40,11 @@ pub enum OpenError {
     NotADonor(String),
 }
 
-impl OpenError {
+impl UpgradeError {
     /// Puts the failures of a donor that was tried at several addresses into one: a refusal says more than
     /// that nobody answered elsewhere.
-    fn of(unreached: Unreached<Self>) -> Self {
-        let Unreached(mut failed) = unreached;
+    fn of(unreached: NoneReached<Self>) -> Self {
+        let NoneReached(mut failed) = unreached;
         let refused = failed.iter().position(|(_, why)| matches!(why, Self::Refused(_)));
         if let Some(at) = refused.or((failed.len() == 1).then_some(0)) {
             return failed.swap_remove(at).1;
@@ -55,7 +55,7 @@ impl OpenError {
         };
         let failed = failed.into_iter().map(|(address, why)| (address, text(why))).collect();
         let kind = io::ErrorKind::NotConnected;
-        Self::Io(io::Error::new(kind, Unreached::<String>(failed).to_string()))
+        Self::Io(io::Error::new(kind, NoneReached::<String>(failed).to_string()))
     }
 }
 
@@ -71,7 +71,7 @@ pub fn nonce_of(headers: &HeaderMap) -> Option<[u8; 16]> {
 }
 
 /// An open bulk connection as the client holds it.
-pub struct Opened {
+pub struct OpenedBulk {
     /// The stream that the frames cross.
     pub io: StreamIo<BoxStream>,
     /// Receives the donor's answers.
@@ -87,9 +87,9 @@ pub async fn open(
     entropy: &dyn Entropy,
     addresses: &Addresses,
     ticket: &Ticket,
-) -> Result<Opened, OpenError> {
+) -> Result<OpenedBulk, UpgradeError> {
     let reached = first_of(addresses, |address| open_at(net, entropy, address, ticket)).await;
-    reached.map(|(_, opened)| opened).map_err(OpenError::of)
+    reached.map(|(_, opened)| opened).map_err(UpgradeError::of)
 }
 
 /// Connects to the donor at one address and upgrades to bulk under `ticket`.
@@ -98,7 +98,7 @@ pub async fn open_at(
     entropy: &dyn Entropy,
     address: Address,
     ticket: &Ticket,
-) -> Result<Opened, OpenError> {
+) -> Result<OpenedBulk, UpgradeError> {
     let opening = open_stream(net, entropy, address.as_str(), ticket);
     match tokio::time::timeout(UPGRADE_DEADLINE, opening).await {
         Ok(opened) => opened,
@@ -111,8 +111,8 @@ async fn open_stream(
     entropy: &dyn Entropy,
     address: &str,
     ticket: &Ticket,
-) -> Result<Opened, OpenError> {
-    let not_a_donor = |why: hyper::Error| OpenError::NotADonor(why.to_string());
+) -> Result<OpenedBulk, UpgradeError> {
+    let not_a_donor = |why: hyper::Error| UpgradeError::NotADonor(why.to_string());
     let stream = net.connect(address).await?;
     let nonce: [u8; 16] = entropy.bytes();
     let request = Request::get(PATH)
@@ -122,7 +122,7 @@ async fn open_stream(
         .header(TICKET_HEADER, ticket.public.to_string())
         .header(NONCE_HEADER, nonce_value(&nonce))
         .body(Empty::<bytes::Bytes>::new())
-        .map_err(|why| OpenError::NotADonor(why.to_string()))?;
+        .map_err(|why| UpgradeError::NotADonor(why.to_string()))?;
 
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(not_a_donor)?;
@@ -130,17 +130,17 @@ async fn open_stream(
     let response = sender.send_request(request).await.map_err(not_a_donor)?;
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
         driving.abort();
-        return Err(OpenError::Refused(response.status()));
+        return Err(UpgradeError::Refused(response.status()));
     }
     let donor_nonce = nonce_of(response.headers())
-        .ok_or_else(|| OpenError::NotADonor("no nonce in the answer".into()))?;
+        .ok_or_else(|| UpgradeError::NotADonor("no nonce in the answer".into()))?;
     let upgraded = hyper::upgrade::on(response).await.map_err(not_a_donor)?;
     let parts = upgraded
         .downcast::<TokioIo<BoxStream>>()
-        .map_err(|_| OpenError::NotADonor("the stream changed its type".into()))?;
+        .map_err(|_| UpgradeError::NotADonor("the stream changed its type".into()))?;
 
     let keys = SessionKeys::derive(&ticket.secret, &nonce, &donor_nonce);
     let inbox = Inbox::new(keys.donor, &parts.read_buf)
-        .map_err(|why: FrameError| OpenError::NotADonor(why.to_string()))?;
-    Ok(Opened { io: StreamIo(parts.io.into_inner()), inbox, lane: keys.client })
+        .map_err(|why: FrameError| UpgradeError::NotADonor(why.to_string()))?;
+    Ok(OpenedBulk { io: StreamIo(parts.io.into_inner()), inbox, lane: keys.client })
 }

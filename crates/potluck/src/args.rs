@@ -13,21 +13,37 @@ mod rights;
 mod safety;
 mod services;
 
-pub use daemons::{Demo, Lend, Manager, ManagerOptions, Set, Up};
-pub use donors::{Away, Drain, GiveBack, GiveBackOptions, NodeAway, NodeName, NodeRemove, Nodes};
-pub use files::{Cat, Cp, Hash, Ls, Mkdir, Mv, PathArgs, Rm, Stat, Tree};
-pub use keyed::Given;
-pub use manuals::{Completion, Man};
-pub use members::{
-    FindManager, Invite, InviteAction, Join, Leave, Members, MembersLs, MembersRm, NewToken,
+pub use daemons::{DemoArgs, LendArgs, ManagerArgs, ManagerOptions, SetArgs, UpArgs};
+pub use donors::{
+    AwayArgs, DrainArgs, GiveBackArgs, GiveBackOptions, NodeAwayArgs, NodeName, NodeRemoveArgs,
+    NodesArgs,
 };
-pub use metadata::{Asking, Gc, GcUnknown, ManagerAction, ManagerBackup, ManagerRestore, NewPlace};
-pub use policies::{Policy, PolicyOptions, PolicySet, PolicyShow, Space, SpaceCreate, SpaceRm};
-pub use quotas::{Quota, QuotaSet};
-pub use rights::{Audit, Group, GroupMembers, SpaceGrant, SpaceRevoke, SpaceWho};
-pub use safety::{Caution, Fsck, Repair, Scrub, ScrubNow, Status, Verify, Watch};
+pub use files::{
+    CatArgs, CpArgs, HashArgs, LsArgs, MkdirArgs, MvArgs, PathArgs, RmArgs, StatArgs, TreeArgs,
+};
+pub use keyed::Given;
+pub use manuals::{CompletionArgs, ManArgs};
+pub use members::{
+    FindManagerArgs, InviteAction, InviteArgs, JoinArgs, LeaveArgs, MembersArgs, MembersLsArgs,
+    MembersRmArgs, NewTokenArgs,
+};
+pub use metadata::{
+    AskingArgs, GcArgs, GcUnknownArgs, ManagerAction, ManagerBackupArgs, ManagerRestoreArgs,
+    NewPlaceArgs,
+};
+pub use policies::{
+    PolicyArgs, PolicyOptions, PolicySetArgs, PolicyShowArgs, SpaceArgs, SpaceCreateArgs,
+    SpaceRmArgs,
+};
+pub use quotas::{QuotaArgs, QuotaSetArgs};
+pub use rights::{
+    AuditArgs, GroupArgs, GroupMembers, SpaceGrantArgs, SpaceRevokeArgs, SpaceWhoArgs,
+};
+pub use safety::{
+    Caution, FsckArgs, RepairArgs, ScrubArgs, ScrubNowArgs, StatusArgs, VerifyArgs, WatchArgs,
+};
 
-pub use services::{Service, ServiceInstall, ServicePlace, ServiceUninstall};
+pub use services::{ServiceArgs, ServiceInstallArgs, ServicePlaceArgs, ServiceUninstallArgs};
 
 use crate::keys::kind;
 use clap::builder::FalseyValueParser;
@@ -99,165 +115,165 @@ pub struct Global {
 pub enum Command {
     /// Store real files in a throw-away pool, kill a donor, read everything back
     #[command(after_help = "Example:\n  potluck demo ~/Downloads/big.iso")]
-    Demo(Demo),
+    Demo(DemoArgs),
     /// Start a pool on this machine: a manager and a donor in one process
     #[command(
         after_help = "Example:\n  potluck up --max 200GiB\n  potluck invite --role donor     (then `potluck join …` on the next machine)\n  potluck up /disk1/lent /disk2/lent"
     )]
-    Up(Up),
+    Up(UpArgs),
     /// Run a manager alone
     #[command(
         after_help = "Example:\n  potluck manager --listen 0.0.0.0:7700 --advertise lab-head:7700"
     )]
-    Manager(Manager),
+    Manager(ManagerArgs),
     /// Lend part of a disk to the pool
     #[command(
         after_help = "Examples:\n  potluck join pot1.…                        (once, with a donor token)\n  potluck lend /data/lent --max 200GiB --keep-free 15%\n  potluck lend /disk1/lent /disk2/lent       (several disks, with the one token)\n  potluck lend --add /disk3/lent             (another one, while it runs)\n  potluck lend --remove /disk2/lent          (moves what is there to others first)"
     )]
-    Lend(Lend),
+    Lend(LendArgs),
     /// Show or change what a daemon of this machine was told; it goes by it at once
     #[command(
         after_help = "Examples:\n  potluck set                          (all settings: value, default, meaning)\n  potluck set manager.repair-grace 1h\n  potluck set lend.max 500GiB\n  potluck set lend.label --unset\n\nThe settings are kept in settings.toml in the daemon's state directory, which you may\nalso change by hand."
     )]
-    Set(Set),
+    Set(SetArgs),
     /// Have systemd run a daemon of this machine
     #[command(
         subcommand,
         after_help = "Examples:\n  potluck service install\n  potluck service status\n  potluck service uninstall"
     )]
-    Service(Service),
+    Service(ServiceArgs),
     /// Find the pool's manager again after it moved: here, or at its new address
     #[command(
         after_help = "Examples:\n  potluck find-manager 10.0.0.7        (must be this pool's manager, or nothing is changed)\n  potluck find-manager                 (asks donors and this network, and says where it is)\n\nMembers follow their manager by themselves while they can ask a donor, or are\nin its network. A donor that runs here is told, too."
     )]
-    FindManager(FindManager),
+    FindManager(FindManagerArgs),
     /// Make a token that lets a machine or person join; list or remove such tokens
     #[command(
         after_help = "Examples:\n  potluck invite --role donor --ttl 2h\n  potluck invite ls\n  potluck invite rm 7"
     )]
-    Invite(Invite),
+    Invite(InviteArgs),
     /// List the pool's members, or remove some
     #[command(subcommand, after_help = "Examples:\n  potluck members ls\n  potluck members rm ada")]
-    Members(Members),
+    Members(MembersArgs),
     /// Join a pool with a token from `potluck invite`
     #[command(after_help = "Example:\n  potluck join pot1.eyJtIjoi…")]
-    Join(Join),
+    Join(JoinArgs),
     /// Copy files into the pool, out of it or inside it; `-` is standard input or output
     #[command(
         after_help = "Examples:\n  potluck cp era5.nc pot://climate/\n  potluck cp -r runs/ pot://lab/runs --copies 2\n  potluck cp raw.h5 pot://lab/raw.h5 --ec 4+2\n  tar c data | potluck cp - pot://lab/data.tar\n  potluck cp pot://lab/data.tar - | tar x\n  potluck cp -r pot://lab/runs pot://archive/runs\n\nWhere a copy lands:\n  cp FILE X       X, or X/FILE if X is a directory\n  cp FILE X/      X/FILE\n  cp -r DIR X     X: what is in DIR becomes what is in X, also when run again\n  cp -r DIR X/    X/DIR\n  cp -r DIR/. X/  what is in DIR goes into X\n  cp A B X/       X/A and X/B\nA space (pot://lab) and . take in as if they ended in /. Files that are there are replaced one by\none; nothing is removed. --if-absent leaves them as they are and exits with 10, of some with 4."
     )]
-    Cp(Cp),
+    Cp(CpArgs),
     /// List a directory, a space, or all spaces
     #[command(
         after_help = "Examples:\n  potluck ls -l pot://lab/runs\n  potluck ls -l --bytes pot://lab/runs     (exact sizes)"
     )]
-    Ls(Ls),
+    Ls(LsArgs),
     /// Show everything known of a path: digest, version, how safe it is, donors
     #[command(
         after_help = "Examples:\n  potluck stat pot://lab/data.tar\n  potluck stat pot://lab/data.tar --chunks     (who holds which chunk)"
     )]
-    Stat(Stat),
+    Stat(StatArgs),
     /// Write files, or a part of each, to standard output
     #[command(
         after_help = "Examples:\n  potluck cat pot://lab/notes.txt\n  potluck cat pot://lab/part-1 pot://lab/part-2 > whole\n  potluck cat pot://lab/big.bin --range 0-1023      (the first KiB)\n  potluck cat pot://lab/run.log --range -4096       (the last 4 KiB)"
     )]
-    Cat(Cat),
+    Cat(CatArgs),
     /// Print the digests of local files, by which `stat` knows them in a pool
     #[command(
         after_help = "Examples:\n  potluck hash era5.nc\n  tar c data | potluck hash -\n\nThe digest depends on a file's bytes alone: not on how a space cuts, seals or encodes them. Up to 64 KiB it is\nthat of `b3sum`."
     )]
-    Hash(Hash),
+    Hash(HashArgs),
     /// Move or rename a file or directory inside a space
     #[command(
         after_help = "Examples:\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/      (becomes runs/run7)\n  potluck mv pot://lab/tmp/run7 pot://lab/runs/best  (becomes runs/best)\n\nA file goes into a directory that is there; a directory only with / at the end of the target. On a\nterminal it asks before a file is replaced, elsewhere it refuses without -y."
     )]
-    Mv(Mv),
+    Mv(MvArgs),
     /// Remove files or directories
     #[command(
         after_help = "Examples:\n  potluck rm pot://lab/old.h5\n  potluck rm -r pot://lab/old -n     (what would go)\n  potluck rm -r pot://lab/old        (asks on a terminal)\n\nOf several paths those that fail are told and the others are removed: exit code 4."
     )]
-    Rm(Rm),
+    Rm(RmArgs),
     /// Make a directory
     #[command(
         after_help = "Examples:\n  potluck mkdir -p pot://lab/runs/2026\n  potluck mkdir pot://lab/archive --ec 4+2     (what is stored there is erasure coded)"
     )]
-    Mkdir(Mkdir),
+    Mkdir(MkdirArgs),
     /// Add up the sizes below a path
     #[command(after_help = "Example:\n  potluck du pot://lab")]
     Du(PathArgs),
     /// Show everything below a path as a tree
     #[command(after_help = "Example:\n  potluck tree pot://lab --depth 2")]
-    Tree(Tree),
+    Tree(TreeArgs),
     /// Make, list or remove spaces, and say who may do what in them
     #[command(
         subcommand,
         after_help = "Examples:\n  potluck space create lab --copies 2\n  potluck space grant lab everyone read write"
     )]
-    Space(Space),
+    Space(SpaceArgs),
     /// Show what was refused to whom, and who changed what others may do
     #[command(
         after_help = "Examples:\n  potluck audit\n  potluck audit --since 30d --json\n\nFor admins. The log is in the directory audit of the manager's state directory, a line of JSON an\nentry; the oldest files are deleted when there are too many."
     )]
-    Audit(Audit),
+    Audit(AuditArgs),
     /// Limit how much may be stored in a space, or in all spaces of a user
     #[command(subcommand, after_help = "Example:\n  potluck quota set pot://lab --bytes 2TiB")]
-    Quota(Quota),
+    Quota(QuotaArgs),
     /// List or change groups of members, to whom rights are granted together
     #[command(subcommand, after_help = "Example:\n  potluck group add students ada bert")]
-    Group(Group),
+    Group(GroupArgs),
     /// Show or change how files are stored and kept safe
     #[command(subcommand, after_help = "Example:\n  potluck policy set pot://lab/runs --ec 4+2")]
-    Policy(Policy),
+    Policy(PolicyArgs),
     /// Show how safe the pool is, and its donors
     #[command(
         after_help = "Examples:\n  potluck status\n  potluck status --check || mail -s 'the pool is ailing' admin    (cron)\n\nExit codes with --check: 0 healthy, 4 degraded, 7 unavailable, 5 not known yet."
     )]
-    Status(Status),
+    Status(StatusArgs),
     /// Check how safe a file or tree is, and with --read every byte of it
     #[command(
         after_help = "Examples:\n  potluck verify pot://lab/results.h5\n  potluck verify -r --read pot://lab/runs\n\nExit codes: 0 all is as safe as promised, 4 something is not, 7 something cannot be read."
     )]
-    Verify(Verify),
+    Verify(VerifyArgs),
     /// List files that are not as safe as they should be
     #[command(
         after_help = "Examples:\n  potluck fsck\n  potluck fsck pot://lab/runs --json\n\nExit codes: 0 all is as safe as promised, 4 something is not, 7 something cannot be read."
     )]
-    Fsck(Fsck),
+    Fsck(FsckArgs),
     /// Look at or steer what makes lost copies again
     #[command(subcommand, after_help = "Example:\n  potluck repair status --watch")]
-    Repair(Repair),
+    Repair(RepairArgs),
     /// Have donors read back what they hold
     #[command(subcommand, after_help = "Example:\n  potluck scrub now")]
-    Scrub(Scrub),
+    Scrub(ScrubArgs),
     /// Look at what is reclaimed, or let it go on after a restore
     #[command(subcommand, after_help = "Example:\n  potluck gc status")]
-    Gc(Gc),
+    Gc(GcArgs),
     /// List donors, empty, remove or trust them
     #[command(subcommand, after_help = "Example:\n  potluck nodes ls")]
-    Nodes(Nodes),
+    Nodes(NodesArgs),
     /// Take back space that this machine lends
     #[command(
         after_help = "Examples:\n  potluck give-back 50GiB             (lends so much less and goes on)\n  potluck give-back --to 100GiB\n  potluck give-back --all             (moves all to other donors, says when the machine may go)\n  potluck give-back --all --now -n    (what would be lost)\n  potluck give-back 50GiB --dir /disk2/lent    (where several directories are lent)\n  potluck give-back --cancel"
     )]
-    GiveBack(GiveBack),
+    GiveBack(GiveBackArgs),
     /// End this machine's membership: give back, stop, and take away what is here
     #[command(
         after_help = "Examples:\n  potluck leave -n\n  potluck leave                                    (a donor's data moves to others first)\n  potluck leave --state ~/.config/potluck/pools/lab"
     )]
-    Leave(Leave),
+    Leave(LeaveArgs),
     /// Announce that this machine will be away: repair waits that long
     #[command(after_help = "Examples:\n  potluck away 3d\n  potluck away --end")]
-    Away(Away),
+    Away(AwayArgs),
     /// Print what a shell needs to complete command lines
     #[command(
         after_help = "Examples:\n  source <(potluck completion bash)\n  potluck completion zsh > ~/.zfunc/_potluck\n  potluck completion fish > ~/.config/fish/completions/potluck.fish"
     )]
-    Completion(Completion),
+    Completion(CompletionArgs),
     /// Print the manual page, or write the pages of all commands into a directory
     #[command(
         after_help = "Examples:\n  potluck man | man -l -\n  potluck man ~/.local/share/man/man1     (then `man potluck-cp`)"
     )]
-    Man(Man),
+    Man(ManArgs),
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! TOML files that people write: every key must be one that is known, every value of its kind. What is
 //! wrong is said with the file, the line and the key.
 
-use crate::keys::{self, Kind};
+use crate::keys::{self, SettingKind};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::ops::Range;
 use std::path::Path;
@@ -9,7 +9,7 @@ use toml_edit::{Document, Item, Table};
 
 /// The text of a file with the path that errors name.
 #[derive(Clone, Copy)]
-pub struct Source<'a> {
+pub struct TomlSource<'a> {
     pub path: &'a Path,
     pub text: &'a str,
 }
@@ -27,7 +27,7 @@ pub fn read(path: &Path) -> Result<String, Failure> {
     }
 }
 
-impl<'a> Source<'a> {
+impl<'a> TomlSource<'a> {
     /// The file as TOML.
     pub fn parse(self) -> Result<Document<&'a str>, Failure> {
         Document::parse(self.text).map_err(|why| {
@@ -40,7 +40,7 @@ impl<'a> Source<'a> {
     pub fn check(
         self,
         table: &Table,
-        known: &[(&'static str, Kind)],
+        known: &[(&'static str, SettingKind)],
         tables: &[&'static str],
     ) -> Result<(), Failure> {
         for (name, item) in table.iter().filter(|(name, _)| !tables.contains(name)) {
@@ -58,12 +58,12 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    fn value(self, name: &str, kind: Kind, item: &Item) -> Result<(), Failure> {
+    fn value(self, name: &str, kind: SettingKind, item: &Item) -> Result<(), Failure> {
         let form = || {
             let example = kind.placeholder();
             format!(
                 "write {name} = {}",
-                if kind == Kind::Flag { example.into() } else { format!("\"{example}\"") }
+                if kind == SettingKind::Flag { example.into() } else { format!("\"{example}\"") }
             )
         };
         let Some(text) = item.as_value().and_then(|value| kind.text_of(value)) else {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Everything a command needs to know of where it runs.
-pub struct Settings {
+pub struct CommandSettings {
     /// The directory of the user's configuration, `$XDG_CONFIG_HOME/potluck`.
     pub config_dir: PathBuf,
     /// The directory of the daemons' state, `$XDG_STATE_HOME/potluck`.
@@ -35,7 +35,7 @@ pub struct Settings {
     pool: Option<String>,
 }
 
-impl Settings {
+impl CommandSettings {
     /// Flags win over the environment, and that over the file.
     pub fn resolve(global: &Global) -> Result<Self, Failure> {
         let base = etcetera::choose_base_strategy().map_err(|_| {
@@ -106,7 +106,7 @@ impl Settings {
             };
         }
         let mut own = joined(&self.pools_dir());
-        let local = Joined::load(&self.manager_dir().join("admin"));
+        let local = JoinedPool::load(&self.manager_dir().join("admin"));
         match (named, &own[..]) {
             (Some(name), _) => {
                 // The first admin may have joined their own pool as somebody else.
@@ -129,7 +129,7 @@ impl Settings {
     /// Nobody who reads and writes files has joined here.
     fn no_member(&self) -> Failure {
         let failure = |what: String| Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, what);
-        match Joined::load(&self.donor_dir()) {
+        match JoinedPool::load(&self.donor_dir()) {
             Some(donor) => failure(format!(
                 "you have not joined pool {} as a user: the identity in {} is this machine's, a donor's, \
                  which only lends",
@@ -244,7 +244,7 @@ pub fn guided(identity: &Identity, dir: &Path) -> Result<Caller, Failure> {
 
 /// A pool that this user joined.
 #[derive(Debug, Clone)]
-pub struct Joined {
+pub struct JoinedPool {
     /// The directory of the identity.
     pub dir: PathBuf,
     /// The pool and the member that the identity is of.
@@ -253,7 +253,7 @@ pub struct Joined {
     pub ca: Digest,
 }
 
-impl Joined {
+impl JoinedPool {
     fn load(dir: &Path) -> Option<Self> {
         let load = Identity::exists(dir).then(|| Identity::load(dir))?;
         let unusable = |why| tracing::warn!("the identity in {} is unusable: {why}", dir.display());
@@ -268,18 +268,18 @@ impl Joined {
 }
 
 /// The identities directly below `pools`, in the order of their directories' names.
-pub fn joined(pools: &Path) -> Vec<Joined> {
+pub fn joined(pools: &Path) -> Vec<JoinedPool> {
     let entries = std::fs::read_dir(pools).into_iter().flatten().flatten();
     // A hidden one is about to be made.
     let whole = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
     let mut dirs: Vec<_> = whole.map(|entry| entry.path()).collect();
     dirs.sort();
-    dirs.iter().filter_map(|dir| Joined::load(dir)).collect()
+    dirs.iter().filter_map(|dir| JoinedPool::load(dir)).collect()
 }
 
 /// The directory of the pool that is called `name`.
-fn pick(own: Vec<Joined>, name: &str) -> Result<PathBuf, Failure> {
-    let by = |is: &dyn Fn(&Joined) -> bool| -> Vec<Joined> {
+fn pick(own: Vec<JoinedPool>, name: &str) -> Result<PathBuf, Failure> {
+    let by = |is: &dyn Fn(&JoinedPool) -> bool| -> Vec<JoinedPool> {
         own.iter().filter(|own| is(own)).cloned().collect()
     };
     let exact = by(&|own| own.full_name() == name);
@@ -302,8 +302,8 @@ fn unknown(named: &str, what: &str) -> Failure {
     )
 }
 
-fn listed(own: &[Joined]) -> String {
-    let one = |own: &Joined| {
+fn listed(own: &[JoinedPool]) -> String {
+    let one = |own: &JoinedPool| {
         let About { manager, role, name, .. } = &own.about;
         format!("{} ({role} “{name}”, manager at {manager})", own.full_name())
     };
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn pools_of_one_name_are_told_apart_by_their_authority() {
-        let pool = |name: &str, ca: u8| Joined {
+        let pool = |name: &str, ca: u8| JoinedPool {
             dir: PathBuf::from(format!("/{name}/{ca}")),
             about: About {
                 pool: name.into(),

@@ -4,18 +4,18 @@
 //! No file in the working directory is among them: it may be a stranger's, and would say to which pool
 //! the user's files go.
 
-use crate::checked_toml::{self, Source};
-use crate::keys::Kind;
+use crate::checked_toml::{self, TomlSource};
+use crate::keys::SettingKind;
 use potluck_wire::error::Failure;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml_edit::Item;
 
-const KEYS: [(&str, Kind); 4] = [
-    ("pool", Kind::Text),
-    ("progress", Kind::Flag),
-    ("mdns", Kind::Flag),
-    ("retry-for", Kind::Time { least: Duration::ZERO }),
+const KEYS: [(&str, SettingKind); 4] = [
+    ("pool", SettingKind::Text),
+    ("progress", SettingKind::Flag),
+    ("mdns", SettingKind::Flag),
+    ("retry-for", SettingKind::Time { least: Duration::ZERO }),
 ];
 
 /// One configuration file; every field may be absent.
@@ -37,11 +37,11 @@ impl ConfigFile {
         let places = [PathBuf::from("/etc/potluck/config.toml"), config_dir.join("config.toml")];
         places.iter().try_fold(Self::default(), |lower, place| {
             let text = checked_toml::read(place)?;
-            Ok(Self::parse(Source { path: place, text: &text })?.over(lower))
+            Ok(Self::parse(TomlSource { path: place, text: &text })?.over(lower))
         })
     }
 
-    fn parse(source: Source<'_>) -> Result<Self, Failure> {
+    fn parse(source: TomlSource<'_>) -> Result<Self, Failure> {
         let document = source.parse()?;
         source.check(document.as_table(), &KEYS, &[])?;
         Ok(Self {
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn higher_files_win_and_unknown_keys_are_refused() {
-        let parse = |text| ConfigFile::parse(Source { path: Path::new("config.toml"), text });
+        let parse = |text| ConfigFile::parse(TomlSource { path: Path::new("config.toml"), text });
         let low = parse("pool = 'a'\nprogress = false").expect("low");
         let both = parse("pool = 'b'").expect("high").over(low);
         assert_eq!((both.pool.as_deref(), both.progress), (Some("b"), Some(false)));

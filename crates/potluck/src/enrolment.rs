@@ -5,7 +5,7 @@
 //! answers it again. An identity that is there is never replaced, and what can be found out without
 //! the manager is found out before the token is used.
 
-use crate::command_settings::{self, Joined};
+use crate::command_settings::{self, JoinedPool};
 use potluck_core::chunk::Digest;
 use potluck_wire::call::Caller;
 use potluck_wire::control::Join;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 const PENDING: &str = "joining.json";
 
 /// The directory into which an identity is written.
-pub enum Place<'a> {
+pub enum EnrolPlace<'a> {
     /// The identity is written into this directory.
     Dir(&'a Path),
     /// Into one below this directory that is called by the pool's name.
@@ -53,15 +53,15 @@ struct JoiningDir {
 
 /// Joins with a token; gives the identity and the directory it is in now.
 ///
-/// Errors: the directory has an identity, or this user has one of the pool among `Place::Pools`
+/// Errors: the directory has an identity, or this user has one of the pool among `EnrolPlace::Pools`
 /// (neither uses the token up); the directory cannot be written; what the manager refuses.
 pub async fn join(
     token: &JoinToken,
     name: Option<String>,
-    place: Place<'_>,
+    place: EnrolPlace<'_>,
 ) -> Result<(Identity, PathBuf), Failure> {
     match place {
-        Place::Dir(dir) => {
+        EnrolPlace::Dir(dir) => {
             let joining = JoiningDir::take(dir)?;
             if Identity::exists(dir) {
                 return Err(is_taken(dir));
@@ -71,7 +71,7 @@ pub async fn join(
             Ok((identity, dir.to_owned()))
         }
         // The pool's name is known only afterwards.
-        Place::Pools(pools) => {
+        EnrolPlace::Pools(pools) => {
             let joining = JoiningDir::take(&pools.join(format!(".joining-{}", token.ca.short())))?;
             let begun =
                 joining.pending().filter(|begun| begun.token == Digest::of(&token.secret.0));
@@ -249,7 +249,7 @@ pub fn is_taken(dir: &Path) -> Failure {
 }
 
 /// The failure where this user is a member of the pool already.
-fn is_member(own: &Joined) -> Failure {
+fn is_member(own: &JoinedPool) -> Failure {
     let place = own.dir.display();
     let what = format!("you are {} already, by the identity in {place}", who(&own.about));
     Failure::new(ErrorKind::Conflict, code::ALREADY_JOINED, what).hint(format!(

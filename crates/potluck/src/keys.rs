@@ -3,7 +3,7 @@
 
 pub mod kind;
 
-pub use kind::Kind;
+pub use kind::SettingKind;
 
 use potluck_wire::addresses::{DONOR_LISTEN, MANAGER_LISTEN};
 use std::time::Duration;
@@ -64,7 +64,7 @@ pub struct Key {
     /// The key as `potluck set` takes it: `manager.` or `lend.`, then its name.
     pub full: &'static str,
     /// The kind of values that it takes.
-    pub kind: Kind,
+    pub kind: SettingKind,
     /// The default, which holds while it is not set.
     pub unset: Unset,
     /// The moment from which a running daemon goes by a new value.
@@ -76,7 +76,12 @@ pub struct Key {
 }
 
 impl Key {
-    const fn new(full: &'static str, kind: Kind, unset: Unset, meaning: &'static str) -> Self {
+    const fn new(
+        full: &'static str,
+        kind: SettingKind,
+        unset: Unset,
+        meaning: &'static str,
+    ) -> Self {
         Self { full, kind, unset, applies: Applies::AtOnce, per_dir: false, meaning }
     }
 
@@ -115,21 +120,21 @@ const MORE_THAN_NOTHING: Duration = Duration::from_millis(1);
 pub static KEYS: &[Key] = &[
     Key::new(
         "manager.listen",
-        Kind::Address,
+        SettingKind::Address,
         Unset::Value(MANAGER_LISTEN),
         "Where the manager listens",
     )
     .at_restart(),
     Key::new(
         "manager.advertise",
-        Kind::Addresses,
+        SettingKind::Addresses,
         Unset::Words("the machine's network addresses and its name"),
         "How others reach the manager: HOST or HOST:PORT, one or several",
     )
     .at_restart(),
     Key::new(
         "manager.mdns",
-        Kind::Flag,
+        SettingKind::Flag,
         Unset::Value("true"),
         "Whether the manager announces itself on its own network by multicast DNS, so that members find \
          the pool when addresses change, and asks there itself",
@@ -137,111 +142,111 @@ pub static KEYS: &[Key] = &[
     .at_restart(),
     Key::new(
         "manager.metrics-listen",
-        Kind::Address,
+        SettingKind::Address,
         Unset::Words("nowhere"),
         "Where the manager tells Prometheus how the pool is, at /metrics, without asking who it is",
     )
     .at_restart(),
     Key::new(
         "manager.repair-grace",
-        Kind::Time { least: Duration::ZERO },
+        SettingKind::Time { least: Duration::ZERO },
         Unset::Value("10m"),
         "How long a donor may be silent before what it holds is made again elsewhere",
     ),
     Key::new(
         "manager.longest-absence",
-        Kind::Time { least: Duration::ZERO },
+        SettingKind::Time { least: Duration::ZERO },
         Unset::Value("7d"),
         "How long a donor may be silent at most because its owner said so, by `lend.away` or `potluck away`",
     ),
     Key::new(
         "manager.repair-rate",
-        Kind::Size { least: 1 },
+        SettingKind::Size { least: 1 },
         Unset::Value("400MiB"),
         "Bytes a second that repair makes in the whole pool at most",
     ),
     Key::new(
         "manager.repair-donor-rate",
-        Kind::Size { least: 1 },
+        SettingKind::Size { least: 1 },
         Unset::Value("100MiB"),
         "Bytes a second that repair reads from one donor, or writes to it, at most",
     ),
     Key::new(
         "manager.metadata-copies",
-        Kind::Count,
+        SettingKind::Count,
         Unset::Value("3"),
         "Copies of the metadata log that donors keep, sealed; 0: none",
     ),
     Key::new(
         "manager.backup-every",
-        Kind::Time { least: MORE_THAN_NOTHING },
+        SettingKind::Time { least: MORE_THAN_NOTHING },
         Unset::Value("60s"),
         "How often the catalog is backed up to a file, if it changed",
     ),
     Key::new(
         "manager.backup-dir",
-        Kind::Path,
+        SettingKind::Path,
         Unset::Words("backups in the manager's state directory"),
         "Where backups to files are kept; another disk is better",
     ),
     Key::new(
         "manager.gc-delay",
-        Kind::Time { least: Duration::ZERO },
+        SettingKind::Time { least: Duration::ZERO },
         Unset::Value("60s"),
         "How long chunks that no file uses are kept",
     ),
     Key::new(
         "manager.lease",
-        Kind::Time { least: MORE_THAN_NOTHING },
+        SettingKind::Time { least: MORE_THAN_NOTHING },
         Unset::Value("30s"),
         "How long a write session outlives its last sign of life",
     ),
     Key::new(
         "manager.resume-window",
-        Kind::Time { least: Duration::ZERO },
+        SettingKind::Time { least: Duration::ZERO },
         Unset::Value("50m"),
         "How long what an interrupted upload has sent is kept, so that the same command goes on where it \
          was; 0s: not at all",
     ),
     Key::new(
         "lend.max",
-        Kind::Size { least: 1 << 20 },
+        SettingKind::Size { least: 1 << 20 },
         Unset::Words("a quarter of what is free when the directory is first lent, at most 500GiB"),
         "The most that is lent of a directory's disk",
     )
     .per_dir(),
     Key::new(
         "lend.keep-free",
-        Kind::Share,
+        SettingKind::Share,
         Unset::Value("15%"),
         "What always stays free on the disk: a share such as 10% or a size such as 50GiB",
     )
     .per_dir(),
     Key::new(
         "lend.away",
-        Kind::Time { least: Duration::ZERO },
+        SettingKind::Time { least: Duration::ZERO },
         Unset::Words("the pool's grace"),
         "How long this machine may be silent before what it holds is made again elsewhere, where that \
          is longer than the pool's grace: 3d for one that sleeps over the weekend",
     ),
     Key::new(
         "lend.label",
-        Kind::Text,
+        SettingKind::Text,
         Unset::Words("none"),
         "What fails together with this machine: a room, a switch. No two chunks of a group, and no two \
          copies, are counted on for one label",
     ),
     Key::new(
         "lend.scrub-every",
-        Kind::Time { least: MORE_THAN_NOTHING },
+        SettingKind::Time { least: MORE_THAN_NOTHING },
         Unset::Value("30d"),
         "How long reading back everything takes, again and again",
     ),
-    Key::new("lend.listen", Kind::Address, Unset::Value(DONOR_LISTEN), "Where the donor listens")
+    Key::new("lend.listen", SettingKind::Address, Unset::Value(DONOR_LISTEN), "Where the donor listens")
         .at_restart(),
     Key::new(
         "lend.advertise",
-        Kind::Addresses,
+        SettingKind::Addresses,
         Unset::Words(
             "the machine's network addresses, its name, and the address that the manager sees",
         ),
@@ -250,7 +255,7 @@ pub static KEYS: &[Key] = &[
     .at_restart(),
     Key::new(
         "lend.mdns",
-        Kind::Flag,
+        SettingKind::Flag,
         Unset::Value("true"),
         "Whether the donor announces itself on its own network by multicast DNS, so that members find \
          the pool when addresses change, and asks there itself",

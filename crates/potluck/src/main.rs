@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Command::Hash(args) => return end(cmd::hash::run(args, &output), &output),
         _ => {}
     }
-    let settings = match command_settings::Settings::resolve(&args.global) {
+    let settings = match command_settings::CommandSettings::resolve(&args.global) {
         Ok(settings) => settings,
         Err(failure) => return output.fail(&failure),
     };

@@ -1,8 +1,8 @@
 //! A daemon's `settings.toml`: what it was told on the command line, by `potluck set`, or by hand. It
 //! holds only what was set; comments and order are people's own and stay.
 
-use crate::checked_toml::{self, Source};
-use crate::keys::{self, Daemon, FILE, Key, Kind, Unset};
+use crate::checked_toml::{self, TomlSource};
+use crate::keys::{self, Daemon, FILE, Key, SettingKind, Unset};
 use potluck_core::size::parse_size;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ impl SettingsFile {
     pub fn read(daemon: Daemon, dir: &Path) -> Result<Self, Failure> {
         let path = dir.join(FILE);
         let text = checked_toml::read(&path)?;
-        let document = parse(daemon, Source { path: &path, text: &text })?;
+        let document = parse(daemon, TomlSource { path: &path, text: &text })?;
         Ok(Self { path, daemon, document, read: text })
     }
 
@@ -258,7 +258,7 @@ fn put(table: &mut Table, name: &str, value: Option<Value>) {
 }
 
 /// Reads and checks a settings file.
-fn parse(daemon: Daemon, source: Source<'_>) -> Result<DocumentMut, Failure> {
+fn parse(daemon: Daemon, source: TomlSource<'_>) -> Result<DocumentMut, Failure> {
     let document = source.parse()?;
     let known = |per_dir| {
         let keys = keys::of(daemon).filter(move |key| key.per_dir == per_dir);
@@ -272,7 +272,7 @@ fn parse(daemon: Daemon, source: Source<'_>) -> Result<DocumentMut, Failure> {
         return Err(source.wrong(lend.span(), "lend: this is not a lent directory", hint));
     };
     let mut keys = known(true);
-    keys.extend([(DIR, Kind::Path), (STATE, Kind::Path)]);
+    keys.extend([(DIR, SettingKind::Path), (STATE, SettingKind::Path)]);
     let mut seen = BTreeSet::new();
     for table in lent {
         source.check(table, &keys, &[])?;
@@ -327,7 +327,7 @@ mod tests {
     }
 
     fn refused(daemon: Daemon, text: &str) -> String {
-        let source = Source { path: Path::new("/state/settings.toml"), text };
+        let source = TomlSource { path: Path::new("/state/settings.toml"), text };
         let why = parse(daemon, source).expect_err(text);
         format!("{} {}", why.message, why.hint)
     }

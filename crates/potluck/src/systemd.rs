@@ -3,7 +3,7 @@
 //! The units stand in packaging/systemd, for packages install them, too. What differs from machine to
 //! machine is in a drop-in beside them: where the program is, and which directories are lent.
 
-use crate::command_settings::Settings;
+use crate::command_settings::CommandSettings;
 use crate::keys::{self, Daemon};
 use crate::settings_file::SettingsFile;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -24,7 +24,7 @@ const SYSTEMD_RUNS: &str = "/run/systemd/system";
 /// The daemons that a service runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum UnitRole {
     /// The manager alone
     Manager,
     /// The donor
@@ -34,9 +34,9 @@ pub enum Role {
 }
 
 /// The daemons of all services, manager first.
-pub const ROLES: [Role; 3] = [Role::Manager, Role::Lend, Role::Up];
+pub const ROLES: [UnitRole; 3] = [UnitRole::Manager, UnitRole::Lend, UnitRole::Up];
 
-impl Role {
+impl UnitRole {
     /// Returns the name of the systemd unit.
     pub fn unit(self) -> &'static str {
         match self {
@@ -92,7 +92,7 @@ pub enum Scope {
 
 /// Where the services of one scope are, below another root in tests and images.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct UnitPlace {
     pub scope: Scope,
     root: Option<PathBuf>,
     units: PathBuf,
@@ -106,9 +106,9 @@ pub struct UnitFile {
     pub text: String,
 }
 
-impl Place {
+impl UnitPlace {
     /// The place of `scope`, below `root` if given.
-    pub fn new(scope: Scope, root: Option<PathBuf>, settings: &Settings) -> Self {
+    pub fn new(scope: Scope, root: Option<PathBuf>, settings: &CommandSettings) -> Self {
         let (units, state) = match scope {
             Scope::System => ("/etc/systemd/system".into(), SYSTEM_STATE.into()),
             Scope::User => {
@@ -142,16 +142,16 @@ impl Place {
         self.state.join(daemon.name())
     }
 
-    fn unit(&self, role: Role) -> PathBuf {
+    fn unit(&self, role: UnitRole) -> PathBuf {
         self.units.join(role.unit())
     }
 
-    fn drop_in(&self, role: Role) -> PathBuf {
+    fn drop_in(&self, role: UnitRole) -> PathBuf {
         self.units.join(format!("{}.d/potluck.conf", role.unit()))
     }
 
     /// Whether a package brought the unit.
-    fn is_packaged(&self, role: Role) -> bool {
+    fn is_packaged(&self, role: UnitRole) -> bool {
         let dir = match self.scope {
             Scope::System => "/usr/lib/systemd/system",
             Scope::User => "/usr/lib/systemd/user",
@@ -160,12 +160,12 @@ impl Place {
     }
 
     /// Whether the service is installed, by a command here and not merely by a package.
-    pub fn is_installed(&self, role: Role) -> bool {
+    pub fn is_installed(&self, role: UnitRole) -> bool {
         self.here(&self.unit(role)).exists() || self.here(&self.drop_in(role)).exists()
     }
 
     /// Returns the paths that the daemons of `role` write beside their state, as their settings say.
-    pub fn written(&self, role: Role) -> Result<Vec<PathBuf>, Failure> {
+    pub fn written(&self, role: UnitRole) -> Result<Vec<PathBuf>, Failure> {
         let mut written = Vec::new();
         for daemon in role.daemons() {
             let file = SettingsFile::read(*daemon, &self.here(&self.state_of(*daemon)))?;
@@ -181,7 +181,7 @@ impl Place {
     }
 
     /// The files of a service that runs `program`.
-    pub fn files(&self, role: Role, program: &Path) -> Result<Vec<UnitFile>, Failure> {
+    pub fn files(&self, role: UnitRole, program: &Path) -> Result<Vec<UnitFile>, Failure> {
         let mut files = Vec::new();
         if !self.is_packaged(role) {
             let text = role.template(self.scope).to_owned();
@@ -194,7 +194,7 @@ impl Place {
 
     fn drop_in_text(
         &self,
-        role: Role,
+        role: UnitRole,
         program: &Path,
         written: &[PathBuf],
     ) -> Result<String, Failure> {
@@ -230,7 +230,7 @@ impl Place {
     }
 
     /// Removes the files of a service; gives those that were there.
-    pub fn remove(&self, role: Role) -> Result<Vec<PathBuf>, Failure> {
+    pub fn remove(&self, role: UnitRole) -> Result<Vec<PathBuf>, Failure> {
         let mut removed = Vec::new();
         for path in [self.unit(role), self.drop_in(role)] {
             match fs::remove_file(self.here(&path)) {
@@ -266,14 +266,14 @@ impl Place {
 }
 
 /// Where services run the donor whose state is in `state`: those of this user, or of the system.
-pub fn of_donor(state: &Path, settings: &Settings) -> Option<Place> {
-    let places = [Scope::User, Scope::System].map(|scope| Place::new(scope, None, settings));
+pub fn of_donor(state: &Path, settings: &CommandSettings) -> Option<UnitPlace> {
+    let places = [Scope::User, Scope::System].map(|scope| UnitPlace::new(scope, None, settings));
     places.into_iter().find(|place| place.state_of(Daemon::Donor) == state)
 }
 
 /// Takes the service of `role` away: stopped, disabled, its files removed. What its daemons keep, stays.
 /// Gives the files that were removed.
-pub fn uninstall(place: &Place, role: Role) -> Result<Vec<PathBuf>, Failure> {
+pub fn uninstall(place: &UnitPlace, role: UnitRole) -> Result<Vec<PathBuf>, Failure> {
     if place.has_systemd() {
         place.systemctl(&["disable", "--now", role.unit()])?;
     }

@@ -1,18 +1,18 @@
 //! Written files become visible.
 
-use crate::commit::{self, Batch, Outcome, Refused, Stored};
+use crate::commit::{self, Batch, CommitOutcome, Refused, StoredFile};
 use crate::names::When;
 use crate::{Catalog, Durability, Error, chunks, conversions, placements};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId};
-use potluck_pool::Snapshot;
+use potluck_pool::DonorSnapshot;
 use std::sync::Arc;
 
 /// A batch that was committed.
 #[derive(Debug)]
 pub struct CommittedFiles<F> {
     /// The outcome of its files.
-    pub outcome: Outcome<F>,
+    pub outcome: CommitOutcome<F>,
     /// Whether one of them lacks copies that are still to be made.
     pub open: bool,
 }
@@ -30,9 +30,9 @@ impl Catalog {
         batch: Arc<Batch<F>>,
         waits: bool,
         told: Arc<[(ChunkName, DonorId)]>,
-        donors: Snapshot,
+        donors: DonorSnapshot,
         when: When,
-        reply: impl Fn(&[Result<Stored, Refused<F>>]) -> Result<String, Error> + Send + 'static,
+        reply: impl Fn(&[Result<StoredFile, Refused<F>>]) -> Result<String, Error> + Send + 'static,
     ) -> Result<CommittedFiles<F>, Error> {
         let work = move |db: &_| {
             let view = donors.current();
@@ -44,10 +44,10 @@ impl Catalog {
                 }
             }
             let open = match &outcome {
-                Outcome::Fresh { files, .. } => {
+                CommitOutcome::Fresh { files, .. } => {
                     conversions::any_open(db, files.iter().flatten().map(|file| file.version))?
                 }
-                Outcome::Repeated(_) => false,
+                CommitOutcome::Repeated(_) => false,
             };
             Ok(CommittedFiles { outcome, open })
         };

@@ -1,7 +1,7 @@
 //! Operations on the facts kept about donors, and on the chunks that they hold.
 
-use crate::donors::{self, Goal, Known};
-use crate::placements::{self, Compared, CopyState, Drawn, Told};
+use crate::donors::{self, Goal, StoredDonor};
+use crate::placements::{self, Compared, CopyState, DrawnCopy, ToldCopies};
 use crate::{Catalog, Durability, Error, chunks, notes};
 use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::ids::{ChunkId, DonorId};
@@ -15,7 +15,7 @@ const PAGE_COPIES: usize = 65_536;
 
 impl Catalog {
     /// The donors there are.
-    pub async fn donors(&self) -> Result<Vec<Known>, Error> {
+    pub async fn donors(&self) -> Result<Vec<StoredDonor>, Error> {
         self.read(donors::all).await
     }
 
@@ -67,7 +67,7 @@ impl Catalog {
     }
 
     /// Takes down what a donor told of its copies; whether that changes how safe a file is.
-    pub async fn tell(&self, donor: DonorId, told: Told, now_ms: u64) -> Result<bool, Error> {
+    pub async fn tell(&self, donor: DonorId, told: ToldCopies, now_ms: u64) -> Result<bool, Error> {
         self.write(Durability::Process, move |db| placements::tell(db, donor, &told, now_ms)).await
     }
 
@@ -134,7 +134,7 @@ impl Catalog {
     }
 
     /// One of the chunks of a donor, and who else has it.
-    pub async fn drawn(&self, donor: DonorId, random: u64) -> Result<Option<Drawn>, Error> {
+    pub async fn drawn(&self, donor: DonorId, random: u64) -> Result<Option<DrawnCopy>, Error> {
         self.read(move |db| placements::drawn(db, donor, random)).await
     }
 
@@ -144,7 +144,7 @@ impl Catalog {
         donor: DonorId,
         count: usize,
         offset: u64,
-    ) -> Result<Vec<Drawn>, Error> {
+    ) -> Result<Vec<DrawnCopy>, Error> {
         self.read(move |db| placements::sample(db, donor, count, offset)).await
     }
 

@@ -1,7 +1,7 @@
 //! Files as they are read and judged.
 
 use crate::grants::SeenSpaces;
-use crate::open::{self, Page};
+use crate::open::{self, OpenedPage};
 use crate::units::{self, FilePage, PageLimit, Root};
 use crate::{Catalog, Error};
 use potluck_core::path::PoolPath;
@@ -13,7 +13,7 @@ impl Catalog {
         path: PoolPath,
         recursive: bool,
         after: Option<String>,
-    ) -> Result<Page, Error> {
+    ) -> Result<OpenedPage, Error> {
         self.read(move |db| open::open(db, &path, recursive, after.as_deref())).await
     }
 

@@ -1,6 +1,6 @@
 //! Chunks that no file uses, on their way out.
 
-use crate::unused_chunks::{self, Condemned, Waiting};
+use crate::unused_chunks::{self, Condemned, UnusedSince};
 use crate::{Catalog, Durability, Error};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId};
@@ -11,9 +11,9 @@ impl Catalog {
     pub async fn unused_chunks(
         &self,
         before_ms: u64,
-        after: Waiting,
+        after: UnusedSince,
         limit: usize,
-    ) -> Result<Vec<(Waiting, ChunkName)>, Error> {
+    ) -> Result<Vec<(UnusedSince, ChunkName)>, Error> {
         self.read(move |db| unused_chunks::unused(db, before_ms, after, limit)).await
     }
 

@@ -1,14 +1,14 @@
 //! The metadata log: what its copies lack, and how far they have come.
 
 use crate::changes::{self, ChangeNumber};
-use crate::commit::{self, Batch, Outcome, Refused};
-use crate::export::{self, Changes};
-use crate::log_position::{Advance, Copy, Position};
+use crate::commit::{self, Batch, CommitOutcome, Refused};
+use crate::export::{self, LogChanges};
+use crate::log_position::{Advance, LogCopy, Position};
 use crate::names::When;
 use crate::{Catalog, Durability, Error, conversions, log_position, system, versions};
 use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::policy::{Policy, Redundancy};
-use potluck_pool::{InUseAgain, Snapshot};
+use potluck_pool::{DonorSnapshot, InUseAgain};
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ const ROWS: usize = 1000;
 
 /// The changes that a copy of the log lacks, at one moment.
 #[derive(Debug)]
-pub struct Ahead {
+pub struct LogAhead {
     /// How far the copy has come; `None` before its first base.
     pub position: Option<Position>,
     /// The first changes after that; `None` if there are none, or if a base is due.
-    pub changes: Option<Changes>,
+    pub changes: Option<LogChanges>,
     /// The last change that was made.
     pub last: ChangeNumber,
 }
@@ -37,20 +37,20 @@ pub struct LogCommitted {
 
 impl Catalog {
     /// Returns the changes that a copy of the log lacks.
-    pub async fn log_ahead(&self, copy: Copy) -> Result<Ahead, Error> {
+    pub async fn log_ahead(&self, copy: LogCopy) -> Result<LogAhead, Error> {
         let look = move |db: &_| {
             let (position, last) = (Position::of(db, copy)?, ChangeNumber(changes::last(db)?));
             let changes = match &position {
                 Some(at) if !at.is_worn() => export::changes(db, at.change.0, ROWS)?,
                 _ => None,
             };
-            Ok(Ahead { position, changes, last })
+            Ok(LogAhead { position, changes, last })
         };
         self.read(look).await
     }
 
     /// How many changes a copy of the log lacks.
-    pub async fn log_waiting(&self, copy: Copy) -> Result<u64, Error> {
+    pub async fn log_waiting(&self, copy: LogCopy) -> Result<u64, Error> {
         let count = move |db: &_| {
             let covered = Position::of(db, copy)?.map_or(0, |position| position.change.0);
             Ok((changes::last(db)? - covered).max(0) as u64)
@@ -71,7 +71,7 @@ impl Catalog {
     /// Gives up the copy of the log on donors, where none is kept: no change waits for it. Where that was done
     /// before, a look takes no turn of the writer; done twice, it changes nothing more.
     pub async fn discard_log(&self) -> Result<(), Error> {
-        if self.read(|db| Position::of(db, Copy::OnDonors)).await?.is_none_or(|at| at.lost) {
+        if self.read(|db| Position::of(db, LogCopy::OnDonors)).await?.is_none_or(|at| at.lost) {
             return Ok(());
         }
         self.write(Durability::Process, system::lose).await
@@ -83,7 +83,7 @@ impl Catalog {
         &self,
         batch: Arc<Batch<Infallible>>,
         advance: Advance,
-        donors: Snapshot,
+        donors: DonorSnapshot,
         when: When,
     ) -> Result<LogCommitted, Error> {
         let work = move |db: &_| {
@@ -95,7 +95,7 @@ impl Catalog {
                 system::remove_older(db, advance.after.generation, when)?;
             }
             advance.note(db)?;
-            let Outcome::Fresh { files, again } = outcome else {
+            let CommitOutcome::Fresh { files, again } = outcome else {
                 return Err(Error::Bug("a batch of the manager's own was repeated".into()));
             };
             let stored: Result<Vec<_>, _> = files.into_iter().collect();

@@ -1,6 +1,6 @@
 //! Members and the tokens by which they join.
 
-use crate::members::{self, Member, NewMember};
+use crate::members::{self, NewMember, StoredMember};
 use crate::tokens::{self, Certified, Moment, NewToken, Token};
 use crate::{Catalog, Durability, Error, donors};
 use potluck_core::chunk::Digest;
@@ -66,7 +66,7 @@ impl Catalog {
 
     /// Ends a membership. What was remembered of it as a donor is forgotten, at last which chunks it had
     /// ([`Catalog::forget_removed_donors`]).
-    pub async fn revoke(&self, id: MemberId) -> Result<Member, Error> {
+    pub async fn revoke(&self, id: MemberId) -> Result<StoredMember, Error> {
         let revoke = move |db: &_| {
             let member = members::revoke(db, id)?;
             donors::forget(db, DonorId(id.0))?;

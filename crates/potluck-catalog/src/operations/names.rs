@@ -1,13 +1,13 @@
 //! Names: listings, facts, sums, and changes.
 
-use crate::copies::{self, Copied, CopyRequest, Outcome};
+use crate::copies::{self, Copied, CopyOutcome, CopyRequest};
 use crate::grants::SeenSpaces;
-use crate::lists::{self, Facts};
+use crate::lists::{self, EntryFacts};
 use crate::names::{self, When};
 use crate::{Catalog, Durability, Error, reaping, trash};
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
-use potluck_pool::Snapshot;
+use potluck_pool::DonorSnapshot;
 use potluck_wire::control::{Listing, Removed, Used, UsedUpTo};
 
 impl Catalog {
@@ -24,7 +24,7 @@ impl Catalog {
     }
 
     /// Returns the entry at a path, and the redundancy that keeps it.
-    pub async fn stat(&self, path: PoolPath) -> Result<Facts, Error> {
+    pub async fn stat(&self, path: PoolPath) -> Result<EntryFacts, Error> {
         self.read(move |db| lists::stat(db, &path)).await
     }
 
@@ -83,10 +83,10 @@ impl Catalog {
         &self,
         (copy, page): (SessionId, u32),
         wanted: CopyRequest,
-        donors: Snapshot,
+        donors: DonorSnapshot,
         when: When,
         reply: impl Fn(&Copied) -> Result<String, Error> + Send + 'static,
-    ) -> Result<Outcome, Error> {
+    ) -> Result<CopyOutcome, Error> {
         let work = move |db: &_| {
             let view = donors.current();
             copies::copy(db, (copy, page), &wanted, &view, when.pool_ms, when.wall_ms, &reply)

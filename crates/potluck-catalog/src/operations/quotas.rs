@@ -1,6 +1,6 @@
 //! Quotas of spaces and of members.
 
-use crate::quotas::{self, QuotaUse};
+use crate::quotas::{self, StoredQuota};
 use crate::{Catalog, Durability, Error};
 use potluck_core::quota::{Quota, QuotaOf};
 
@@ -16,7 +16,7 @@ impl Catalog {
     }
 
     /// All quotas, spaces first.
-    pub async fn quotas(&self) -> Result<Vec<QuotaUse>, Error> {
+    pub async fn quotas(&self) -> Result<Vec<StoredQuota>, Error> {
         self.read(quotas::all).await
     }
 }

@@ -6,7 +6,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Redundancy;
 use potluck_pool::redundancy::Excess;
-use potluck_pool::{InUseAgain, Snapshot};
+use potluck_pool::{DonorSnapshot, InUseAgain};
 
 /// The outcome of writing parity down.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Catalog {
     /// to have. Gives how many were looked at, at least one, and how many changed.
     pub async fn arrive(
         &self,
-        snapshot: Snapshot,
+        snapshot: DonorSnapshot,
         found: Vec<(VersionId, Redundancy)>,
         now_ms: u64,
     ) -> Result<(usize, u64), Error> {
@@ -72,7 +72,7 @@ impl Catalog {
     /// Marks copies as leaving that can still be done without; gives those.
     pub async fn mark_excess(
         &self,
-        snapshot: Snapshot,
+        snapshot: DonorSnapshot,
         copies: Vec<((ChunkName, DonorId), Excess)>,
     ) -> Result<Vec<(ChunkName, DonorId)>, Error> {
         let mark = move |db: &_| excess::mark(db, &snapshot.current(), &copies);

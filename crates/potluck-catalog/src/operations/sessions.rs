@@ -1,7 +1,7 @@
 //! Write sessions, from what admits them to what they offer.
 
-use crate::chunks::{self, Found, Kept};
-use crate::entries::{self, Place};
+use crate::chunks::{self, KnownChunk, UnusedChunk};
+use crate::entries::{self, EntryPlace};
 use crate::sessions::{self, StoredSession};
 use crate::spaces::{self, Space, Sums};
 use crate::sql::Tx;
@@ -55,7 +55,7 @@ impl Catalog {
         new: Vec<ChunkName>,
         names: Arc<Vec<ChunkName>>,
         ack: AckLevel,
-    ) -> Result<Vec<Found>, Error> {
+    ) -> Result<Vec<KnownChunk>, Error> {
         self.write(Durability::Process, move |db| sessions::offer(db, &id, &new)).await?;
         self.read(move |db| chunks::look_up(db, &names, ack)).await
     }
@@ -64,7 +64,7 @@ impl Catalog {
     /// index; gives those that are not on their way out already.
     pub async fn keep_unused(
         &self,
-        unused: Vec<(u32, Kept)>,
+        unused: Vec<(u32, UnusedChunk)>,
         now_ms: u64,
     ) -> Result<Vec<Held>, Error> {
         let keep = move |db: &_| {
@@ -88,8 +88,8 @@ fn admit_write(db: &Tx, path: &PoolPath, condition: Condition, bytes: u64) -> Re
     let policy = dir_policies::effective(db, path)?;
     let space = Space { policy, ..spaces::named(db, path.space())? };
     let there = match entries::resolve(db, path)?.map(|found| found.place) {
-        Some(Place::Dir(_)) => return Ok(space), // the files below it have their own conditions
-        Some(Place::File(version)) => Some(version),
+        Some(EntryPlace::Dir(_)) => return Ok(space), // the files below it have their own conditions
+        Some(EntryPlace::File(version)) => Some(version),
         None => None,
     };
     check_condition(db, path, condition, there)?;

@@ -1,6 +1,6 @@
 //! Spaces and what holds for the files in them.
 
-use crate::goals::{self, Change, Page};
+use crate::goals::{self, FollowedPage, PolicyChange};
 use crate::grants;
 use crate::spaces::{self, NewSpace, Space};
 use crate::sql::Tx;
@@ -43,7 +43,7 @@ impl Catalog {
         &self,
         path: PoolPath,
         over: Override,
-    ) -> Result<Result<Change, BadPolicy>, Error> {
+    ) -> Result<Result<PolicyChange, BadPolicy>, Error> {
         self.read(move |db| goals::plan(db, &path, &over)).await
     }
 
@@ -60,7 +60,7 @@ impl Catalog {
         policy: Policy,
         after: Option<String>,
         set_at: Option<u64>,
-    ) -> Result<Page, Error> {
+    ) -> Result<FollowedPage, Error> {
         let follow = move |db: &_| goals::follow(db, &path, &policy, after.as_deref(), set_at);
         match set_at {
             None => self.read(follow).await,

@@ -1,9 +1,9 @@
 //! A manager's term over the catalog: its start, and other terms that donors heard of.
 
 use crate::authority::{self, Authority};
-use crate::donors::Known;
-use crate::log_position::{Copy, Position};
-use crate::members::Member;
+use crate::donors::StoredDonor;
+use crate::log_position::{LogCopy, Position};
+use crate::members::StoredMember;
 use crate::sessions::StoredSession;
 use crate::sql::Tx;
 use crate::term_history::{self, Term};
@@ -24,11 +24,11 @@ pub struct TermStart {
     /// The pool's time as last saved.
     pub saved_ms: Option<u64>,
     /// The members that ever were.
-    pub members: Vec<Member>,
+    pub members: Vec<StoredMember>,
     /// The write sessions there are, each with what it offered.
     pub sessions: Vec<(StoredSession, Vec<ChunkName>)>,
     /// The facts kept about donors.
-    pub donors: Vec<Known>,
+    pub donors: Vec<StoredDonor>,
     /// The reason why repair is paused, if it is.
     pub repair_paused: Option<String>,
     /// Donors that went at once.
@@ -76,8 +76,8 @@ impl Catalog {
             if begins || epoch > own {
                 // The newer one's log goes on from where this catalog was copied: what this one writes
                 // must not be taken for a part of that, nor that for a part of this.
-                Position::clear(db, Copy::OnDonors)?;
-                Position::clear(db, Copy::InFile)?;
+                Position::clear(db, LogCopy::OnDonors)?;
+                Position::clear(db, LogCopy::InFile)?;
             }
             term_history::go_on(db, epoch, start)?;
             Ok(epoch)

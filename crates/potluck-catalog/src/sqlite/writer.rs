@@ -3,7 +3,7 @@
 
 use super::file::Database;
 use super::tx::Tx;
-use crate::fault::DiskFault;
+use crate::fault::CatalogDiskFault;
 use crate::{Durability, Error, changes};
 use potluck_wire::env::Offload;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ const BATCH: usize = 256;
 const TRIES: u32 = 3;
 
 /// Runs jobs one after the other.
-pub struct Writer(Mutex<Place>);
+pub struct CatalogWriter(Mutex<Place>);
 
 enum Place {
     /// A thread of its own.
@@ -33,7 +33,7 @@ enum Place {
     Closed,
 }
 
-impl Writer {
+impl CatalogWriter {
     /// Writes to `db`. Keeps in `changes` how many changes ([`changes::last`]) no
     /// power cut undoes, from the first commit that reaches the disk on; and in `fault` what the
     /// disk did not take.
@@ -41,7 +41,7 @@ impl Writer {
         db: Database,
         offload: Offload,
         changes: Arc<AtomicU64>,
-        fault: Arc<DiskFault>,
+        fault: Arc<CatalogDiskFault>,
     ) -> Self {
         let session = Session { db, durability: Durability::Disk, changes, fault };
         Self(Mutex::new(match offload {
@@ -139,7 +139,7 @@ struct Session {
     db: Database,
     durability: Durability,
     changes: Arc<AtomicU64>,
-    fault: Arc<DiskFault>,
+    fault: Arc<CatalogDiskFault>,
 }
 
 impl Session {

@@ -2,11 +2,11 @@
 
 use crate::commit::PreparedFile;
 use crate::engine::{self, Database};
-use crate::entries::{self, Place};
-use crate::export::{self, Snapshot};
+use crate::entries::{self, EntryPlace};
+use crate::export::{self, CatalogSnapshot};
 use crate::fixture::{Fixture, chunk, coded, file, new_space, path};
-use crate::log_position::{Advance, Copy, Position};
-use crate::members::{self, Member, NewMember};
+use crate::log_position::{Advance, LogCopy, Position};
+use crate::members::{self, NewMember, StoredMember};
 use crate::meta;
 use crate::names::{self, When};
 use crate::records::Record;
@@ -72,7 +72,7 @@ fn drain(db: &Tx) -> Vec<Record> {
 }
 
 fn base(fixture: &Fixture) -> (Vec<Record>, i64) {
-    let mut snapshot = Snapshot::begin(&fixture.file()).expect("begun");
+    let mut snapshot = CatalogSnapshot::begin(&fixture.file()).expect("begun");
     let mut all = Vec::new();
     loop {
         let more = snapshot.next_records().expect("read");
@@ -126,7 +126,7 @@ fn told(db: &Tx) -> Vec<String> {
     told
 }
 
-fn member(db: &Tx, name: &str) -> Member {
+fn member(db: &Tx, name: &str) -> StoredMember {
     let (joined_wall_ms, invited_by) = (1_700_000_000_000, Some(MemberId(1)));
     let new = NewMember { role: Role::Donor, name, joined_wall_ms, invited_by };
     members::add(db, new, |_| Ok(Digest::of(name.as_bytes()))).expect("a member")
@@ -258,7 +258,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
         },
         |f| {
             // From a code to copies.
-            let Some(Place::File(id)) = entries::resolve(&f.db, &path("pot://lab/coded"))
+            let Some(EntryPlace::File(id)) = entries::resolve(&f.db, &path("pot://lab/coded"))
                 .expect("resolved")
                 .map(|found| found.place)
             else {
@@ -339,7 +339,8 @@ fn directories_stay_when_the_files_that_made_them_have_passed() {
     let over = Override { copies: Some(3), ..Override::default() };
     let dir = entries::existing_dir(&fixture.db, &path("pot://lab/d")).expect("a directory");
     dir_policies::set(&fixture.db, dir, &over).expect("set");
-    changes::append(&fixture.db, &changes::Op::Policy(path("pot://lab/d"), over)).expect("noted");
+    changes::append(&fixture.db, &changes::ChangeOp::Policy(path("pot://lab/d"), over))
+        .expect("noted");
     for at in ["pot://lab/d/x", "pot://lab/f/x"] {
         names::remove(&fixture.db, &path(at), false, WHEN).expect("removed");
     }
@@ -441,13 +442,13 @@ fn a_base_that_a_freeze_overtook_is_not_noted_d5() {
     let epoch = meta::next_epoch(db).expect("begun");
     let note = |before: Option<&Position>, epoch| {
         let (before, after) = (before.cloned(), position(1, 1, 0));
-        Advance { copy: Copy::OnDonors, before, after, epoch }.note(db)
+        Advance { copy: LogCopy::OnDonors, before, after, epoch }.note(db)
     };
     assert_eq!(note(None, epoch), Ok(()), "the first generation");
     let there = position(1, 1, 0);
     assert_eq!(note(Some(&there), epoch), Ok(()));
     assert_eq!(note(None, epoch), Err(Error::NoSession), "another came between");
-    Position::clear(db, Copy::OnDonors).expect("cleared");
+    Position::clear(db, LogCopy::OnDonors).expect("cleared");
     assert_eq!(note(Some(&there), epoch), Err(Error::NoSession), "a freeze");
     meta::raise_epoch(db, epoch).expect("raised");
     assert_eq!(note(None, epoch), Err(Error::NoSession), "one before the first");
@@ -470,15 +471,15 @@ fn a_change_is_forgotten_when_every_copy_that_goes_on_has_it() {
     let first = |db| changes::rows(db, 0, 1).expect("read").first().map(|row| row.0);
     let last = changes::last(db).expect("read");
     assert_eq!(first(db), Some(1));
-    position(1, 4, 5).note(db, Copy::OnDonors).expect("noted");
+    position(1, 4, 5).note(db, LogCopy::OnDonors).expect("noted");
     assert_eq!(first(db), Some(1), "a first base of the file may be under way");
-    position(1, 4, 8).note(db, Copy::InFile).expect("noted");
+    position(1, 4, 8).note(db, LogCopy::InFile).expect("noted");
     assert_eq!(first(db), Some(6), "donors wait for it");
-    position(1, 6, 11).note(db, Copy::OnDonors).expect("noted");
+    position(1, 6, 11).note(db, LogCopy::OnDonors).expect("noted");
     assert_eq!(first(db), Some(9), "the file waits for it");
     // A base for the place of one that is lost may be under way.
-    Position { lost: true, ..position(1, 6, 11) }.note(db, Copy::OnDonors).expect("noted");
-    position(1, 7, last - 1).note(db, Copy::InFile).expect("noted");
+    Position { lost: true, ..position(1, 6, 11) }.note(db, LogCopy::OnDonors).expect("noted");
+    position(1, 7, last - 1).note(db, LogCopy::InFile).expect("noted");
     assert_eq!(first(db), Some(12));
 }
 
@@ -491,7 +492,7 @@ fn a_base_is_refused_when_changes_made_since_it_began_are_forgotten() {
     let db = &fixture.db;
     let note = |row| {
         let after = position(1, 4, row);
-        Advance { copy: Copy::OnDonors, before: None, after, epoch }.note(db)
+        Advance { copy: LogCopy::OnDonors, before: None, after, epoch }.note(db)
     };
     changes::forget(db, 7).expect("forgotten");
     assert_eq!(note(6), Err(Error::NoSession), "the seventh change would be in no copy");
@@ -506,27 +507,27 @@ fn changes_wait_for_a_copy_that_cannot_be_written_no_longer_than_a_base_is_cheap
     let kept = || changes::rows(db, 0, usize::MAX >> 1).expect("read").len();
     let start = changes::last(db).expect("read");
     let stuck = position(1, 4, start);
-    stuck.note(db, Copy::InFile).expect("noted");
+    stuck.note(db, LogCopy::InFile).expect("noted");
     let tx = db.begin().expect("begun");
     for _ in 0..20_000 {
-        changes::append(db, &changes::Op::Note("kept".into())).expect("changed");
+        changes::append(db, &changes::ChangeOp::Note("kept".into())).expect("changed");
     }
     tx.commit().expect("committed");
-    position(1, 5, start + 20_000).note(db, Copy::OnDonors).expect("noted");
+    position(1, 5, start + 20_000).note(db, LogCopy::OnDonors).expect("noted");
     assert_eq!(kept(), 20_000, "the file may go on yet");
-    changes::append(db, &changes::Op::Note("kept".into())).expect("changed");
-    position(1, 6, start + 20_001).note(db, Copy::OnDonors).expect("noted");
+    changes::append(db, &changes::ChangeOp::Note("kept".into())).expect("changed");
+    position(1, 6, start + 20_001).note(db, LogCopy::OnDonors).expect("noted");
     assert_eq!(kept(), 20_000, "a new base of the file may be under way");
     for _ in 0..9 {
-        changes::append(db, &changes::Op::Note("kept".into())).expect("changed");
+        changes::append(db, &changes::ChangeOp::Note("kept".into())).expect("changed");
     }
     log_position::forget_covered(db).expect("forgotten");
     assert_eq!(kept(), 20_000, "no more, also where neither copy can be written");
-    let at = Position::of(db, Copy::InFile).expect("read").expect("a position");
+    let at = Position::of(db, LogCopy::InFile).expect("read").expect("a position");
     assert!(at.is_worn(), "it begins anew");
     // An export read before the changes were forgotten is not taken for all there was.
     let late = Advance {
-        copy: Copy::InFile,
+        copy: LogCopy::InFile,
         before: Some(stuck),
         after: position(1, 5, start + 1000),
         epoch,

@@ -2,9 +2,9 @@
 
 use crate::stage::Stage;
 use potluck_catalog::Error;
-use potluck_catalog::commit::{Outcome, Refused};
+use potluck_catalog::commit::{CommitOutcome, Refused};
 use potluck_catalog::fixture::{chunk, file, path};
-use potluck_catalog::placements::Told;
+use potluck_catalog::placements::ToldCopies;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_wire::control::Condition;
@@ -87,7 +87,7 @@ async fn a_chunk_that_nobody_acknowledged_is_never_named_d2() {
     assert_eq!(listed, ["again", "good"], "not even its directories are made");
 
     // A copy that its donor lost proves nothing either.
-    stage.tell(1, Told { removed: vec![chunk(2)], ..Told::default() }, 0).await;
+    stage.tell(1, ToldCopies { removed: vec![chunk(2)], ..ToldCopies::default() }, 0).await;
     let outcomes = stage.commit(vec![file("pot://lab/third", &[2], &[])]).await;
     assert!(matches!(refused(&outcomes[0]), Error::NotAcknowledged { .. }));
 }
@@ -103,11 +103,11 @@ async fn a_condemned_chunk_needs_a_fresh_receipt_and_is_then_kept_d5() {
 
     let batch = vec![file("pot://lab/b", &[1], &[2])];
     match stage.commit_batch(90, batch, false, 60).await.expect("committed").outcome {
-        Outcome::Fresh { files, again } => {
+        CommitOutcome::Fresh { files, again } => {
             assert!(files[0].is_ok());
             assert_eq!(again.condemned, [chunk(1)]);
         }
-        Outcome::Repeated(_) => panic!("not repeated"),
+        CommitOutcome::Repeated(_) => panic!("not repeated"),
     }
     let still = stage.catalog.still_condemned(vec![chunk(1)]).await;
     assert_eq!(still, Ok(vec![]));
@@ -119,10 +119,10 @@ async fn a_repeated_batch_repeats_its_reply_and_nothing_else() {
     let stage = Stage::new().await;
     let batch = || vec![file("pot://lab/a", &[1], &[1])];
     let first = stage.commit_batch(0, batch(), true, 0).await.expect("committed");
-    assert!(matches!(first.outcome, Outcome::Fresh { .. }));
+    assert!(matches!(first.outcome, CommitOutcome::Fresh { .. }));
     match stage.commit_batch(0, batch(), true, 0).await.expect("answered").outcome {
-        Outcome::Repeated(text) => assert_eq!(text, "1 files"),
-        Outcome::Fresh { .. } => panic!("committed twice"),
+        CommitOutcome::Repeated(text) => assert_eq!(text, "1 files"),
+        CommitOutcome::Fresh { .. } => panic!("committed twice"),
     }
     let kept = stage.catalog.committed_before(stage.session, 0).await;
     assert_eq!(kept, Ok(Some("1 files".into())));

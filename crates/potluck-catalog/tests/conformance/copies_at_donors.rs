@@ -2,7 +2,7 @@
 
 use crate::stage::Stage;
 use potluck_catalog::fixture::{chunk, file, path, register};
-use potluck_catalog::placements::Told;
+use potluck_catalog::placements::ToldCopies;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{ChunkId, DonorId, Incarnation};
 use potluck_core::policy::AckLevel;
@@ -49,7 +49,7 @@ async fn a_copy_that_is_not_listed_is_counted_as_missing_and_still_recorded_d5()
     let compared = stage.catalog.compare(donor, again).await.expect("compared");
     assert_eq!((compared.known.len(), compared.uncounted.len()), (1, 1));
     assert_eq!(compared.unknown, [listed(77)]);
-    stage.tell(1, Told { added: compared.uncounted, ..Told::default() }, 0).await;
+    stage.tell(1, ToldCopies { added: compared.uncounted, ..ToldCopies::default() }, 0).await;
     assert_eq!(stage.counted(1).await, (2, 0));
 
     // A receipt that came before its turn refutes that a copy is missing.
@@ -62,12 +62,13 @@ async fn a_copy_that_is_not_listed_is_counted_as_missing_and_still_recorded_d5()
 async fn a_donors_word_changes_the_count_of_its_own_copies_only() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a", &[1], &[1, 2])).await;
-    stage.tell(1, Told { spoiled: vec![chunk(1)], ..Told::default() }, 0).await;
+    stage.tell(1, ToldCopies { spoiled: vec![chunk(1)], ..ToldCopies::default() }, 0).await;
     assert_eq!(holders_at(&stage, 1, AckLevel::Memory).await, [DonorId(2)]);
-    stage.tell(1, Told { sound: vec![chunk(1)], ..Told::default() }, 0).await;
+    stage.tell(1, ToldCopies { sound: vec![chunk(1)], ..ToldCopies::default() }, 0).await;
     assert_eq!(holders_at(&stage, 1, AckLevel::Memory).await, DONORS);
     // Deleted and written again within one second.
-    let both = Told { removed: vec![chunk(1)], added: vec![listed(1)], ..Told::default() };
+    let both =
+        ToldCopies { removed: vec![chunk(1)], added: vec![listed(1)], ..ToldCopies::default() };
     stage.tell(1, both, 0).await;
     assert_eq!(holders(&stage, "pot://lab/a").await, DONORS);
 }
@@ -85,8 +86,8 @@ async fn a_copy_that_was_only_in_memory_is_not_held_for_a_write_to_disk() {
     assert_eq!(kept, [DonorId(2)], "a lower level takes nothing back");
 
     // Lost, and back: nobody synced what came back.
-    stage.tell(2, Told { removed: vec![chunk(1)], ..Told::default() }, 0).await;
-    stage.tell(2, Told { added: vec![listed(1)], ..Told::default() }, 0).await;
+    stage.tell(2, ToldCopies { removed: vec![chunk(1)], ..ToldCopies::default() }, 0).await;
+    stage.tell(2, ToldCopies { added: vec![listed(1)], ..ToldCopies::default() }, 0).await;
     assert_eq!(holders_at(&stage, 1, AckLevel::Disk).await, []);
     assert_eq!(holders_at(&stage, 1, AckLevel::Memory).await, DONORS);
     stage.catalog.on_disk(DonorId(2), vec![chunk(1)]).await.expect("noted");
@@ -98,9 +99,9 @@ async fn only_a_copy_that_counted_and_that_a_file_uses_is_a_loss() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a", &[1], &[1, 2])).await;
     stage.catalog.take_in(vec![listed(9)], 0).await.expect("taken in");
-    stage.tell(1, Told { added: vec![listed(9)], ..Told::default() }, 0).await;
+    stage.tell(1, ToldCopies { added: vec![listed(9)], ..ToldCopies::default() }, 0).await;
     let lost = async |n, donor| {
-        let removed = Told { removed: vec![chunk(n)], ..Told::default() };
+        let removed = ToldCopies { removed: vec![chunk(n)], ..ToldCopies::default() };
         stage.tell(donor, removed, 0).await
     };
     assert!(!lost(9, 1).await, "garbage");

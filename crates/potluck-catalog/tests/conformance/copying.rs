@@ -2,7 +2,7 @@
 
 use crate::stage::{Stage, when};
 use potluck_catalog::Error;
-use potluck_catalog::copies::{Copied, CopyRequest, Outcome};
+use potluck_catalog::copies::{Copied, CopyOutcome, CopyRequest};
 use potluck_catalog::fixture::{chunk, coded, file, new_space, path};
 use potluck_core::clock::Tick;
 use potluck_core::ids::SessionId;
@@ -21,7 +21,7 @@ fn wanted(from: &str, to: &str) -> CopyRequest {
     }
 }
 
-async fn page(stage: &Stage, number: u32, wanted: &CopyRequest) -> Result<Outcome, Error> {
+async fn page(stage: &Stage, number: u32, wanted: &CopyRequest) -> Result<CopyOutcome, Error> {
     let reply = |copied: &Copied| Ok(format!("{} files", copied.files.len()));
     let command = (SessionId([99; 16]), number);
     let donors = stage.donors.snapshot(Tick::ZERO);
@@ -30,8 +30,8 @@ async fn page(stage: &Stage, number: u32, wanted: &CopyRequest) -> Result<Outcom
 
 async fn copied(stage: &Stage, number: u32, wanted: &CopyRequest) -> Copied {
     match page(stage, number, wanted).await.expect("copied") {
-        Outcome::Fresh(copied) => copied,
-        Outcome::Repeated(text) => panic!("taken for repeated: {text}"),
+        CopyOutcome::Fresh(copied) => copied,
+        CopyOutcome::Repeated(text) => panic!("taken for repeated: {text}"),
     }
 }
 
@@ -83,8 +83,8 @@ async fn a_page_that_is_asked_for_again_is_not_copied_again() {
         CopyRequest { condition: Condition::IfAbsent, ..wanted("pot://lab/a", "pot://lab/b") };
     copied(&stage, 0, &once).await;
     match page(&stage, 0, &once).await.expect("answered") {
-        Outcome::Repeated(text) => assert_eq!(text, "1 files"),
-        Outcome::Fresh(_) => panic!("copied twice"),
+        CopyOutcome::Repeated(text) => assert_eq!(text, "1 files"),
+        CopyOutcome::Fresh(_) => panic!("copied twice"),
     }
     let (_, refused) = &copied(&stage, 1, &once).await.files[0];
     assert_eq!(*refused, Err(Error::Exists(path("pot://lab/b"))));

@@ -4,7 +4,7 @@
 use crate::stage::Stage;
 use potluck_catalog::donors::Goal;
 use potluck_catalog::fixture::{arrives, chunk, coded, donors_there, file, path};
-use potluck_catalog::placements::Told;
+use potluck_catalog::placements::ToldCopies;
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
@@ -48,7 +48,8 @@ impl Stage {
         for (copy, excess) in agreed {
             for (name, donor) in self.mark([(*copy, excess.clone())].into()).await {
                 still.push(donor.0);
-                self.tell(donor.0, Told { sound: vec![name], ..Told::default() }, 0).await;
+                self.tell(donor.0, ToldCopies { sound: vec![name], ..ToldCopies::default() }, 0)
+                    .await;
             }
         }
         still
@@ -128,8 +129,8 @@ async fn a_copy_on_its_way_out_counts_again_when_it_was_put_or_looked_at_and_not
     let held =
         async || stage.catalog.held_bytes(chunk(1), DonorId(2)).await.expect("read").is_some();
     for again in [
-        Told { sound: vec![chunk(1)], ..Told::default() },
-        Told { added: vec![listed], ..Told::default() },
+        ToldCopies { sound: vec![chunk(1)], ..ToldCopies::default() },
+        ToldCopies { added: vec![listed], ..ToldCopies::default() },
     ] {
         let leaving = async || {
             let (_, layout) = stage.file("pot://lab/a").await;
@@ -168,7 +169,7 @@ async fn what_no_list_named_is_not_lost_by_taking_space_at_once() {
 
     // A chunk that a listed file shares with another is that one's too.
     stage.put_copies("pot://lab/shares", 1, &[1, 6], 1).await;
-    stage.tell(6, Told { removed: vec![chunk(1)], ..Told::default() }, 0).await;
+    stage.tell(6, ToldCopies { removed: vec![chunk(1)], ..ToldCopies::default() }, 0).await;
     assert!(!stage.agreed().await.contains_key(&(chunk(1), DonorId(1))));
     // Called off: the list is worth nothing any more.
     stage.donors.give_back(DonorId(1), giving(true, &[late]));

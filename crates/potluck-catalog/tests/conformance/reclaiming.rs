@@ -1,10 +1,10 @@
 //! Chunks that no file uses, until no donor has them any more.
 
 use crate::stage::{Stage, when};
-use potluck_catalog::chunks::Kept;
+use potluck_catalog::chunks::UnusedChunk;
 use potluck_catalog::fixture::{chunk, file, path};
-use potluck_catalog::placements::Told;
-use potluck_catalog::unused_chunks::Waiting;
+use potluck_catalog::placements::ToldCopies;
+use potluck_catalog::unused_chunks::UnusedSince;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId};
 use potluck_core::policy::AckLevel;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 const DONORS: [DonorId; 2] = [DonorId(1), DonorId(2)];
 
-fn removed(n: u64) -> Told {
-    Told { removed: vec![chunk(n)], ..Told::default() }
+fn removed(n: u64) -> ToldCopies {
+    ToldCopies { removed: vec![chunk(n)], ..ToldCopies::default() }
 }
 
-fn added(n: u64) -> Told {
-    Told { added: vec![Holding { name: chunk(n), len: 1000 }], ..Told::default() }
+fn added(n: u64) -> ToldCopies {
+    ToldCopies { added: vec![Holding { name: chunk(n), len: 1000 }], ..ToldCopies::default() }
 }
 
 /// The session offers chunks, ends, and is accounted for.
@@ -84,7 +84,8 @@ async fn references_of_what_is_removed_end_step_by_step() {
     let mut steps = 0;
     let mut before = 0;
     while stage.catalog.reap_removed(1000, 500).await.expect("a step") {
-        let unused = stage.catalog.unused_chunks(500, Waiting::FIRST, 10_000).await.expect("read");
+        let unused =
+            stage.catalog.unused_chunks(500, UnusedSince::FIRST, 10_000).await.expect("read");
         assert!(unused.len() - before <= 1024, "a step ends {} references", unused.len() - before);
         (steps, before) = (steps + 1, unused.len());
     }
@@ -114,7 +115,7 @@ async fn a_late_write_of_an_ended_session_is_reclaimed_too_d2() {
     let compare = || stage.catalog.compare(DonorId(1), arrived.clone());
     let compared = compare().await.expect("compared");
     assert!(compared.unknown.is_empty(), "still remembered");
-    stage.tell(1, Told { added: compared.uncounted, ..Told::default() }, 600).await;
+    stage.tell(1, ToldCopies { added: compared.uncounted, ..ToldCopies::default() }, 600).await;
     assert_eq!(stage.condemned().await, [(chunk(1), vec![DonorId(1)])]);
 
     stage.tell(1, removed(1), 500).await;
@@ -164,7 +165,7 @@ async fn chunks_that_must_wait_do_not_hold_up_those_behind_them() {
         stage.put(file(&format!("pot://lab/{n}"), &[n], &[1])).await;
         stage.remove(&format!("pot://lab/{n}"), n / 3).await;
     }
-    let (mut after, mut seen) = (Waiting::FIRST, Vec::new());
+    let (mut after, mut seen) = (UnusedSince::FIRST, Vec::new());
     loop {
         let page = stage.catalog.unused_chunks(100, after, 4).await.expect("read");
         let Some((last, _)) = page.last() else { break };
@@ -205,7 +206,7 @@ async fn what_an_interrupted_upload_left_is_kept_for_the_session_that_goes_on_wi
     offered_and_ended(&stage, vec![chunk(1), chunk(2)], 100).await;
     stage.catalog.condemn(vec![chunk(2)], 100).await.expect("condemned");
     stage.new_session(2).await;
-    let kept = |n| Kept { name: chunk(n), len: 1000, donors: vec![DonorId(1)] };
+    let kept = |n| UnusedChunk { name: chunk(n), len: 1000, donors: vec![DonorId(1)] };
     let held = stage.catalog.keep_unused(vec![(7, kept(1)), (8, kept(2))], 200).await;
     let held: Vec<_> = held.expect("kept").iter().map(|held| (held.index, held.unused)).collect();
     assert_eq!(held, [(7, true)], "what is condemned must be sent again");

@@ -5,7 +5,7 @@ use potluck_catalog::Error;
 use potluck_catalog::commit::{PreparedFile, Refused};
 use potluck_catalog::conversions::{Computed, Encoded};
 use potluck_catalog::fixture::{chunk, coded, file, path};
-use potluck_catalog::placements::Told;
+use potluck_catalog::placements::ToldCopies;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::{AckLevel, Mirror, Override};
@@ -96,7 +96,7 @@ async fn copies_count_by_distinct_donors_known_and_proven_d3() {
     assert_eq!(stage.safe("pot://lab/a").await, Some(2));
     // Copies that the pool holds count towards what is asked.
     stage.put(copies("pot://lab/b", &[1, 2], &[2], 2)).await;
-    stage.tell(2, Told { removed: vec![chunk(1)], ..Told::default() }, 0).await;
+    stage.tell(2, ToldCopies { removed: vec![chunk(1)], ..ToldCopies::default() }, 0).await;
     let why = stage.refused(copies("pot://lab/c", &[1], &[], 2)).await;
     assert!(matches!(why, Error::TooFewCopies { have: 1, .. }), "a lost copy counts no more");
 }

@@ -1,14 +1,14 @@
 //! A catalog in a directory of its own, with the plain space “lab” and an open session.
 
-use potluck_catalog::commit::{Batch, Outcome, PreparedFile, Refused, Stored};
+use potluck_catalog::commit::{Batch, CommitOutcome, PreparedFile, Refused, StoredFile};
 use potluck_catalog::fixture::{chunk, donors_there, new_space, path};
 use potluck_catalog::grants::SeenSpaces;
 use potluck_catalog::names::When;
-use potluck_catalog::placements::Told;
+use potluck_catalog::placements::ToldCopies;
 use potluck_catalog::sessions::StoredSession;
 use potluck_catalog::tokens::{Moment, NewToken};
 use potluck_catalog::units::{Met, Root, judge};
-use potluck_catalog::unused_chunks::Waiting;
+use potluck_catalog::unused_chunks::UnusedSince;
 use potluck_catalog::{Catalog, CommittedFiles, Error, Founding, PageLimit};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::clock::Tick;
@@ -134,7 +134,8 @@ impl Stage {
             atomic: false,
             done,
         };
-        let reply = |files: &[Result<Stored, Refused<()>>]| Ok(format!("{} files", files.len()));
+        let reply =
+            |files: &[Result<StoredFile, Refused<()>>]| Ok(format!("{} files", files.len()));
         let (batch, donors) = (Arc::new(batch), self.donors.snapshot(Tick::ZERO));
         let none = Arc::from(Vec::new());
         self.catalog.commit_files(batch, false, none, donors, when(now_ms), reply).await
@@ -144,12 +145,12 @@ impl Stage {
     pub async fn store(
         &mut self,
         files: Vec<PreparedFile>,
-    ) -> (Vec<Result<Stored, Refused<()>>>, bool) {
+    ) -> (Vec<Result<StoredFile, Refused<()>>>, bool) {
         self.batch += 1;
         let done = self.commit_batch(self.batch, files, false, 0).await.expect("a batch");
         match done.outcome {
-            Outcome::Fresh { files, .. } => (files, done.open),
-            Outcome::Repeated(_) => panic!("a fresh batch was taken for a repeated one"),
+            CommitOutcome::Fresh { files, .. } => (files, done.open),
+            CommitOutcome::Repeated(_) => panic!("a fresh batch was taken for a repeated one"),
         }
     }
 
@@ -249,7 +250,8 @@ impl Stage {
 
     /// Chunks that no file has used since `before_ms`, longest unused first.
     pub async fn unused(&self, before_ms: u64) -> Vec<ChunkName> {
-        let page = self.catalog.unused_chunks(before_ms, Waiting::FIRST, 1000).await.expect("read");
+        let page =
+            self.catalog.unused_chunks(before_ms, UnusedSince::FIRST, 1000).await.expect("read");
         page.into_iter().map(|(_, name)| name).collect()
     }
 
@@ -260,7 +262,7 @@ impl Stage {
     }
 
     /// Takes down what a donor told; whether that changes how safe a file is.
-    pub async fn tell(&self, donor: u32, told: Told, now_ms: u64) -> bool {
+    pub async fn tell(&self, donor: u32, told: ToldCopies, now_ms: u64) -> bool {
         self.catalog.tell(DonorId(donor), told, now_ms).await.expect("told")
     }
 

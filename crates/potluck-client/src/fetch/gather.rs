@@ -6,7 +6,7 @@ use crate::buffer::Buffer;
 use crate::link::{ChunkRequest, LinkError};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use potluck_core::clock::Tick;
-use potluck_core::hedging::{Rates, Requests, Source};
+use potluck_core::hedging::{Rates, ReadSource, Requests};
 use potluck_core::ids::DonorId;
 use potluck_core::read_plan::{GroupStep, ShardState, next_of_group};
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ pub(super) struct Shard {
 
 impl Shard {
     /// A chunk that nobody was asked for yet, and the donors that have it.
-    pub fn new(request: Option<ChunkRequest>, sources: Vec<Source>) -> Self {
+    pub fn new(request: Option<ChunkRequest>, sources: Vec<ReadSource>) -> Self {
         Self { request, requests: Requests::new(sources), had: None, faults: Vec::new() }
     }
 

@@ -11,7 +11,7 @@ use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
 use potluck_core::read_plan::Piece;
 use potluck_wire::addresses::Addresses;
-use potluck_wire::bulk::Status;
+use potluck_wire::bulk::BulkStatus;
 use potluck_wire::control::Open;
 use potluck_wire::error::Failure;
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,9 +81,10 @@ impl Outage {
             }
             // Where it is, or what lets a client in there, may have changed.
             Err(
-                error @ (LinkError::Away(_) | LinkError::Refused(Status::Away | Status::Denied)),
+                error @ (LinkError::Away(_)
+                | LinkError::Refused(BulkStatus::Away | BulkStatus::Denied)),
             ) => {
-                if matches!(error, LinkError::Refused(Status::Denied)) {
+                if matches!(error, LinkError::Refused(BulkStatus::Denied)) {
                     state.denied.insert(donor, now);
                 }
                 let away = state.away.entry(donor).or_insert(Away { since: None, last: now });

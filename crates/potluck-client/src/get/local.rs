@@ -42,8 +42,8 @@ impl LocalFile {
     }
 
     /// Returns a writer to the file.
-    pub fn writer(&self) -> Writer {
-        Writer(Arc::clone(&self.file))
+    pub fn writer(&self) -> LocalWriter {
+        LocalWriter(Arc::clone(&self.file))
     }
 
     /// Gives the file its modification time and its name. All is written. Without `replace` this
@@ -76,9 +76,9 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Writes parts of a [`LocalFile`].
 #[derive(Clone)]
-pub struct Writer(Arc<File>);
+pub struct LocalWriter(Arc<File>);
 
-impl Writer {
+impl LocalWriter {
     /// Writes all of `bytes` at `offset`.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.0.write_all_at(bytes, offset)

@@ -1,12 +1,12 @@
 //! The receiving half of a link: answers in the order of the questions, chunks verified as they come.
 
-use super::{Body, ChunkRequest, LinkError, Owed, Proof, PutResult, Received, Stored, gone};
+use super::{Body, ChunkRequest, LinkError, Owed, Proof, PutResult, Received, StoredPut, gone};
 use crate::buffer::{Buffer, Buffers};
 use potluck_core::chunk::{Digest, Verifier};
 use potluck_core::hedging::{LEAST_RECEIVED, LEAST_TAKEN, STALL_TIMEOUT};
 use potluck_core::merkle::SEGMENT;
 use potluck_core::seal::{Meaning, NotSealedHere, SEALED_SEGMENT, SpaceKey};
-use potluck_wire::bulk::{FrameError, HEADER, Inbox, MAC, Reply, Status, StreamIo};
+use potluck_wire::bulk::{BulkStatus, FrameError, HEADER, Inbox, MAC, Reply, StreamIo};
 use potluck_wire::net::KernelSide;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -131,7 +131,7 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
                 return false;
             }
         };
-        if reply.status != Status::Ok {
+        if reply.status != BulkStatus::Ok {
             let _ = done.send(Err(LinkError::Refused(reply.status)));
             return true;
         }
@@ -248,8 +248,8 @@ async fn woken_at<T>(kernel: &mut KernelSide, bytes: usize, read: impl Future<Ou
 fn settle_put(done: oneshot::Sender<PutResult>, answer: Result<Reply, LinkError>) -> bool {
     let goes_on = answer.is_ok();
     let result = answer.and_then(|reply| match reply {
-        Reply { status: Status::Ok, receipt: Some((ack, receipt)), forwarded, .. } => {
-            Ok(Stored { ack, receipt, forwarded: forwarded.receipts().collect() })
+        Reply { status: BulkStatus::Ok, receipt: Some((ack, receipt)), forwarded, .. } => {
+            Ok(StoredPut { ack, receipt, forwarded: forwarded.receipts().collect() })
         }
         Reply { status, .. } => Err(LinkError::Refused(status)),
     });

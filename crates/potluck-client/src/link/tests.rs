@@ -53,7 +53,7 @@ impl AsyncWrite for Hole {
 async fn a_donor_that_reads_nothing_hangs_nobody_a2() {
     let (ours, _theirs) = tokio::io::duplex(1024);
     let keys = SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16]);
-    let opened = Opened {
+    let opened = OpenedBulk {
         io: StreamIo(Box::new(Hole(ours))),
         inbox: Inbox::new(keys.donor, &[]).expect("an inbox"),
         lane: keys.client,
@@ -116,7 +116,7 @@ fn no_more_routes_are_told_than_a_donor_remembers() {
 async fn a_forwarded_put_brings_the_receipts_of_all_its_donors() {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let keys = SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16]);
-    let opened = Opened {
+    let opened = OpenedBulk {
         io: StreamIo(Box::new(Hole(ours))),
         inbox: Inbox::new(keys.donor.clone(), &[]).expect("an inbox"),
         lane: keys.client.clone(),
@@ -127,7 +127,7 @@ async fn a_forwarded_put_brings_the_receipts_of_all_its_donors() {
         let mut told = Vec::new();
         while let Some((tag, request)) = inbox.request(&mut io).await.expect("a request") {
             let (len, reply) = match request {
-                Request::Route { len, .. } => (len, Reply::bare(Status::Ok)),
+                Request::Route { len, .. } => (len, Reply::bare(BulkStatus::Ok)),
                 Request::Put { len, forward, .. } => {
                     assert!(forward.wait && forward.routes() == [0, 1]);
                     let forwarded = Forwarded::of(&[None, Some(Receipt([9; 16]))]);
@@ -179,7 +179,7 @@ async fn a_chunk_goes_as_its_file_has_it_and_one_of_a_shortened_file_is_refused_
     let ours = SystemNet.connect(&address).await.expect("connected");
     let (theirs, _) = listener.accept().await.expect("accepted");
     let keys = SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16]);
-    let opened = Opened {
+    let opened = OpenedBulk {
         io: StreamIo(ours),
         inbox: Inbox::new(keys.donor.clone(), &[]).expect("an inbox"),
         lane: keys.client.clone(),
@@ -195,7 +195,7 @@ async fn a_chunk_goes_as_its_file_has_it_and_one_of_a_shortened_file_is_refused_
             }
             let reply = match ChunkName::of(&body) == name {
                 true => Reply::stored(AckLevel::Memory, Receipt([1; 16])),
-                false => Reply::bare(Status::Mismatch),
+                false => Reply::bare(BulkStatus::Mismatch),
             };
             io.write(&reply.encode(tag, &mut lane), &[]).await.expect("an answer");
         }
@@ -237,7 +237,7 @@ async fn a_chunk_goes_as_its_file_has_it_and_one_of_a_shortened_file_is_refused_
 fn link() -> (Link, StreamIo<DuplexStream>, SessionKeys) {
     let (ours, theirs) = tokio::io::duplex(1 << 10);
     let keys = SessionKeys::derive(&Secret::from_bytes([7; 32]), &[1; 16], &[2; 16]);
-    let opened = Opened {
+    let opened = OpenedBulk {
         io: StreamIo(Box::new(Hole(ours))),
         inbox: Inbox::new(keys.donor.clone(), &[]).expect("an inbox"),
         lane: keys.client.clone(),

@@ -46,7 +46,7 @@ pub struct Member {
 
 /// A group that has what its file waits for.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredGroup {
     /// The number of the file that the group belongs to.
     pub file: u32,
     /// The chunks of the group, in the order in which they were added.
@@ -91,7 +91,7 @@ pub struct Groups {
     unoffered: Vec<u64>,
     /// Groups with slots that have no donor.
     queue: VecDeque<u64>,
-    stored: Vec<Stored>,
+    stored: Vec<StoredGroup>,
     /// Copies that donors make after they answered.
     forwarded_later: u64,
     /// Copies that nobody makes, and that the manager does not know of.
@@ -298,7 +298,7 @@ impl Groups {
     }
 
     /// Groups that have what their files wait for, since the last call.
-    pub fn take_stored(&mut self) -> Vec<Stored> {
+    pub fn take_stored(&mut self) -> Vec<StoredGroup> {
         std::mem::take(&mut self.stored)
     }
 
@@ -627,7 +627,7 @@ impl Group {
     }
 
     /// What its file is told; each chunk has so many slots, one after the other.
-    fn stored(&self, copies: usize, shards: &HashMap<ChunkName, Shard>) -> Stored {
+    fn stored(&self, copies: usize, shards: &HashMap<ChunkName, Shard>) -> StoredGroup {
         let chunk = |slots: &[Slot]| StoredChunk {
             place: slots[0].place,
             sent: (slots.iter().any(|slot| slot.sent))
@@ -635,7 +635,7 @@ impl Group {
             left_out: slots.iter().all(|slot| slot.done && slot.at.is_empty()),
             acks: slots.iter().filter_map(|slot| slot.ack).collect(),
         };
-        Stored { file: self.file, chunks: self.slots.chunks(copies).map(chunk).collect() }
+        StoredGroup { file: self.file, chunks: self.slots.chunks(copies).map(chunk).collect() }
     }
 }
 

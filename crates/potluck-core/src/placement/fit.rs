@@ -1,6 +1,6 @@
 //! The greedy fit itself, in whole chunks.
 
-use super::{Candidate, Refusal, Request};
+use super::{Candidate, PlacementRequest, Refusal};
 use crate::ids::DonorId;
 use std::collections::HashMap;
 
@@ -47,7 +47,7 @@ pub(super) fn turns(position: usize, width: usize, copies: usize, chunks: u64) -
 }
 
 impl Fit {
-    pub(super) fn new(candidates: &[Candidate], request: &Request) -> Self {
+    pub(super) fn new(candidates: &[Candidate], request: &PlacementRequest) -> Self {
         let chunk = u64::from(request.chunk_size);
         let unit = if request.bytes == 0 { chunk } else { chunk.min(request.bytes) };
         let mut sorted: Vec<&Candidate> = candidates.iter().collect();

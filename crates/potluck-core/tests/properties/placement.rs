@@ -1,7 +1,7 @@
 //! Plans for files: distinct donors and domains, room, width, and what is refused.
 
 use potluck_core::ids::DonorId;
-use potluck_core::placement::{Candidate, Plan, Refusal, Request, plan};
+use potluck_core::placement::{Candidate, PlacementRequest, Plan, Refusal, plan};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,8 @@ fn frees(frees: &[u64]) -> Vec<Candidate> {
     frees.iter().zip(1..).map(|(free, id)| candidate(id, *free)).collect()
 }
 
-fn request(bytes: u64, chunk_size: u32, width: u32, copies: u32) -> Request {
-    Request { bytes, chunk_size, width, copies, least: copies }
+fn request(bytes: u64, chunk_size: u32, width: u32, copies: u32) -> PlacementRequest {
+    PlacementRequest { bytes, chunk_size, width, copies, least: copies }
 }
 
 /// Adds up, chunk by chunk, what `Plan::promised` says in closed form.
@@ -66,7 +66,7 @@ fn pool() -> impl Strategy<Value = Vec<Candidate>> {
     })
 }
 
-fn asked() -> impl Strategy<Value = Request> {
+fn asked() -> impl Strategy<Value = PlacementRequest> {
     (0..3000_u64, 1..40_u32, 0..9_u32, 0..4_u32)
         .prop_map(|(bytes, chunk, width, copies)| request(bytes, chunk, width, copies))
 }

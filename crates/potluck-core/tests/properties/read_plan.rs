@@ -1,6 +1,6 @@
 //! Reading: the pieces of a range, the choice of a source, and the steps by which a group is read.
 
-use potluck_core::hedging::{Source, pick};
+use potluck_core::hedging::{ReadSource, pick};
 use potluck_core::ids::DonorId;
 use potluck_core::rate_estimate::RateEstimate;
 use potluck_core::read_plan::{GroupStep, Piece, ShardState, chunks_of_range, next_of_group};
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 const CHUNK: u32 = 1 << 20;
 
-fn source(id: u32, live: bool, load: f32) -> Source {
-    Source { donor: DonorId(id), live, load }
+fn source(id: u32, live: bool, load: f32) -> ReadSource {
+    ReadSource { donor: DonorId(id), live, load }
 }
 
 /// A donor that delivered a chunk in `millis` and owes `owed` chunks.
@@ -48,11 +48,11 @@ proptest! {
         tried in prop::collection::vec((0_u32..9).prop_map(DonorId), 0..6),
         owed in prop::collection::vec(0_u32..4, 9),
     ) {
-        let sources: Vec<Source> =
+        let sources: Vec<ReadSource> =
             sources.into_iter().map(|(id, live, load)| source(id, live, load)).collect();
         let rates: BTreeMap<DonorId, RateEstimate> =
             (0..).map(DonorId).zip(owed.iter().map(|owed| met(20, *owed))).collect();
-        let untried: Vec<&Source> =
+        let untried: Vec<&ReadSource> =
             sources.iter().filter(|source| !tried.contains(&source.donor)).collect();
         let live = untried.iter().any(|source| source.live);
         let candidates: Vec<DonorId> =

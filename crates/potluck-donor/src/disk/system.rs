@@ -1,6 +1,6 @@
 //! The machine's file system.
 
-use super::{Disk, Listed, NewFile, OldFile, Space};
+use super::{DirEntry, Disk, DiskSpace, NewFile, OldFile};
 use potluck_wire::bulk::ReadAt;
 use rustix::fs::{FlockOperation, OFlags, StatVfsMountFlags};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -48,7 +48,7 @@ impl Disk for SystemDisk {
         fs::remove_file(path)
     }
 
-    fn list(&self, dir: &Path, each: &mut dyn FnMut(Listed<'_>)) -> io::Result<()> {
+    fn list(&self, dir: &Path, each: &mut dyn FnMut(DirEntry<'_>)) -> io::Result<()> {
         for entry in fs::read_dir(dir)? {
             let entry = entry?;
             // Does not follow links.
@@ -57,14 +57,14 @@ impl Disk for SystemDisk {
                 metadata => metadata?,
             };
             let file = metadata.is_file().then_some(metadata.len());
-            each(Listed { name: &entry.file_name(), file });
+            each(DirEntry { name: &entry.file_name(), file });
         }
         Ok(())
     }
 
-    fn space(&self, dir: &Path) -> io::Result<Space> {
+    fn space(&self, dir: &Path) -> io::Result<DiskSpace> {
         let stat = rustix::fs::statvfs(dir)?;
-        Ok(Space {
+        Ok(DiskSpace {
             total: stat.f_blocks.saturating_mul(stat.f_frsize),
             available: stat.f_bavail.saturating_mul(stat.f_frsize),
             read_only: stat.f_flag.contains(StatVfsMountFlags::RDONLY),

@@ -1,13 +1,13 @@
 //! The counts of a donor between scrapes.
 
-use potluck_wire::metrics::Cached;
+use potluck_wire::metrics::CachedMetrics;
 use std::sync::atomic::AtomicU64;
 
 /// The counts between scrapes.
 #[derive(Debug, Default)]
-pub struct Metrics {
+pub struct DonorMetrics {
     /// Calls to the manager that failed.
     pub heartbeat_failures: AtomicU64,
     /// The answer to the last scrape.
-    pub cached: Cached,
+    pub cached: CachedMetrics,
 }

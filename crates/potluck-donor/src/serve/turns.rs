@@ -22,7 +22,7 @@ pub(super) struct Turns<K> {
 
 /// The right to a thread, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct ServingTurn {
     // Given back first: the peer's own next in line can ask for it then.
     _of_all: OwnedSemaphorePermit,
     _of_peer: OwnedSemaphorePermit,
@@ -36,14 +36,14 @@ impl<K: Copy + Ord> Turns<K> {
     }
 
     /// Waits for a turn.
-    pub async fn turn(&self, peer: K) -> Turn {
+    pub async fn turn(&self, peer: K) -> ServingTurn {
         let _waiting = Waiting::begin(&self.waiting);
         let own = self.of_peer(peer);
         // First among the peer's own connections, so that it never stands in the common line more
         // often than it can be served.
         let own = own.acquire_owned().await.expect("it is never closed");
         let all = Arc::clone(&self.all).acquire_owned().await.expect("it is never closed");
-        Turn { _of_all: all, _of_peer: own }
+        ServingTurn { _of_all: all, _of_peer: own }
     }
 
     /// Whether a connection waits for a turn.

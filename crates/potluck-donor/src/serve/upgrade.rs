@@ -1,9 +1,9 @@
 //! The upgrade of a connection from HTTP to bulk: the ticket is read, the keys are made, and the first frame
 //! proves the peer.
 
-use super::turns::Turn;
+use super::turns::ServingTurn;
 use super::{Server, Stranger};
-use crate::session::{Paused, Session};
+use crate::session::{BulkSession, Paused};
 use crate::socket::{RuntimeIo, SocketIo, run_ready};
 use crate::stall_timeout::{IDLE, StallTimeout};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use http_body_util::Full;
 use hyper::body::{Body, Incoming};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use potluck_wire::admission::{Origin, Place};
+use potluck_wire::admission::{AdmittedPlace, PeerNetwork};
 use potluck_wire::bulk::{FrameError, Inbox, Lane, Request as Frame, SessionKeys, StreamIo};
 use potluck_wire::net::{BoxStream, Detached};
 use potluck_wire::ticket::{Grant, PublicTicket};
@@ -38,14 +38,14 @@ struct PendingPeer {
 
 /// A peer that has proved its ticket.
 struct Peer {
-    session: Session,
+    session: BulkSession,
     first: Option<(u32, Frame)>,
-    origin: Origin,
-    place: Place<Origin>,
+    origin: PeerNetwork,
+    place: AdmittedPlace<PeerNetwork>,
 }
 
 /// A connection that goes on in another turn.
-type Unfinished = (TcpStream, Session, Paused);
+type Unfinished = (TcpStream, BulkSession, Paused);
 
 impl Server {
     /// Answers a request for bulk; what follows on the stream is served in the background.
@@ -121,7 +121,7 @@ impl Server {
         let place = self.connections.enter(stranger.origin);
         let origin = stranger.origin;
         drop(stranger);
-        let session = Session::new(Arc::clone(&self.service), grant, inbox, donor);
+        let session = BulkSession::new(Arc::clone(&self.service), grant, inbox, donor);
         Ok((io.0, Peer { session, first: Some(first), origin, place }))
     }
 
@@ -154,9 +154,9 @@ impl Server {
     async fn on_thread(
         self: &Arc<Self>,
         socket: TcpStream,
-        mut session: Session,
+        mut session: BulkSession,
         first: Option<(u32, Frame)>,
-        turn: Turn,
+        turn: ServingTurn,
     ) -> Option<Unfinished> {
         let timeout = StallTimeout::new(self.service.env.clock.clone());
         let entered = match self.sockets.enter(&socket) {

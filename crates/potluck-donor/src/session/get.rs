@@ -1,24 +1,24 @@
 //! Serving a chunk or a part of it: no byte of it passes through this process, and none is checked; its
 //! reader knows what it must hash to. What proves a part is made of the hashes that stand after the chunk.
 
-use super::Session;
+use super::BulkSession;
 use crate::socket::PeerIo;
-use crate::store::{Found, Refusal};
+use crate::store::{FoundChunk, StoreRefusal};
 use potluck_core::chunk::ChunkName;
 use potluck_core::merkle::whole_segments;
-use potluck_wire::bulk::{FrameError, Part, Reply, SendFileError, Status};
+use potluck_wire::bulk::{BulkStatus, ChunkPart, FrameError, Reply, SendFileError};
 use potluck_wire::ticket::Ops;
 use std::ops::Range;
 use std::sync::Arc;
 
-impl Session {
+impl BulkSession {
     /// Sends the chunk or the part of it, or says why not.
     pub(super) async fn get(
         &mut self,
         io: &mut impl PeerIo,
         tag: u32,
         name: &ChunkName,
-        part: Option<Part>,
+        part: Option<ChunkPart>,
     ) -> Result<(), FrameError> {
         let store = &self.service.store;
         let found = match self.allowed(Ops::GET) {
@@ -29,12 +29,12 @@ impl Session {
         };
         let chunk = match found {
             Ok(Some(chunk)) => chunk,
-            Ok(None) => return self.answer(io, tag, Reply::bare(Status::NotFound)).await,
+            Ok(None) => return self.answer(io, tag, Reply::bare(BulkStatus::NotFound)).await,
             Err(status) => return self.answer(io, tag, Reply::bare(status)).await,
         };
         let Some((proof, range)) = what_to_send(&chunk, name, part) else {
             // Its reader, who knows the chunk's length, will tell the manager, and that asks for a look.
-            return self.answer(io, tag, Reply::bare(Status::DiskFailed)).await;
+            return self.answer(io, tag, Reply::bare(BulkStatus::DiskFailed)).await;
         };
         let body = proof.len() as u32 + (range.end - range.start);
         let mut head = Reply::found(body).encode(tag, &mut self.lane);
@@ -69,9 +69,9 @@ impl Session {
 /// The proof that is asked for, and the bytes of the chunk; `None` if the chunk as it lies here does not have
 /// such a part.
 fn what_to_send(
-    chunk: &Found,
+    chunk: &FoundChunk,
     name: &ChunkName,
-    part: Option<Part>,
+    part: Option<ChunkPart>,
 ) -> Option<(Vec<u8>, Range<u32>)> {
     let Some(part) = part else { return Some((Vec::new(), 0..chunk.len)) };
     let range = part.offset..part.offset.checked_add(part.len)?;
@@ -84,10 +84,10 @@ fn what_to_send(
 }
 
 /// Returns the status by which a peer is told of a refusal.
-pub(super) fn status_of(refusal: Refusal) -> Status {
+pub(super) fn status_of(refusal: StoreRefusal) -> BulkStatus {
     match refusal {
-        Refusal::Full => Status::Full,
-        Refusal::Disk => Status::DiskFailed,
-        Refusal::Lost => Status::Away,
+        StoreRefusal::Full => BulkStatus::Full,
+        StoreRefusal::Disk => BulkStatus::DiskFailed,
+        StoreRefusal::Lost => BulkStatus::Away,
     }
 }

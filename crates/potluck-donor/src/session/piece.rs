@@ -23,12 +23,12 @@ impl Default for LongPieces {
 
 /// The memory of one connection; empty until its first put.
 #[derive(Debug, Default)]
-pub(super) struct Piece {
+pub(super) struct PieceBuffer {
     bytes: Vec<u8>,
     long: Option<OwnedSemaphorePermit>,
 }
 
-impl Piece {
+impl PieceBuffer {
     /// Makes room for a piece of a chunk of `len` bytes and for `tail` bytes behind it; gives the bytes of the piece.
     pub fn make_room(&mut self, len: u32, tail: usize, long_pieces: &LongPieces) -> usize {
         if self.long.is_none() && len as usize > PIECE {
@@ -58,14 +58,14 @@ mod tests {
     #[test]
     fn some_connections_have_long_pieces_and_all_others_short_ones() {
         let long_pieces = LongPieces::default();
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<PieceBuffer> = Vec::new();
         for _ in 0..LONG_AT_ONCE {
-            let mut piece = Piece::default();
+            let mut piece = PieceBuffer::default();
             assert_eq!(piece.make_room(4 << 20, 100, &long_pieces), LONG);
             assert_eq!(piece.first(LONG + 100).len(), LONG + 100);
             pieces.push(piece);
         }
-        let mut late = Piece::default();
+        let mut late = PieceBuffer::default();
         assert_eq!(late.make_room(4 << 20, 100, &long_pieces), PIECE);
         assert_eq!(late.make_room(1000, 100, &long_pieces), 1000, "a small chunk needs no more");
         pieces[0].release();

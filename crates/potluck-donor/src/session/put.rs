@@ -1,16 +1,16 @@
 //! Storing a chunk: each piece is received, hashed while it is warm in the cache, and written.
 
-use super::Session;
+use super::BulkSession;
 use super::get::status_of;
-use crate::mirror::{Forwarding, Mirrored};
+use crate::mirror::{ForwardedPut, Mirrored};
 use crate::service::Service;
 use crate::socket::PeerIo;
-use crate::store::{Incoming, NotPlaced, Origin, Store, tail_len};
+use crate::store::{ChunkOrigin, IncomingChunk, NotPlaced, Store, tail_len};
 use crate::tickets::Spending;
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::ids::SessionId;
 use potluck_core::policy::AckLevel;
-use potluck_wire::bulk::{Forward, Forwarded, FrameError, PIECE, Reply, Status};
+use potluck_wire::bulk::{BulkStatus, Forward, Forwarded, FrameError, PIECE, Reply};
 use potluck_wire::ticket::{Ops, Receipt};
 use std::sync::Arc;
 
@@ -33,14 +33,14 @@ impl Put {
 /// Where the body goes. Whatever it is, the whole body is read: the next request follows it.
 enum Landing<'s> {
     /// The body is written to the disk.
-    Fresh(Incoming<'s>, Spending<'s>, SessionId),
+    Fresh(IncomingChunk<'s>, Spending<'s>, SessionId),
     /// Nowhere, for it is there; but only who has the bytes gets a receipt for them.
     Held(Verifier, SessionId),
     /// The body is thrown away, for the put is refused.
-    Refused(Status),
+    Refused(BulkStatus),
 }
 
-impl Session {
+impl BulkSession {
     /// Receives the body, forwards it, and gives the answer.
     pub(super) async fn put(
         &mut self,
@@ -92,8 +92,8 @@ impl Session {
         &mut self,
         io: &mut impl PeerIo,
         put: &Put,
-        stored: Result<SessionId, Status>,
-        forwarding: Option<Forwarding>,
+        stored: Result<SessionId, BulkStatus>,
+        forwarding: Option<ForwardedPut>,
         forward: &Forward,
     ) -> Reply {
         let service = Arc::clone(&self.service);
@@ -137,14 +137,14 @@ impl Session {
         };
         let (now, session) = match (self.allowed(ops), self.grant.session) {
             (Ok(now), Some(session)) => (now, session),
-            (Ok(_), None) => return Landing::Refused(Status::Denied),
+            (Ok(_), None) => return Landing::Refused(BulkStatus::Denied),
             (Err(status), _) => return Landing::Refused(status),
         };
         if service.store.count_put_if_held(&put.name, put.len) {
             return Landing::Held(Verifier::new(put.name), session);
         }
         let Some(spending) = service.tickets.spend(&self.grant, session, put.len, now) else {
-            return Landing::Refused(Status::Denied);
+            return Landing::Refused(BulkStatus::Denied);
         };
         match service.store.accept(put.name, put.len) {
             Ok(incoming) => Landing::Fresh(incoming, spending, session),
@@ -168,12 +168,12 @@ impl Landing<'_> {
 
     /// Adds the last piece, which ends in room for the trailer; gives the session to whom a receipt
     /// is due.
-    fn finish(self, store: &Store, put: &Put, piece: &mut [u8]) -> Result<SessionId, Status> {
+    fn finish(self, store: &Store, put: &Put, piece: &mut [u8]) -> Result<SessionId, BulkStatus> {
         match self {
             Self::Fresh(incoming, spending, session) => {
-                let origin = Origin { session, kind: put.kind };
+                let origin = ChunkOrigin { session, kind: put.kind };
                 incoming.place(piece, origin, put.ack).map_err(|why| match why {
-                    NotPlaced::Mismatch => Status::Mismatch,
+                    NotPlaced::Mismatch => BulkStatus::Mismatch,
                     NotPlaced::Refused(refusal) => status_of(refusal),
                 })?;
                 spending.keep();
@@ -181,7 +181,7 @@ impl Landing<'_> {
             }
             Self::Held(mut verifier, session) => {
                 verifier.update(&piece[..piece.len() - tail_len(put.len)]);
-                verifier.finish().map_err(|_| Status::Mismatch)?;
+                verifier.finish().map_err(|_| BulkStatus::Mismatch)?;
                 store.confirm_held(&put.name, put.len, put.ack).map_err(status_of)?;
                 Ok(session)
             }

@@ -1,20 +1,20 @@
 //! A client says how to reach a donor that its puts are forwarded to.
 
-use super::Session;
+use super::BulkSession;
 use crate::socket::PeerIo;
-use potluck_wire::bulk::{FrameError, Status};
+use potluck_wire::bulk::{BulkStatus, FrameError};
 use potluck_wire::control::Source;
 use potluck_wire::ticket::Ops;
 use std::sync::Arc;
 
-impl Session {
+impl BulkSession {
     /// Receives the description, and learns the route if the peer may put.
     pub(super) async fn route(
         &mut self,
         io: &mut impl PeerIo,
         number: u8,
         len: u32,
-    ) -> Result<Status, FrameError> {
+    ) -> Result<BulkStatus, FrameError> {
         let mut text = vec![0; len as usize]; // the frame's limit is a small one
         let mut filled = 0;
         while filled < text.len() {
@@ -35,6 +35,6 @@ impl Session {
             me != Some(to.donor) && io.meanwhile(service.unless_closed(asked)).await == Some(true)
         };
         let learned = confirmed && self.routes.learn(number, to);
-        Ok(if learned { Status::Ok } else { Status::Denied })
+        Ok(if learned { BulkStatus::Ok } else { BulkStatus::Denied })
     }
 }

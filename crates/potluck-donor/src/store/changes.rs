@@ -12,7 +12,7 @@ const BATCH: usize = 16_384;
 
 /// One change to what is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum HeldChange {
     /// The chunk was stored.
     Added(Arrived),
     /// Deleted, or found missing.
@@ -25,7 +25,7 @@ pub enum Change {
     Sound(ChunkName),
 }
 
-impl Change {
+impl HeldChange {
     /// The order in which a manager believes what one heartbeat says of a name.
     fn rank(&self) -> u8 {
         match self {
@@ -49,14 +49,14 @@ impl Change {
 
 /// Changes in the order they happened, until a heartbeat that carried them is answered.
 #[derive(Debug, Default)]
-pub struct Changes {
-    waiting: VecDeque<Change>,
+pub struct HeldChanges {
+    waiting: VecDeque<HeldChange>,
     overflowed: bool,
 }
 
 /// Changes for one heartbeat.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Batch {
+pub struct ChangeBatch {
     /// How many of the oldest changes these are.
     pub count: usize,
     /// Chunks that were stored.
@@ -71,9 +71,9 @@ pub struct Batch {
     pub sound: Packed<ChunkName>,
 }
 
-impl Changes {
+impl HeldChanges {
     /// Remembers a change until the manager has heard of it.
-    pub fn push(&mut self, change: Change) {
+    pub fn push(&mut self, change: HeldChange) {
         if self.waiting.len() >= MOST {
             self.forget();
         }
@@ -85,8 +85,8 @@ impl Changes {
     /// The oldest changes. A heartbeat's lists are believed in a fixed order, so a name that changes
     /// against that order is in two heartbeats; deleted and stored again fits one, and is at no time
     /// missing.
-    pub fn batch(&self) -> Batch {
-        let mut batch = Batch::default();
+    pub fn batch(&self) -> ChangeBatch {
+        let mut batch = ChangeBatch::default();
         let mut seen = BTreeMap::new();
         for change in self.waiting.iter().take(BATCH) {
             let last = seen.entry(change.name()).or_insert(change.rank());
@@ -96,11 +96,11 @@ impl Changes {
             *last = change.rank();
             batch.count += 1;
             match change {
-                Change::Added(arrived) => batch.added.0.push(*arrived),
-                Change::Removed(name) => batch.removed.0.push(*name),
-                Change::Spoiled(name) => batch.spoiled.0.push(*name),
-                Change::Unreadable(name) => batch.unreadable.0.push(*name),
-                Change::Sound(name) => batch.sound.0.push(*name),
+                HeldChange::Added(arrived) => batch.added.0.push(*arrived),
+                HeldChange::Removed(name) => batch.removed.0.push(*name),
+                HeldChange::Spoiled(name) => batch.spoiled.0.push(*name),
+                HeldChange::Unreadable(name) => batch.unreadable.0.push(*name),
+                HeldChange::Sound(name) => batch.sound.0.push(*name),
             }
         }
         batch
@@ -136,14 +136,14 @@ mod tests {
         ChunkName::of(&number.to_le_bytes())
     }
 
-    fn added(number: u32) -> Change {
-        Change::Added(Holding { name: name(number), len: 1 }.into())
+    fn added(number: u32) -> HeldChange {
+        HeldChange::Added(Holding { name: name(number), len: 1 }.into())
     }
 
     #[test]
     fn a_heartbeat_says_nothing_against_the_order_in_which_it_is_believed() {
-        let mut changes = Changes::default();
-        for change in [added(1), added(2), Change::Removed(name(1)), added(1)] {
+        let mut changes = HeldChanges::default();
+        for change in [added(1), added(2), HeldChange::Removed(name(1)), added(1)] {
             changes.push(change);
         }
         let first = changes.batch();
@@ -154,12 +154,12 @@ mod tests {
         let removed = second.removed.0.as_slice();
         assert_eq!((second.count, removed, second.added.0.len()), (2, &[name(1)][..], 1));
         changes.confirm(2);
-        assert_eq!(changes.batch(), Batch::default());
+        assert_eq!(changes.batch(), ChangeBatch::default());
     }
 
     #[test]
     fn too_much_to_remember_asks_for_an_inventory() {
-        let mut changes = Changes::default();
+        let mut changes = HeldChanges::default();
         (0..MOST as u32).for_each(|number| changes.push(added(number)));
         assert!(!changes.overflowed());
         changes.push(added(0));

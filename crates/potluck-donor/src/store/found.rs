@@ -7,7 +7,7 @@ use potluck_core::merkle::{SegmentHashes, TreeParts};
 use std::sync::OnceLock;
 
 /// A stored chunk, ready to be sent.
-pub(crate) struct Found {
+pub(crate) struct FoundChunk {
     /// The file; the chunk is its first `len` bytes.
     pub file: Box<dyn OldFile>,
     /// The number of stored bytes.
@@ -17,7 +17,7 @@ pub(crate) struct Found {
     tree: OnceLock<Option<TreeParts>>,
 }
 
-impl Found {
+impl FoundChunk {
     /// A chunk of `len` stored bytes, whose hashes nobody has asked for yet.
     pub fn new(file: Box<dyn OldFile>, len: u32) -> Self {
         Self { file, len, tree: OnceLock::new() }

@@ -1,8 +1,8 @@
 //! A chunk on its way in.
 
-use super::trailer::{Origin, Trailer};
-use super::usage::{Removal, Reservation};
-use super::{Change, Refusal, Store, TRAILER, tail_len};
+use super::trailer::{ChunkOrigin, Trailer};
+use super::usage::{Removal, RoomReservation};
+use super::{HeldChange, Store, StoreRefusal, TRAILER, tail_len};
 use crate::disk::NewFile;
 use potluck_core::chunk::{ChunkHasher, ChunkName, Verifier};
 use potluck_core::ids::SessionId;
@@ -11,14 +11,14 @@ use potluck_core::policy::AckLevel;
 use potluck_wire::control::{Arrived, Holding};
 use std::path::PathBuf;
 
-/// A chunk that is being received. Dropped before [`Incoming::place`], it leaves nothing behind.
-pub(crate) struct Incoming<'s> {
+/// A chunk that is being received. Dropped before [`IncomingChunk::place`], it leaves nothing behind.
+pub(crate) struct IncomingChunk<'s> {
     store: &'s Store,
     len: u32,
     naming: Naming,
     // Removed before its room is given back: fields are dropped in this order.
     temp: TempFile<'s>,
-    reservation: Reservation<'s>,
+    reservation: RoomReservation<'s>,
 }
 
 /// How the chunk gets its name.
@@ -57,7 +57,7 @@ pub(crate) enum NotPlaced {
     /// The bytes are not the chunk.
     Mismatch,
     /// The bytes could not be kept.
-    Refused(Refusal),
+    Refused(StoreRefusal),
 }
 
 /// A file in `temp`, removed when dropped unless it got its name.
@@ -80,13 +80,13 @@ impl Drop for TempFile<'_> {
     }
 }
 
-impl<'s> Incoming<'s> {
+impl<'s> IncomingChunk<'s> {
     pub(super) fn create(
         store: &'s Store,
         name: Option<ChunkName>,
         len: u32,
-        reservation: Reservation<'s>,
-    ) -> Result<Self, Refusal> {
+        reservation: RoomReservation<'s>,
+    ) -> Result<Self, StoreRefusal> {
         let path = store.layout().temp_file(store.incarnation(), store.next_serial());
         let file = store.disk().create(&path).map_err(|why| store.refuse("making a file", &why))?;
         let temp = TempFile { store, file, path, placed: false };
@@ -98,7 +98,7 @@ impl<'s> Incoming<'s> {
     }
 
     /// Adds a piece that is not the last.
-    pub fn append(&mut self, piece: &[u8]) -> Result<(), Refusal> {
+    pub fn append(&mut self, piece: &[u8]) -> Result<(), StoreRefusal> {
         self.naming.update(piece);
         let appended = self.temp.file.append(piece);
         appended.map_err(|why| self.store.refuse("writing a chunk", &why))
@@ -109,12 +109,12 @@ impl<'s> Incoming<'s> {
         tail_len(self.len)
     }
 
-    /// Adds the last piece and gives the chunk its name. The piece ends in [`Incoming::tail_len`] bytes of
+    /// Adds the last piece and gives the chunk its name. The piece ends in [`IncomingChunk::tail_len`] bytes of
     /// room, so that the hashes and the trailer cost no write of their own.
     pub fn place(
         self,
         piece: &mut [u8],
-        origin: Origin,
+        origin: ChunkOrigin,
         ack: AckLevel,
     ) -> Result<ChunkName, NotPlaced> {
         // Bindings are dropped in reverse order: the file, then its room.
@@ -142,11 +142,11 @@ struct Whole<'s> {
     session: Option<SessionId>,
     // In this order for the same reason.
     temp: TempFile<'s>,
-    reservation: Reservation<'s>,
+    reservation: RoomReservation<'s>,
 }
 
 impl Whole<'_> {
-    fn settle(mut self, piece: &[u8], ack: AckLevel) -> Result<(), Refusal> {
+    fn settle(mut self, piece: &[u8], ack: AckLevel) -> Result<(), StoreRefusal> {
         let refuse = |why: &std::io::Error| self.store.refuse("writing a chunk", why);
         self.temp.file.append(piece).map_err(|why| refuse(&why))?;
         if ack == AckLevel::Disk {
@@ -164,7 +164,7 @@ impl Whole<'_> {
     }
 
     /// Gives the file its chunk's name; false when the chunk is there meanwhile.
-    fn rename(mut self) -> Result<bool, Refusal> {
+    fn rename(mut self) -> Result<bool, StoreRefusal> {
         let (store, name) = (self.store, self.name);
         let holding = Holding { name, len: self.len };
         let path = store.layout().chunk(&name);
@@ -172,7 +172,7 @@ impl Whole<'_> {
         let replaced = store.disk().len(&path).ok();
         if replaced.is_some() && store.well_formed(&name, self.len).is_some() {
             store.write_sequence().wrote(&name);
-            store.changes().push(Change::Added(holding.into()));
+            store.changes().push(HeldChange::Added(holding.into()));
             return Ok(false);
         }
         let replaced = replaced.map(|len| store.usage().removal(len));
@@ -184,7 +184,7 @@ impl Whole<'_> {
         store.count_stored(self.len);
         store.write_sequence().wrote(&name);
         // Only what is stored anew is this session's: what was there before may be needed by others.
-        store.changes().push(Change::Added(Arrived { holding, session: self.session }));
+        store.changes().push(HeldChange::Added(Arrived { holding, session: self.session }));
         Ok(true)
     }
 }

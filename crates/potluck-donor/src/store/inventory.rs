@@ -26,9 +26,9 @@ impl Cursor {
 /// The rest of the bucket that a walk through everything is in, so that each bucket is listed once: a walk that
 /// reads a chunk now and then would list thousands of files for each.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Ahead(Option<(u8, VecDeque<Holding>)>);
+pub(crate) struct ListedAhead(Option<(u8, VecDeque<Holding>)>);
 
-impl Ahead {
+impl ListedAhead {
     /// The chunk at `place`, which stays there until the caller moves it after that chunk. What came into its bucket
     /// since that was listed is passed over, and what went may be given still.
     pub fn next(
@@ -57,7 +57,7 @@ impl Ahead {
 
 /// A page, and where the next begins unless this was the last.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct InventoryPage {
     pub holdings: Vec<Holding>,
     pub next: Option<Cursor>,
 }
@@ -65,12 +65,12 @@ pub(crate) struct Page {
 impl Store {
     /// The page at `cursor`: what is held now, not what was when the listing began, so that a
     /// deletion that was reported before is not taken back by a later page.
-    pub fn page(&self, cursor: Cursor) -> io::Result<Page> {
+    pub fn page(&self, cursor: Cursor) -> io::Result<InventoryPage> {
         self.page_of(cursor, INVENTORY_PAGE)
     }
 
     /// The page at `cursor`, of at most `most` chunks.
-    pub(crate) fn page_of(&self, mut cursor: Cursor, most: usize) -> io::Result<Page> {
+    pub(crate) fn page_of(&self, mut cursor: Cursor, most: usize) -> io::Result<InventoryPage> {
         let mut holdings = Vec::new();
         loop {
             let mut listed = self.bucket(cursor.bucket, cursor.after)?;
@@ -79,12 +79,12 @@ impl Store {
                 listed.truncate(room);
                 holdings.extend(listed);
                 cursor.after = holdings.last().map(|holding| holding.name);
-                return Ok(Page { holdings, next: Some(cursor) });
+                return Ok(InventoryPage { holdings, next: Some(cursor) });
             }
             holdings.extend(listed);
             match cursor.bucket.checked_add(1) {
                 Some(bucket) => cursor = Cursor { bucket, after: None },
-                None => return Ok(Page { holdings, next: None }),
+                None => return Ok(InventoryPage { holdings, next: None }),
             }
         }
     }

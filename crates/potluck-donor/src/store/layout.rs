@@ -12,7 +12,7 @@ pub(crate) const MARKER: &str = "potluck-store.json";
 
 /// The paths below one lent directory.
 #[derive(Debug, Clone)]
-pub(crate) struct Layout {
+pub(crate) struct StoreLayout {
     root: PathBuf,
     chunks: PathBuf,
     temp: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) struct Layout {
     marker: PathBuf,
 }
 
-impl Layout {
+impl StoreLayout {
     /// The paths below `root`, which must be absolute.
     pub fn new(root: &Path) -> Self {
         Self {

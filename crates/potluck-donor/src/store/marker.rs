@@ -1,6 +1,6 @@
 //! The marker makes a directory a store, and says whose it is.
 
-use super::layout::{Layout, MARKER};
+use super::layout::{MARKER, StoreLayout};
 use crate::disk::{Disk, TEMP_EXTENSION, read_small, replace_durably};
 use potluck_core::chunk::Digest;
 use potluck_core::entropy::Entropy;
@@ -169,8 +169,8 @@ pub enum StoreError {
 }
 
 /// A directory that is this donor's store and nobody else's.
-pub(crate) struct Claim {
-    pub layout: Layout,
+pub(crate) struct StoreClaim {
+    pub layout: StoreLayout,
     pub id: StoreId,
     pub lock: Box<dyn Send + Sync>,
 }
@@ -193,8 +193,8 @@ pub(crate) fn claim(
     entropy: &dyn Entropy,
     dir: &Path,
     request: ClaimRequest<'_>,
-) -> Result<Claim, StoreError> {
-    let layout = Layout::new(dir);
+) -> Result<StoreClaim, StoreError> {
+    let layout = StoreLayout::new(dir);
     let ClaimRequest { owner, known, claiming } = request;
     let absent = |why: &io::Error| why.kind() == io::ErrorKind::NotFound;
     let lock = match (lock(disk, dir), known) {
@@ -256,19 +256,19 @@ pub(crate) fn claim(
         (None, Some(known)) => return Err(missing(known, dir)),
         (None, None) => begin()?,
     };
-    Ok(Claim { layout, id, lock })
+    Ok(StoreClaim { layout, id, lock })
 }
 
 /// Whether the store that a donor remembers is where it was.
 fn is_there(disk: &dyn Disk, known: &KnownStore) -> bool {
-    let found = read_marker(disk, &Layout::new(&known.dir));
+    let found = read_marker(disk, &StoreLayout::new(&known.dir));
     found.is_ok_and(|found| found.is_some_and(|marker| marker.store == known.id))
 }
 
 fn adopt(
     disk: &dyn Disk,
     entropy: &dyn Entropy,
-    layout: &Layout,
+    layout: &StoreLayout,
     owner: &Owner,
 ) -> Result<StoreId, StoreError> {
     write(disk, entropy, layout, owner).map_err(|why| layout.failed("taking the store over", why))
@@ -278,7 +278,7 @@ fn lock(disk: &dyn Disk, dir: &Path) -> io::Result<Box<dyn Send + Sync>> {
     disk.lock(dir)
 }
 
-fn lock_dir(disk: &dyn Disk, layout: &Layout) -> Result<Box<dyn Send + Sync>, StoreError> {
+fn lock_dir(disk: &dyn Disk, layout: &StoreLayout) -> Result<Box<dyn Send + Sync>, StoreError> {
     lock(disk, layout.root()).map_err(|why| match why.kind() {
         io::ErrorKind::WouldBlock => StoreError::Locked(layout.root().to_owned()),
         _ => layout.failed("locking the directory", why),
@@ -308,7 +308,7 @@ pub(crate) fn make_dirs(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
 fn begin(
     disk: &dyn Disk,
     entropy: &dyn Entropy,
-    layout: &Layout,
+    layout: &StoreLayout,
     owner: &Owner,
 ) -> Result<StoreId, StoreError> {
     if !is_unused(disk, layout)? {
@@ -318,7 +318,7 @@ fn begin(
 }
 
 /// Whether nothing is in a directory but what a fresh file system has, and a donor that died as it began a store.
-fn is_unused(disk: &dyn Disk, layout: &Layout) -> Result<bool, StoreError> {
+fn is_unused(disk: &dyn Disk, layout: &StoreLayout) -> Result<bool, StoreError> {
     let unfinished = Path::new(MARKER).with_extension(TEMP_EXTENSION);
     let harmless = [OsStr::new("lost+found"), OsStr::new(MARKER), unfinished.as_os_str()];
     let mut is_unused = true;
@@ -331,7 +331,7 @@ fn is_unused(disk: &dyn Disk, layout: &Layout) -> Result<bool, StoreError> {
 fn write(
     disk: &dyn Disk,
     entropy: &dyn Entropy,
-    layout: &Layout,
+    layout: &StoreLayout,
     owner: &Owner,
 ) -> io::Result<StoreId> {
     let id = StoreId::generate(entropy);
@@ -341,7 +341,7 @@ fn write(
     Ok(id)
 }
 
-fn read_marker(disk: &dyn Disk, layout: &Layout) -> io::Result<Option<Marker>> {
+fn read_marker(disk: &dyn Disk, layout: &StoreLayout) -> io::Result<Option<Marker>> {
     match read_small(disk, layout.marker(), MAX_MARKER) {
         Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -350,11 +350,11 @@ fn read_marker(disk: &dyn Disk, layout: &Layout) -> io::Result<Option<Marker>> {
 }
 
 /// Reads which donor the store in `dir` belongs to; `None` where there is no store.
-pub(crate) fn owner_of(disk: &dyn Disk, layout: &Layout) -> io::Result<Option<Owner>> {
+pub(crate) fn owner_of(disk: &dyn Disk, layout: &StoreLayout) -> io::Result<Option<Owner>> {
     Ok(read_marker(disk, layout)?.map(|marker| marker.owner))
 }
 
 /// The id in the marker, if there is one.
-pub(crate) fn read(disk: &dyn Disk, layout: &Layout) -> io::Result<Option<StoreId>> {
+pub(crate) fn read(disk: &dyn Disk, layout: &StoreLayout) -> io::Result<Option<StoreId>> {
     Ok(read_marker(disk, layout)?.map(|marker| marker.store))
 }

@@ -3,7 +3,7 @@
 //! A file that is open takes its room on the disk though it was removed, so whoever removes, quarantines or
 //! replaces one has it closed first. A chunk that nobody reads is closed after some seconds.
 
-use super::Found;
+use super::FoundChunk;
 use potluck_core::chunk::ChunkName;
 use potluck_core::merkle::segment_count;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ struct Open {
 }
 
 struct OpenChunk {
-    found: Arc<Found>,
+    found: Arc<FoundChunk>,
     /// The number of the latest read.
     read: u64,
     /// Looks at the disk since then.
@@ -50,7 +50,7 @@ impl OpenChunks {
     }
 
     /// The chunk called `name`, if it is open.
-    pub fn get(&self, name: &ChunkName) -> Option<Arc<Found>> {
+    pub fn get(&self, name: &ChunkName) -> Option<Arc<FoundChunk>> {
         let mut open = self.open();
         open.reads += 1;
         let number = open.reads;
@@ -60,7 +60,7 @@ impl OpenChunks {
     }
 
     /// Keeps a chunk open, and closes those read longest ago if there are too many.
-    pub fn keep(&self, name: ChunkName, found: Arc<Found>) {
+    pub fn keep(&self, name: ChunkName, found: Arc<FoundChunk>) {
         let mut open = self.open();
         open.close(&name);
         let segments = segment_count(found.len.into());

@@ -2,9 +2,9 @@
 //! the daemon goes on (promise S3).
 
 use super::quarantine::Quarantine;
-use super::usage::{Asking, Fault};
+use super::usage::{Asking, DiskTrouble};
 use super::{Store, marker};
-use crate::disk::{Space, is_broken};
+use crate::disk::{DiskSpace, is_broken};
 use crate::reclaim::leftovers;
 use potluck_wire::control::DiskFault;
 use std::io;
@@ -16,7 +16,7 @@ impl Store {
     /// needs its whole inventory then.
     pub fn check_disk(&self) {
         self.open_chunks.close_unread();
-        if matches!(self.usage.fault(), Some((Fault::Writing, _))) {
+        if matches!(self.usage.fault(), Some((DiskTrouble::Writing, _))) {
             // A dead disk's marker is long in memory: whether it is dead only the disk can say.
             self.forget_marker();
         }
@@ -38,14 +38,14 @@ impl Store {
         }
     }
 
-    fn there(&self, asking: Asking, space: Space) {
+    fn there(&self, asking: Asking, space: DiskSpace) {
         let fault = self.usage.fault().map(|(fault, _)| fault);
-        if fault == Some(Fault::Missing) && !self.comes_back() {
+        if fault == Some(DiskTrouble::Missing) && !self.comes_back() {
             return;
         }
         match (space.read_only, fault) {
-            (true, _) => self.broke(Fault::ReadOnly, "it is mounted read-only"),
-            (false, Some(Fault::ReadOnly)) => self.mends("takes writes again"),
+            (true, _) => self.broke(DiskTrouble::ReadOnly, "it is mounted read-only"),
+            (false, Some(DiskTrouble::ReadOnly)) => self.mends("takes writes again"),
             _ => {}
         }
         self.usage.sample(asking, space);
@@ -63,7 +63,7 @@ impl Store {
         // Whoever checks or mounts that disk must not find it in use.
         *self.lock.lock().expect("no holder panics") = None;
         self.open_chunks.close_all();
-        self.broke(Fault::Missing, why);
+        self.broke(DiskTrouble::Missing, why);
     }
 
     /// Tries to take the store back that is there again; true when that worked.
@@ -76,7 +76,7 @@ impl Store {
             Ok(lock) => *self.lock.lock().expect("no holder panics") = Some(lock),
             Err(why) => {
                 self.broke(
-                    Fault::Missing,
+                    DiskTrouble::Missing,
                     &format!("it is there again and cannot be locked: {why}"),
                 );
                 return false;
@@ -99,21 +99,21 @@ impl Store {
         tracing::info!("the lent directory {} {how}", self.layout.root().display());
     }
 
-    pub(super) fn broke(&self, fault: Fault, why: &str) {
+    pub(super) fn broke(&self, fault: DiskTrouble, why: &str) {
         if !self.usage.broke(fault, why.to_owned()) {
             return;
         }
         let dir = self.layout.root().display();
         match fault {
-            Fault::Missing => tracing::error!(
+            DiskTrouble::Missing => tracing::error!(
                 "the lent directory {dir} is broken or gone ({why}): nothing there is counted on. \
                  Mount its disk if it is not mounted; it goes on by itself when it is back"
             ),
-            Fault::ReadOnly => tracing::error!(
+            DiskTrouble::ReadOnly => tracing::error!(
                 "the lent directory {dir} takes no writes ({why}): what is there is still served. \
                  Check the disk; it goes on by itself when it is writable again"
             ),
-            Fault::Writing => tracing::error!(
+            DiskTrouble::Writing => tracing::error!(
                 "the lent directory {dir} is broken ({why}); nothing more is stored there, what is \
                  there is still served. Check the disk, and start the donor again"
             ),
@@ -123,7 +123,7 @@ impl Store {
     /// Returns the fault of the disk, if it has one.
     pub fn fault(&self) -> Option<DiskFault> {
         let (fault, why) = self.usage.fault()?;
-        Some(DiskFault { missing: fault == Fault::Missing, why })
+        Some(DiskFault { missing: fault == DiskTrouble::Missing, why })
     }
 
     /// True while the disk is broken or missing.
@@ -151,6 +151,6 @@ impl Store {
 
     /// True while the lent directory is not there.
     pub fn is_missing(&self) -> bool {
-        matches!(self.usage.fault(), Some((Fault::Missing, _)))
+        matches!(self.usage.fault(), Some((DiskTrouble::Missing, _)))
     }
 }

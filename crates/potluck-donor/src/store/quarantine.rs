@@ -6,7 +6,7 @@
 //! nobody needs it (the catalog's `dispensable`).
 
 use super::verify::CopyHealth;
-use super::{Change, Store, stored_len, taken};
+use super::{HeldChange, Store, stored_len, taken};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_wire::control::Holding;
@@ -247,12 +247,12 @@ impl Store {
         tracing::info!("chunk {name} can be read again, and is as it should be");
         // Whoever hears of it relies on it, so no tombstone of before deletes it.
         self.write_sequence().wrote(&name);
-        self.changes().push(Change::Added(Holding { name, len }.into()));
+        self.changes().push(HeldChange::Added(Holding { name, len }.into()));
         Ok(())
     }
 }
 
-/// The chunk that a quarantined file was, by its name ([`super::layout::Layout::quarantined`]).
+/// The chunk that a quarantined file was, by its name ([`super::layout::StoreLayout::quarantined`]).
 fn chunk_of(path: &Path) -> Option<ChunkName> {
     let (name, _) = path.file_name()?.to_str()?.split_once('.')?;
     name.parse().ok()

@@ -1,6 +1,6 @@
 //! Taking a store away once its donor has left the pool.
 
-use super::layout::Layout;
+use super::layout::StoreLayout;
 use super::marker::{self, Owner, StoreError};
 use crate::disk::{Disk, SystemDisk};
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// The outcome of removing a lent directory's store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Removed {
+pub enum StoreRemoved {
     /// The directory is gone, or was before.
     All,
     /// Nothing is in it. It is a mount point, or the directory above it may not be written.
@@ -24,19 +24,19 @@ pub enum Removed {
 /// called again after it was interrupted: the marker goes last.
 ///
 /// Errors: it is another's store, a donor runs on it, or the file system fails.
-pub fn remove(dir: &Path, owner: &Owner) -> Result<Removed, StoreError> {
-    let layout = Layout::new(dir);
+pub fn remove(dir: &Path, owner: &Owner) -> Result<StoreRemoved, StoreError> {
+    let layout = StoreLayout::new(dir);
     let failed = |why| layout.failed("removing the store", why);
     let lock = match SystemDisk.lock(dir) {
         Ok(lock) => lock,
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Removed::All),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(StoreRemoved::All),
         Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
             return Err(StoreError::Locked(dir.to_owned()));
         }
         Err(why) => return Err(failed(why)),
     };
     match marker::owner_of(&SystemDisk, &layout).map_err(failed)? {
-        None => return Ok(Removed::NotAStore),
+        None => return Ok(StoreRemoved::NotAStore),
         Some(other) if other.pool != owner.pool => {
             return Err(StoreError::OtherPool { dir: dir.to_owned(), owner: Box::new(other) });
         }
@@ -55,15 +55,15 @@ pub fn remove(dir: &Path, owner: &Owner) -> Result<Removed, StoreError> {
     fs::remove_file(layout.marker()).map_err(failed)?;
     drop(lock);
     Ok(match fs::remove_dir(dir) {
-        Ok(()) => Removed::All,
-        Err(_) if is_empty(dir).map_err(failed)? => Removed::Emptied,
-        Err(_) => Removed::OthersStay,
+        Ok(()) => StoreRemoved::All,
+        Err(_) if is_empty(dir).map_err(failed)? => StoreRemoved::Emptied,
+        Err(_) => StoreRemoved::OthersStay,
     })
 }
 
 /// How many chunks are in the store of a lent directory, by the files there. Zero where there is no store.
 pub fn stored_chunks(dir: &Path) -> io::Result<u64> {
-    let (mut dirs, mut chunks) = (vec![Layout::new(dir).chunks().to_owned()], 0);
+    let (mut dirs, mut chunks) = (vec![StoreLayout::new(dir).chunks().to_owned()], 0);
     while let Some(dir) = dirs.pop() {
         let entries = match fs::read_dir(dir) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => continue,

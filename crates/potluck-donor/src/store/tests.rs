@@ -35,7 +35,7 @@ fn content(number: u64, len: usize) -> Vec<u8> {
 fn receive(store: &Store, bytes: &[u8], ack: AckLevel) -> Result<(), NotPlaced> {
     let name = ChunkName::of(bytes);
     let incoming = store.accept(name, bytes.len() as u32).map_err(NotPlaced::Refused)?;
-    let origin = Origin { session: SESSION, kind: ChunkKind::Data };
+    let origin = ChunkOrigin { session: SESSION, kind: ChunkKind::Data };
     incoming
         .place(&mut [bytes, &vec![0; tail_len(bytes.len() as u32)]].concat(), origin, ack)
         .map(drop)
@@ -147,7 +147,7 @@ fn a_put_that_loses_its_chunk_on_the_way_says_so() {
     let name = put(&store, 1);
     assert!(store.count_put_if_held(&name, 100));
     std::fs::remove_file(store.layout().chunk(&name)).expect("somebody else's doing");
-    assert_eq!(store.confirm_held(&name, 100, AckLevel::Disk), Err(Refusal::Lost));
+    assert_eq!(store.confirm_held(&name, 100, AckLevel::Disk), Err(StoreRefusal::Lost));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_walk_through_everything_lists_each_bucket_once_and_goes_on_where_it_was() {
     assert!(bucket.len() > 2);
 
     let (mut ahead, mut place, mut walked) =
-        (Ahead::default(), Some(Cursor::default()), Vec::new());
+        (ListedAhead::default(), Some(Cursor::default()), Vec::new());
     while let Some(holding) = ahead.next(&store, &mut place).expect("listed") {
         if holding.name == bucket[0] {
             // It would be empty if it were listed again.
@@ -205,7 +205,7 @@ fn a_walk_through_everything_lists_each_bucket_once_and_goes_on_where_it_was() {
     assert_eq!((walked == expected, place), (true, None));
 
     // A process that begins in the middle goes on behind the last one.
-    let (mut ahead, mut place) = (Ahead::default(), Some(Cursor::after(expected[600])));
+    let (mut ahead, mut place) = (ListedAhead::default(), Some(Cursor::after(expected[600])));
     let next = ahead.next(&store, &mut place).expect("listed").expect("more");
     let others = expected[601..].iter().find(|name| !bucket.contains(name));
     assert_eq!(Some(&next.name), others);
@@ -233,9 +233,9 @@ fn what_is_asked_while_the_store_is_gone_changes_nothing() {
     let (whole, spoiled) = (put(&store, 1), put(&store, 2));
     std::fs::write(store.layout().chunk(&spoiled), vec![0; file_len(100) as usize]).expect("spoil");
     // Another store may be mounted there by now.
-    store.broke(Fault::Missing, "pulled");
+    store.broke(DiskTrouble::Missing, "pulled");
     assert_eq!(store.delete(&whole, INCARNATION, u64::MAX), Deletion::Failed);
-    assert_eq!(store.verify(&spoiled), Err(Refusal::Disk));
+    assert_eq!(store.verify(&spoiled), Err(StoreRefusal::Disk));
     assert!([whole, spoiled].iter().all(|name| store.layout().chunk(name).exists()));
     store.usage.mended();
     assert_eq!(store.verify(&spoiled), Ok(CopyHealth::Spoiled));
@@ -249,7 +249,7 @@ fn a_chunk_that_is_not_found_where_the_marker_cannot_be_read_breaks_nothing() {
     let (marker, absent) = (store.layout().marker(), ChunkName::of(b"absent"));
     let text = std::fs::read(marker).expect("a marker");
     std::fs::remove_file(marker).expect("removed");
-    assert_eq!(store.verify(&absent), Err(Refusal::Disk));
+    assert_eq!(store.verify(&absent), Err(StoreRefusal::Disk));
     assert_eq!(store.delete(&absent, INCARNATION, u64::MAX), Deletion::Failed);
     assert!(!store.broken() && store.changes().batch().count == 0);
     std::fs::write(marker, text).expect("written");

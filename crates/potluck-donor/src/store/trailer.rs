@@ -19,14 +19,14 @@ const SUM_AT: usize = 56;
 
 /// Where a chunk came from and what it is to the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Origin {
+pub struct ChunkOrigin {
     /// The session that first stored it here.
     pub session: SessionId,
     /// The kind of the chunk.
     pub kind: ChunkKind,
 }
 
-impl Origin {
+impl ChunkOrigin {
     /// The origin of a chunk that the manager had stored here: no session vouches for it, and none is named.
     pub fn task(kind: ChunkKind) -> Self {
         Self { session: SessionId([0; 16]), kind }
@@ -52,7 +52,7 @@ impl Origin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trailer {
     /// The origin of the chunk.
-    pub origin: Origin,
+    pub origin: ChunkOrigin,
     /// Stored bytes before the trailer.
     pub len: u32,
     name: [u8; NAME_PART],
@@ -60,7 +60,7 @@ pub struct Trailer {
 
 impl Trailer {
     /// The trailer of `len` stored bytes called `name`.
-    pub fn new(origin: Origin, name: &ChunkName, len: u32) -> Self {
+    pub fn new(origin: ChunkOrigin, name: &ChunkName, len: u32) -> Self {
         let mut part = [0; NAME_PART];
         part.copy_from_slice(&name.0[..NAME_PART]);
         Self { origin, len, name: part }
@@ -88,7 +88,7 @@ impl Trailer {
         }
         Some(Self {
             len: u32::from_le_bytes(bytes[12..16].try_into().ok()?),
-            origin: Origin {
+            origin: ChunkOrigin {
                 session: SessionId(bytes[16..32].try_into().ok()?),
                 kind: ChunkKind::from_byte(bytes[9])?,
             },
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn golden_bytes_of_version_2() {
-        let origin = Origin { session: SessionId([0x5e; 16]), kind: ChunkKind::Data };
+        let origin = ChunkOrigin { session: SessionId([0x5e; 16]), kind: ChunkKind::Data };
         let trailer = Trailer::new(origin, &ChunkName([0xab; 32]), 0x0102_0304);
         let bytes = trailer.encode();
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn the_kind_is_byte_9_and_an_unknown_one_is_not_read() {
         for (kind, byte) in [(ChunkKind::Data, 0), (ChunkKind::Log, 1)] {
-            let trailer = Trailer::new(Origin::task(kind), &ChunkName([0xab; 32]), 9);
+            let trailer = Trailer::new(ChunkOrigin::task(kind), &ChunkName([0xab; 32]), 9);
             let mut bytes = trailer.encode();
             assert_eq!((bytes[9], &bytes[16..32]), (byte, &[0; 16][..]));
             assert_eq!(Trailer::decode(&bytes), Some(trailer));
@@ -158,7 +158,8 @@ mod tests {
 
     #[test]
     fn no_changed_trailer_is_read() {
-        let bytes = Trailer::new(Origin::task(ChunkKind::Data), &ChunkName([2; 32]), 9).encode();
+        let bytes =
+            Trailer::new(ChunkOrigin::task(ChunkKind::Data), &ChunkName([2; 32]), 9).encode();
         for bit in 0..8 * TRAILER {
             let mut changed = bytes;
             changed[bit / 8] ^= 1 << (bit % 8);

@@ -1,6 +1,6 @@
 //! How much of the disk Potluck takes, and the promise that it never takes more.
 
-use crate::disk::Space;
+use crate::disk::DiskSpace;
 use potluck_core::budget::{DiskState, Limits, excess, room};
 use std::sync::{Mutex, MutexGuard};
 
@@ -15,7 +15,7 @@ pub fn taken(len: u64) -> u64 {
 
 /// The fault of a disk, from bad to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
+pub enum DiskTrouble {
     /// A write failed as writes to a broken disk do. Only the owner knows when that is over, and
     /// says so by starting the donor again.
     Writing,
@@ -27,13 +27,13 @@ pub enum Fault {
 
 #[derive(Debug, Clone)]
 struct Broken {
-    fault: Fault,
+    fault: DiskTrouble,
     why: String,
 }
 
 /// Counts what is stored, and what is promised to chunks on their way in.
 #[derive(Debug)]
-pub struct Usage {
+pub struct StoreUsage {
     counts: Mutex<Counts>,
 }
 
@@ -53,7 +53,7 @@ struct Counts {
     kept: u64,
     /// Bytes of files that are being removed.
     removing: u64,
-    /// Bytes that came or went, or may have, since the last [`Usage::begin_recount`].
+    /// Bytes that came or went, or may have, since the last [`StoreUsage::begin_recount`].
     churn: u64,
     /// The reason why nothing more is taken.
     broken: Option<Broken>,
@@ -80,9 +80,9 @@ pub struct Asking {
     kept: u64,
 }
 
-impl Usage {
+impl StoreUsage {
     /// Nothing stored yet on a disk that has this `space`.
-    pub fn new(limits: Limits, space: Space) -> Self {
+    pub fn new(limits: Limits, space: DiskSpace) -> Self {
         let counts = Counts {
             limits,
             used: 0,
@@ -105,7 +105,7 @@ impl Usage {
     }
 
     /// Promises room for a file of `len` bytes; `None` when there is not enough.
-    pub fn reserve(&self, len: u64) -> Option<Reservation<'_>> {
+    pub fn reserve(&self, len: u64) -> Option<RoomReservation<'_>> {
         let bytes = taken(len);
         let mut counts = self.counts();
         if counts.room() < bytes {
@@ -114,7 +114,7 @@ impl Usage {
         counts.reserved += bytes;
         counts.owed += bytes;
         counts.churn += bytes;
-        Some(Reservation { usage: self, bytes })
+        Some(RoomReservation { usage: self, bytes })
     }
 
     /// Counts a file of `len` bytes that was there at the start.
@@ -164,7 +164,7 @@ impl Usage {
 
     /// Takes over the space that the disk reports, asked after `asking`. How much it has seen of the chunks
     /// on their way in, and of those that arrived since, is unknown, so they count whole.
-    pub fn sample(&self, asking: Asking, space: Space) {
+    pub fn sample(&self, asking: Asking, space: DiskSpace) {
         let mut counts = self.counts();
         counts.total = space.total;
         counts.available = space.available;
@@ -187,12 +187,12 @@ impl Usage {
     }
 
     /// The disk is broken or missing: nothing more is taken. True when that is news.
-    pub fn broke(&self, fault: Fault, why: String) -> bool {
+    pub fn broke(&self, fault: DiskTrouble, why: String) -> bool {
         let mut counts = self.counts();
         let news = counts.broken.as_ref().is_none_or(|broken| {
             // Why it does not come back changes; of other faults the first tells most.
             broken.fault < fault
-                || (broken.fault == fault && fault == Fault::Missing && broken.why != why)
+                || (broken.fault == fault && fault == DiskTrouble::Missing && broken.why != why)
         });
         if news {
             counts.broken = Some(Broken { fault, why });
@@ -206,7 +206,7 @@ impl Usage {
     }
 
     /// Returns the fault of the disk, if it has one, and the reason why that is thought.
-    pub fn fault(&self) -> Option<(Fault, String)> {
+    pub fn fault(&self) -> Option<(DiskTrouble, String)> {
         self.counts().broken.as_ref().map(|broken| (broken.fault, broken.why.clone()))
     }
 
@@ -217,7 +217,7 @@ impl Usage {
     }
 }
 
-impl Usage {
+impl StoreUsage {
     /// Bytes that must go for the owner's limits to hold again. What is promised does not count
     /// against the disk: it may be written already, and chunks on their way in must not drive out
     /// others.
@@ -232,12 +232,12 @@ impl Usage {
 
 /// Room promised to one file; given back when dropped before the file is there.
 #[derive(Debug)]
-pub struct Reservation<'a> {
-    usage: &'a Usage,
+pub struct RoomReservation<'a> {
+    usage: &'a StoreUsage,
     bytes: u64,
 }
 
-impl Reservation<'_> {
+impl RoomReservation<'_> {
     /// The file is there.
     pub fn keep(mut self) {
         let mut counts = self.usage.counts();
@@ -248,7 +248,7 @@ impl Reservation<'_> {
     }
 }
 
-impl Drop for Reservation<'_> {
+impl Drop for RoomReservation<'_> {
     fn drop(&mut self) {
         if self.bytes > 0 {
             let mut counts = self.usage.counts();
@@ -262,12 +262,12 @@ impl Drop for Reservation<'_> {
 /// counted.
 #[derive(Debug)]
 pub struct Removal<'a> {
-    usage: &'a Usage,
+    usage: &'a StoreUsage,
     bytes: u64,
 }
 
 impl Removal<'_> {
-    /// The file is removed. Whether the disk can use its blocks again is left to the next [`Usage::sample`].
+    /// The file is removed. Whether the disk can use its blocks again is left to the next [`StoreUsage::sample`].
     pub fn done(self) {
         let mut counts = self.usage.counts();
         counts.used = counts.used.saturating_sub(self.bytes);
@@ -285,9 +285,9 @@ mod tests {
     use super::*;
     use potluck_core::budget::KeepFree;
 
-    fn usage(max: u64, keep: u64, available: u64) -> Usage {
+    fn usage(max: u64, keep: u64, available: u64) -> StoreUsage {
         let limits = Limits { max, keep_free: KeepFree::Bytes(keep) };
-        Usage::new(limits, Space { total: 1 << 30, available, read_only: false })
+        StoreUsage::new(limits, DiskSpace { total: 1 << 30, available, read_only: false })
     }
 
     #[test]
@@ -310,7 +310,7 @@ mod tests {
         let two = usage.reserve(2 * BLOCK).expect("above the floor");
         assert!(usage.reserve(2 * BLOCK).is_none());
         // The disk has seen none of it: it must not be promised twice.
-        let says = |available| Space { total: 1 << 30, available, read_only: false };
+        let says = |available| DiskSpace { total: 1 << 30, available, read_only: false };
         usage.sample(usage.asking(), says(8 * BLOCK));
         assert!(usage.reserve(2 * BLOCK).is_none());
         two.keep();
@@ -322,25 +322,28 @@ mod tests {
     fn the_floor_counts_what_arrived_between_the_question_and_its_answer_s2() {
         let usage = usage(1 << 29, 5 * BLOCK, 8 * BLOCK);
         let asking = usage.asking();
-        let space = Space { total: 1 << 30, available: 8 * BLOCK, read_only: false };
+        let space = DiskSpace { total: 1 << 30, available: 8 * BLOCK, read_only: false };
         // The answer is from before these were written, and comes late.
         usage.reserve(2 * BLOCK).expect("above the floor").keep();
         let _under_way = usage.reserve(BLOCK).expect("to the floor");
         usage.sample(asking, space);
         assert!(usage.reserve(1).is_none());
-        usage.sample(usage.asking(), Space { available: 6 * BLOCK, ..space });
+        usage.sample(usage.asking(), DiskSpace { available: 6 * BLOCK, ..space });
         assert_eq!(usage.report().1, 0, "the disk has seen what is kept, and the rest is promised");
     }
 
     #[test]
     fn a_broken_disk_has_no_room() {
         let usage = usage(1 << 20, 0, 1 << 20);
-        assert!(usage.broke(Fault::Writing, "EIO".into()));
-        assert!(!usage.broke(Fault::Writing, "EROFS".into()));
+        assert!(usage.broke(DiskTrouble::Writing, "EIO".into()));
+        assert!(!usage.broke(DiskTrouble::Writing, "EROFS".into()));
         assert!(usage.reserve(1).is_none());
-        assert_eq!((usage.report().1, usage.fault()), (0, Some((Fault::Writing, "EIO".into()))));
-        assert!(usage.broke(Fault::Missing, "no marker".into()), "worse");
-        assert!(!usage.broke(Fault::Writing, "ENOENT".into()));
+        assert_eq!(
+            (usage.report().1, usage.fault()),
+            (0, Some((DiskTrouble::Writing, "EIO".into())))
+        );
+        assert!(usage.broke(DiskTrouble::Missing, "no marker".into()), "worse");
+        assert!(!usage.broke(DiskTrouble::Writing, "ENOENT".into()));
         usage.mended();
         assert_eq!((usage.fault(), usage.reserve(1).is_some()), (None, true));
     }

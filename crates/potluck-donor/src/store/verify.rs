@@ -1,6 +1,6 @@
 //! Reading a chunk back to see whether it still is what its name says (promise R1).
 
-use super::{Change, Refusal, Store, TRAILER, stored_len, tail_len};
+use super::{HeldChange, Store, StoreRefusal, TRAILER, stored_len, tail_len};
 use crate::disk::{OldFile, is_broken, read_exact_at};
 use potluck_core::chunk::{ChunkName, Verifier};
 use potluck_wire::bulk::PIECE;
@@ -27,33 +27,33 @@ impl Store {
     /// Reads `name` whole, compares, and quarantines it if it is spoiled. Reported by heartbeat. One
     /// that is sound counts as put again: whoever asked relies on it from now on, and no tombstone
     /// of before deletes it, also if that is still waiting here.
-    pub fn verify(&self, name: &ChunkName) -> Result<CopyHealth, Refusal> {
+    pub fn verify(&self, name: &ChunkName) -> Result<CopyHealth, StoreRefusal> {
         self.judge(name, |health| match health {
             CopyHealth::Sound => {
                 self.write_sequence().wrote(name);
-                Some(Change::Sound(*name))
+                Some(HeldChange::Sound(*name))
             }
-            CopyHealth::Missing => Some(Change::Removed(*name)),
+            CopyHealth::Missing => Some(HeldChange::Removed(*name)),
             CopyHealth::Spoiled | CopyHealth::Unreadable => None, // said where it is quarantined
         })
     }
 
     /// Verifies a chunk although nobody asked: only a spoiled one is reported.
-    pub fn scrub(&self, name: &ChunkName) -> Result<CopyHealth, Refusal> {
+    pub fn scrub(&self, name: &ChunkName) -> Result<CopyHealth, StoreRefusal> {
         self.judge(name, |_| None)
     }
 
     fn judge(
         &self,
         name: &ChunkName,
-        news: impl Fn(CopyHealth) -> Option<Change>,
-    ) -> Result<CopyHealth, Refusal> {
+        news: impl Fn(CopyHealth) -> Option<HeldChange>,
+    ) -> Result<CopyHealth, StoreRefusal> {
         for _ in 0..TRIES {
             let written = self.write_sequence().latest_of(name);
             let health = self.read_back(name)?;
             let _alone = self.lock_name(name);
             if self.is_missing() {
-                return Err(Refusal::Disk); // what is there may be another store, or is being counted
+                return Err(StoreRefusal::Disk); // what is there may be another store, or is being counted
             }
             // Deleted meanwhile: what was read says nothing of what is there.
             if health != CopyHealth::Missing && self.disk().len(&self.layout().chunk(name)).is_err()
@@ -70,17 +70,17 @@ impl Store {
             news(health).into_iter().for_each(|change| self.changes().push(change));
             return Ok(health);
         }
-        Err(Refusal::Lost)
+        Err(StoreRefusal::Lost)
     }
 
-    fn read_back(&self, name: &ChunkName) -> Result<CopyHealth, Refusal> {
+    fn read_back(&self, name: &ChunkName) -> Result<CopyHealth, StoreRefusal> {
         match self.disk().open(&self.layout().chunk(name)) {
             Ok(file) => Ok(self.health_of(&*file, name)),
             Err(why) if why.kind() == io::ErrorKind::NotFound && self.present() => {
                 Ok(CopyHealth::Missing)
             }
             // The check of each second finds out what a missing file means here.
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Err(Refusal::Disk),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Err(StoreRefusal::Disk),
             // Out of files or memory: that says nothing of the chunk.
             Err(why) if !is_broken(&why) => Err(self.refuse("opening a chunk", &why)),
             Err(why) => {
@@ -122,15 +122,15 @@ impl Store {
         &self,
         name: &ChunkName,
         health: CopyHealth,
-    ) -> Result<CopyHealth, Refusal> {
+    ) -> Result<CopyHealth, StoreRefusal> {
         let (incarnation, serial) = (self.incarnation(), self.next_serial());
         let path = self.layout().quarantined(&name.to_string(), incarnation, serial);
         self.open_chunks.close(name);
         match self.rename(&self.layout().chunk(name), &path) {
             Ok(()) => {
                 let (how, change) = match health {
-                    CopyHealth::Unreadable => ("cannot be read", Change::Unreadable(*name)),
-                    _ => ("is spoiled", Change::Spoiled(*name)),
+                    CopyHealth::Unreadable => ("cannot be read", HeldChange::Unreadable(*name)),
+                    _ => ("is spoiled", HeldChange::Spoiled(*name)),
                 };
                 tracing::warn!("chunk {name} {how}; quarantined as {}", path.display());
                 self.changes().push(change);

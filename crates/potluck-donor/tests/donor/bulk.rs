@@ -4,7 +4,7 @@ use crate::pool::{Pool, SESSION, bytes_below, content, receipt};
 use potluck_core::chunk::{ChunkName, verify_segments};
 use potluck_core::merkle::{SEGMENT, proof_len};
 use potluck_core::policy::AckLevel;
-use potluck_wire::bulk::{Part, Reply, Request, Status};
+use potluck_wire::bulk::{BulkStatus, ChunkPart, Reply, Request};
 use potluck_wire::ticket::Caveat;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ async fn chunks_come_back_as_they_were_put() {
             let reply = client.put_reply(&bytes, ack).await;
             assert_eq!(
                 reply,
-                Reply { receipt: receipt(&pool, &bytes, ack), ..Reply::bare(Status::Ok) }
+                Reply { receipt: receipt(&pool, &bytes, ack), ..Reply::bare(BulkStatus::Ok) }
             );
             assert!(client.get(&ChunkName::of(&bytes)).await == Some(bytes), "{len}");
         }
@@ -37,7 +37,7 @@ async fn hundreds_of_clients_are_served_and_none_is_hung_up_on() {
     let mut clients = Vec::new();
     for number in 0..300_u64 {
         let (mut client, bytes) = (pool.client().await, content(number, 2000));
-        assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+        assert_eq!(client.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
         clients.push((client, bytes));
     }
     for _ in 0..2 {
@@ -69,7 +69,7 @@ async fn clients_that_stall_keep_no_other_address_waiting() {
     let began = tokio::time::Instant::now();
     let mut other = pool.client_from([127, 0, 0, 2].into()).await;
     let bytes = content(1, 2000);
-    assert_eq!(other.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(other.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
     drop(stalling);
 }
@@ -84,7 +84,7 @@ async fn a_part_of_a_chunk_comes_with_what_proves_it() {
     let count = bytes.len().div_ceil(segment);
     for segments in [0..1, 3..4, 5..9, 15..16, 14..16, 0..16] {
         let range = segments.start * segment..bytes.len().min(segments.end * segment);
-        let part = Part { offset: range.start as u32, len: range.len() as u32, proven: true };
+        let part = ChunkPart { offset: range.start as u32, len: range.len() as u32, proven: true };
         let reply = client.ask(Request::Get { name, part: Some(part) }).await;
         let proof_len = proof_len(count, &segments);
         assert_eq!(reply, Reply::found((proof_len + range.len()) as u32));
@@ -93,16 +93,16 @@ async fn a_part_of_a_chunk_comes_with_what_proves_it() {
         assert!(part == &bytes[range], "{segments:?}");
         assert!(verify_segments(&name, len, &segments, part, proof), "{segments:?}");
     }
-    let unproven = Part { offset: 12_345, len: 777, proven: false };
+    let unproven = ChunkPart { offset: 12_345, len: 777, proven: false };
     let reply = client.ask(Request::Get { name, part: Some(unproven) }).await;
     assert!(client.body(reply.body).await.expect("a body") == bytes[12_345..13_122]);
     // A range that is no segment cannot be proved, and a range that is not there cannot be sent.
-    let part = |offset, len, proven| Some(Part { offset, len, proven });
+    let part = |offset, len, proven| Some(ChunkPart { offset, len, proven });
     for part in
         [part(1, 65_536, true), part(0, 65_535, true), part(0, len + 1, true), part(len, 1, false)]
     {
         let reply = client.ask(Request::Get { name, part }).await;
-        assert_eq!(reply, Reply::bare(Status::DiskFailed), "{part:?}");
+        assert_eq!(reply, Reply::bare(BulkStatus::DiskFailed), "{part:?}");
     }
     assert_eq!(client.get(&name).await, Some(bytes), "it was not the chunk's fault");
 }
@@ -135,15 +135,15 @@ async fn bytes_that_are_not_the_chunk_are_refused_and_leave_nothing() {
         bytes[len / 2] ^= 1;
         let reply =
             client.put_as(name, &bytes, AckLevel::Memory).await.expect("io").expect("reply");
-        assert_eq!(reply, Reply::bare(Status::Mismatch));
+        assert_eq!(reply, Reply::bare(BulkStatus::Mismatch));
         assert_eq!(client.get(&name).await, None);
         // Nor is a lie about a chunk that is there worth a receipt.
         bytes[len / 2] ^= 1;
-        assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+        assert_eq!(client.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
         bytes[0] ^= 1;
         let reply =
             client.put_as(name, &bytes, AckLevel::Memory).await.expect("io").expect("reply");
-        assert_eq!(reply, Reply::bare(Status::Mismatch));
+        assert_eq!(reply, Reply::bare(BulkStatus::Mismatch));
     }
     assert!(pool.place.files("temp").is_empty());
 }
@@ -155,7 +155,7 @@ async fn putting_again_is_idempotent_and_raises_the_write_sequence() {
     let bytes = content(1, 100_000);
     for ack in [AckLevel::Memory, AckLevel::Memory, AckLevel::Disk] {
         let reply = client.put_reply(&bytes, ack).await;
-        assert_eq!((reply.status, reply.receipt), (Status::Ok, receipt(&pool, &bytes, ack)));
+        assert_eq!((reply.status, reply.receipt), (BulkStatus::Ok, receipt(&pool, &bytes, ack)));
     }
     pool.manager.heartbeats(2).await;
     let state = pool.manager.state();
@@ -211,8 +211,8 @@ async fn the_cap_is_never_exceeded_by_a_byte_however_many_write() {
                 for number in 0..30 {
                     let len = 50_000 + 7_919 * ((writer + number) % 11) as usize;
                     match client.put(&content(writer << 32 | number, len), AckLevel::Memory).await {
-                        Status::Ok => stored += (len as u64 + 64).next_multiple_of(4096),
-                        Status::Full => {}
+                        BulkStatus::Ok => stored += (len as u64 + 64).next_multiple_of(4096),
+                        BulkStatus::Full => {}
                         other => panic!("{other:?}"),
                     }
                 }
@@ -252,7 +252,7 @@ async fn a_connection_cut_inside_a_body_leaves_nothing_behind() {
 async fn a_stopped_donor_has_answered_what_it_took() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;
-    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::Ok);
+    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, BulkStatus::Ok);
     let mut cut = pool.open(&pool.ticket(&[Caveat::Session(SESSION)])).await.expect("open");
     let name = ChunkName::of(b"never finished");
     let put = Request::put(name, AckLevel::Memory, 1000);

@@ -6,7 +6,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{Epoch, Incarnation};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::SystemDisk;
-use potluck_wire::bulk::Status;
+use potluck_wire::bulk::BulkStatus;
 use potluck_wire::control::{ChunkOrders, Heartbeat, Holding, Tombstone};
 use potluck_wire::packed::Packed;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 async fn put(client: &mut Client, number: u64, len: usize) -> ChunkName {
     let bytes = content(number, len);
-    assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(client.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     ChunkName::of(&bytes)
 }
 

@@ -6,7 +6,7 @@ use crate::pool::{Client, Pool, bytes_below, content};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
-use potluck_wire::bulk::Status;
+use potluck_wire::bulk::BulkStatus;
 use potluck_wire::control::{Source, Task, TaskFault, TaskOutcome, Work};
 use potluck_wire::net::{Net, SystemNet};
 use std::fs;
@@ -16,7 +16,7 @@ const LEN: usize = 1_200_000;
 
 async fn put(client: &mut Client, number: u64) -> ChunkName {
     let bytes = content(number, LEN);
-    assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(client.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     ChunkName::of(&bytes)
 }
 
@@ -205,8 +205,8 @@ async fn copies_and_puts_together_never_exceed_the_cap() {
     let mut stored = 0;
     for number in 100..112 {
         match client.put(&content(number, LEN), AckLevel::Memory).await {
-            Status::Ok => stored += 1,
-            refused => assert_eq!(refused, Status::Full),
+            BulkStatus::Ok => stored += 1,
+            refused => assert_eq!(refused, BulkStatus::Full),
         }
         assert!(bytes_below(&poor.place.lent()) <= CAP);
     }

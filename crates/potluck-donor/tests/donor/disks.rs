@@ -5,8 +5,8 @@ use crate::pool::{GIB, Place, Pool, content};
 use potluck_core::budget::{KeepFree, Limits};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::policy::AckLevel;
-use potluck_donor::disk::{Disk, Listed, NewFile, OldFile, Space, SystemDisk, conformance};
-use potluck_wire::bulk::{ReadAt, Request, Status};
+use potluck_donor::disk::{DirEntry, Disk, DiskSpace, NewFile, OldFile, SystemDisk, conformance};
+use potluck_wire::bulk::{BulkStatus, ReadAt, Request};
 use potluck_wire::control::{ChunkOrders, Heartbeat, TaskFault, TaskOutcome, Tombstone, Work};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -166,7 +166,7 @@ impl Disk for Faulty {
     fn remove(&self, path: &Path) -> io::Result<()> {
         SystemDisk.remove(path)
     }
-    fn list(&self, dir: &Path, each: &mut dyn FnMut(Listed<'_>)) -> io::Result<()> {
+    fn list(&self, dir: &Path, each: &mut dyn FnMut(DirEntry<'_>)) -> io::Result<()> {
         SystemDisk.list(dir, each)?;
         let quarantine = dir.ends_with("quarantine");
         match self.faults.quarantined.lock().expect("no holder panics").take_if(|_| quarantine) {
@@ -174,10 +174,10 @@ impl Disk for Faulty {
             None => Ok(()),
         }
     }
-    fn space(&self, dir: &Path) -> io::Result<Space> {
+    fn space(&self, dir: &Path) -> io::Result<DiskSpace> {
         let space = SystemDisk.space(dir)?;
         let said = self.faults.available.load(Ordering::Relaxed);
-        Ok(Space {
+        Ok(DiskSpace {
             available: if said > 0 { said } else { space.available },
             read_only: self.faults.read_only.load(Ordering::Relaxed),
             ..space
@@ -209,12 +209,12 @@ async fn a_full_disk_at_any_write_is_said_and_harms_nothing() {
     let (pool, faults) = pool_on(Faulty::default()).await;
     let mut client = pool.client().await;
     let kept = content(1, 100_000);
-    assert_eq!(client.put(&kept, AckLevel::Disk).await, Status::Ok);
+    assert_eq!(client.put(&kept, AckLevel::Disk).await, BulkStatus::Ok);
     // Create, five pieces, sync, rename.
     for at in 0..8 {
         faults.fail_writes(at, Some(Errno::NOSPC));
         let bytes = content(2, 5_000_000);
-        assert_eq!(client.put(&bytes, AckLevel::Disk).await, Status::Full, "write {at}");
+        assert_eq!(client.put(&bytes, AckLevel::Disk).await, BulkStatus::Full, "write {at}");
         faults.fail_writes(0, None);
         assert!(pool.place.files("temp").is_empty(), "write {at}");
         assert_eq!(client.get(&ChunkName::of(&bytes)).await, None);
@@ -222,14 +222,14 @@ async fn a_full_disk_at_any_write_is_said_and_harms_nothing() {
         until_room(&pool, true).await;
         pool.manager.heartbeats(2).await; // what the disk has left is asked again
     }
-    assert_eq!(client.put(&content(2, 5_000_000), AckLevel::Disk).await, Status::Ok);
+    assert_eq!(client.put(&content(2, 5_000_000), AckLevel::Disk).await, BulkStatus::Ok);
 }
 
 #[tokio::test]
 async fn a_disk_that_fills_up_during_a_copy_is_said_and_harms_nothing() {
     let (pool, faults) = pool_on(Faulty::default()).await;
     let (rich, bytes) = (Pool::start().await, content(1, 1_200_000));
-    assert_eq!(rich.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(rich.client().await.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     let chunk = ChunkName::of(&bytes);
     let copy = || Work::Copy {
         chunk,
@@ -255,7 +255,7 @@ async fn deletes_work_on_a_full_disk() {
     let bytes = content(1, 100_000);
     let name = ChunkName::of(&bytes);
     let mut client = pool.client().await;
-    assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(client.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     faults.fail_writes(0, Some(Errno::NOSPC));
     {
         let mut state = pool.manager.state();
@@ -276,11 +276,14 @@ async fn a_broken_disk_takes_nothing_more_and_still_serves_what_it_can() {
         let (pool, faults) = pool_on(Faulty::default()).await;
         let kept = content(1, 100_000);
         let mut client = pool.client().await;
-        assert_eq!(client.put(&kept, AckLevel::Memory).await, Status::Ok);
+        assert_eq!(client.put(&kept, AckLevel::Memory).await, BulkStatus::Ok);
         faults.fail_writes(2, Some(errno));
-        assert_eq!(client.put(&content(2, 1 << 20), AckLevel::Memory).await, Status::DiskFailed);
+        assert_eq!(
+            client.put(&content(2, 1 << 20), AckLevel::Memory).await,
+            BulkStatus::DiskFailed
+        );
         faults.fail_writes(0, None);
-        assert_eq!(client.put(&content(3, 10), AckLevel::Memory).await, Status::DiskFailed);
+        assert_eq!(client.put(&content(3, 10), AckLevel::Memory).await, BulkStatus::DiskFailed);
         until_room(&pool, false).await;
         assert_eq!(client.get(&ChunkName::of(&kept)).await, Some(kept));
     }
@@ -290,9 +293,9 @@ async fn a_broken_disk_takes_nothing_more_and_still_serves_what_it_can() {
 async fn an_unsynced_directory_is_not_called_durable() {
     let (pool, faults) = pool_on(Faulty::default()).await;
     let mut client = pool.client().await;
-    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::Ok);
+    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, BulkStatus::Ok);
     faults.sync_dir.store(true, Ordering::Relaxed);
-    assert_eq!(client.put(&content(2, 10), AckLevel::Disk).await, Status::DiskFailed);
+    assert_eq!(client.put(&content(2, 10), AckLevel::Disk).await, BulkStatus::DiskFailed);
 }
 
 #[tokio::test]
@@ -301,7 +304,7 @@ async fn a_deletion_is_told_once_no_power_cut_undoes_it() {
     let mut client = pool.client().await;
     let bytes = content(1, 10);
     let chunk = ChunkName::of(&bytes);
-    assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(client.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     pool.manager.heartbeats(2).await;
     faults.sync_dir.store(true, Ordering::Relaxed);
     {
@@ -339,21 +342,21 @@ async fn the_owners_reserve_is_left_alone_whoever_fills_the_disk() {
     let limits = Limits { max: GIB, keep_free };
     let pool = Pool::with(place, limits, Arc::new(disk)).await;
     let mut client = pool.client().await;
-    assert_eq!(client.put(&content(1, 3 << 20), AckLevel::Memory).await, Status::Ok);
-    assert_eq!(client.put(&content(2, 2 << 20), AckLevel::Memory).await, Status::Full);
+    assert_eq!(client.put(&content(1, 3 << 20), AckLevel::Memory).await, BulkStatus::Ok);
+    assert_eq!(client.put(&content(2, 2 << 20), AckLevel::Memory).await, BulkStatus::Full);
     faults.available.store(5 << 20, Ordering::Relaxed); // the owner was faster
     until_room(&pool, false).await;
-    assert_eq!(client.put(&content(3, 1), AckLevel::Memory).await, Status::Full);
+    assert_eq!(client.put(&content(3, 1), AckLevel::Memory).await, BulkStatus::Full);
     faults.available.store(20 << 20, Ordering::Relaxed);
     until_room(&pool, true).await;
-    assert_eq!(client.put(&content(3, 1), AckLevel::Memory).await, Status::Ok);
+    assert_eq!(client.put(&content(3, 1), AckLevel::Memory).await, BulkStatus::Ok);
 }
 
 #[tokio::test]
 async fn a_chunk_that_is_quarantined_while_all_is_counted_takes_its_room_s2() {
     let (pool, faults) = pool_on(Faulty::default()).await;
     let bytes = content(1, 100_000);
-    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     let (name, quarantined) = (ChunkName::of(&bytes), pool.place.lent().join("quarantine/file"));
     *faults.quarantined.lock().expect("no holder panics") =
         Some((pool.place.chunk(&name), quarantined.clone()));
@@ -372,7 +375,7 @@ async fn breaks_off_and_is_named(pool: &Pool, name: ChunkName, len: u32) {
     let mut client = pool.client().await;
     client.send(Request::Get { name, part: None }, &[]).await.expect("a connection");
     let reply = client.reply().await.expect("a connection").expect("an answer");
-    assert_eq!((reply.status, reply.body), (Status::Ok, len));
+    assert_eq!((reply.status, reply.body), (BulkStatus::Ok, len));
     assert!(client.body(len).await.is_err());
     let named = |state: &State| {
         let lists = |heartbeat: &Heartbeat| {
@@ -389,7 +392,7 @@ async fn a_chunk_that_cannot_be_read_is_quarantined_and_named_and_served_again_w
     let (pool, faults) = pool_on(Faulty::default()).await;
     let bytes = content(1, 1_000_000);
     let name = ChunkName::of(&bytes);
-    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     faults.readable.store(600_000, Ordering::Relaxed);
     breaks_off_and_is_named(&pool, name, 1_000_000).await;
     assert_eq!(pool.place.files("quarantine").len(), 1);
@@ -413,7 +416,7 @@ async fn a_chunk_that_ends_early_is_quarantined_and_named() {
     let (pool, faults) = pool_on(Faulty::default()).await;
     let bytes = content(1, 1_000_000);
     let name = ChunkName::of(&bytes);
-    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     let file = File::options().write(true).open(pool.place.chunk(&name)).expect("stored");
     faults.len.store(file.metadata().expect("a length").len(), Ordering::Relaxed);
     file.set_len(600_000).expect("cut");
@@ -425,7 +428,7 @@ async fn a_reader_that_goes_away_is_no_reason_to_doubt_a_chunk() {
     let (pool, _) = pool_on(Faulty::default()).await;
     let bytes = content(1, 60 << 20);
     let name = ChunkName::of(&bytes);
-    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     let mut client = pool.client().await;
     client.send(Request::Get { name, part: None }, &[]).await.expect("a connection");
     client.reply().await.expect("a connection").expect("an answer");

@@ -6,7 +6,7 @@ use crate::pool::{Client, Pool, content, receipt};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
-use potluck_wire::bulk::{Forward, Reply, Request, Status};
+use potluck_wire::bulk::{BulkStatus, Forward, Reply, Request};
 use potluck_wire::control::Source;
 use potluck_wire::ticket::{Caveat, Ops};
 
@@ -23,12 +23,12 @@ fn to(pool: &Pool) -> Source {
 }
 
 /// Tells `first` of a donor that its manager knows.
-async fn learn(first: &Pool, client: &mut Client, number: u8, source: &Source) -> Status {
+async fn learn(first: &Pool, client: &mut Client, number: u8, source: &Source) -> BulkStatus {
     first.manager.state().located.insert(source.donor, source.addresses.clone());
     tell(client, number, source).await
 }
 
-async fn tell(client: &mut Client, number: u8, source: &Source) -> Status {
+async fn tell(client: &mut Client, number: u8, source: &Source) -> BulkStatus {
     let body = serde_json::to_vec(source).expect("plain data");
     let route = Request::Route { number, len: body.len() as u32 };
     client.send(route, &body).await.expect("a connection");
@@ -48,7 +48,7 @@ async fn a_put_that_waits_brings_the_receipts_of_all_mirrors() {
     let (first, a, b) = (Pool::start().await, Pool::start().await, Pool::start().await);
     let mut client = first.client().await;
     for (number, pool) in [(3, &a), (200, &b)] {
-        assert_eq!(learn(&first, &mut client, number, &to(pool)).await, Status::Ok);
+        assert_eq!(learn(&first, &mut client, number, &to(pool)).await, BulkStatus::Ok);
     }
     // The second time the first donor holds it; it is forwarded all the same.
     for number in [1, 2, 1] {
@@ -56,7 +56,7 @@ async fn a_put_that_waits_brings_the_receipts_of_all_mirrors() {
         let reply = put(&mut client, &bytes, &[200, 3], true).await;
         assert_eq!(
             (reply.status, reply.receipt),
-            (Status::Ok, receipt(&first, &bytes, AckLevel::Memory))
+            (BulkStatus::Ok, receipt(&first, &bytes, AckLevel::Memory))
         );
         let expected = [&b, &a].map(|pool| Some(receipt(pool, &bytes, AckLevel::Memory)?.1));
         assert_eq!(reply.forwarded.receipts().collect::<Vec<_>>(), expected);
@@ -70,12 +70,12 @@ async fn a_put_that_waits_brings_the_receipts_of_all_mirrors() {
 async fn a_put_that_does_not_wait_is_copied_soon_after() {
     let (first, mirror) = (Pool::start().await, Pool::start().await);
     let mut client = first.client().await;
-    assert_eq!(learn(&first, &mut client, 0, &to(&mirror)).await, Status::Ok);
+    assert_eq!(learn(&first, &mut client, 0, &to(&mirror)).await, BulkStatus::Ok);
     let mut expected = Vec::new();
     for number in 0..5 {
         let bytes = content(number, LEN);
         let reply = put(&mut client, &bytes, &[0], false).await;
-        assert_eq!((reply.status, reply.forwarded.receipts().count()), (Status::Ok, 0));
+        assert_eq!((reply.status, reply.forwarded.receipts().count()), (BulkStatus::Ok, 0));
         expected.push(ChunkName::of(&bytes));
     }
     expected.sort();
@@ -92,10 +92,10 @@ async fn a_put_that_does_not_wait_is_copied_soon_after() {
 async fn copies_that_are_not_taken_on_are_said_not_to_be_made() {
     let (first, mirror) = (Pool::start().await, Pool::start().await);
     let mut client = first.client().await;
-    assert_eq!(learn(&first, &mut client, 0, &to(&mirror)).await, Status::Ok);
+    assert_eq!(learn(&first, &mut client, 0, &to(&mirror)).await, BulkStatus::Ok);
     let bytes = content(1, LEN);
     let reply = put(&mut client, &bytes, &[0, 9], false).await;
-    assert_eq!(reply.status, Status::Ok);
+    assert_eq!(reply.status, BulkStatus::Ok);
     assert_eq!(reply.forwarded.receipts().collect::<Vec<_>>(), [None, None]);
 }
 
@@ -110,12 +110,12 @@ async fn a_mirror_that_is_dead_full_or_unknown_fails_no_put() {
         ..to(&good)
     };
     for (number, source) in [(0, nobody), (1, to(&full)), (2, to(&good))] {
-        assert_eq!(learn(&first, &mut client, number, &source).await, Status::Ok);
+        assert_eq!(learn(&first, &mut client, number, &source).await, BulkStatus::Ok);
     }
     for number in 0..3 {
         let bytes = content(number, LEN);
         let reply = put(&mut client, &bytes, &[0, 1, 9, 2], true).await;
-        assert_eq!(reply.status, Status::Ok);
+        assert_eq!(reply.status, BulkStatus::Ok);
         let good = receipt(&good, &bytes, AckLevel::Memory).map(|(_, receipt)| receipt);
         assert_eq!(reply.forwarded.receipts().collect::<Vec<_>>(), [None, None, None, good]);
     }
@@ -126,7 +126,7 @@ async fn silent_mirror(first: &Pool, client: &mut Client) -> std::net::TcpListen
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let addresses = silent.local_addr().expect("an address").into();
     let source = Source { addresses, ..to(first) };
-    assert_eq!(learn(first, client, 0, &source).await, Status::Ok);
+    assert_eq!(learn(first, client, 0, &source).await, BulkStatus::Ok);
     silent
 }
 
@@ -138,7 +138,7 @@ async fn a_mirror_that_takes_nothing_holds_up_a_put_for_seconds_at_most() {
     let clock = potluck_core::clock::SystemClock::default();
     for number in 0..3 {
         let reply = put(&mut client, &content(number, LEN), &[0], true).await;
-        assert_eq!(reply.status, Status::Ok);
+        assert_eq!(reply.status, BulkStatus::Ok);
         assert_eq!(reply.forwarded.receipts().collect::<Vec<_>>(), [None]);
     }
     let took = potluck_core::clock::Clock::now(&clock).as_secs_f64();
@@ -162,7 +162,7 @@ async fn a_donor_that_goes_down_waits_for_no_mirror() {
     };
     let (_stopped, (reply, took)) = tokio::join!(first.stop(), answered);
     assert!(took < 2.9, "{took}: it waited for the mirror");
-    assert_eq!((reply.status, reply.forwarded.receipts().next()), (Status::Ok, Some(None)));
+    assert_eq!((reply.status, reply.forwarded.receipts().next()), (BulkStatus::Ok, Some(None)));
 }
 
 #[tokio::test]
@@ -170,19 +170,19 @@ async fn routes_are_few_and_for_those_who_may_put() {
     let (first, mirror) = (Pool::start().await, Pool::start().await);
     let mut client = first.client().await;
     for number in 0..16 {
-        assert_eq!(learn(&first, &mut client, number, &to(&mirror)).await, Status::Ok);
+        assert_eq!(learn(&first, &mut client, number, &to(&mirror)).await, BulkStatus::Ok);
     }
-    assert_eq!(learn(&first, &mut client, 16, &to(&mirror)).await, Status::Denied);
+    assert_eq!(learn(&first, &mut client, 16, &to(&mirror)).await, BulkStatus::Denied);
     assert_eq!(
         learn(&first, &mut client, 3, &to(&mirror)).await,
-        Status::Ok,
+        BulkStatus::Ok,
         "a number used again"
     );
     let itself = Source { donor: DONOR, ..to(&first) };
-    assert_eq!(learn(&first, &mut client, 4, &itself).await, Status::Denied);
+    assert_eq!(learn(&first, &mut client, 4, &itself).await, BulkStatus::Denied);
     let reader = first.ticket(&[Caveat::Ops(Ops::GET)]);
     let mut reader = first.open(&reader).await.expect("the donor answers");
-    assert_eq!(learn(&first, &mut reader, 0, &to(&mirror)).await, Status::Denied);
+    assert_eq!(learn(&first, &mut reader, 0, &to(&mirror)).await, BulkStatus::Denied);
 }
 
 #[tokio::test]
@@ -190,18 +190,18 @@ async fn a_donor_connects_to_donors_only_and_where_the_manager_says_they_are_x4(
     let (first, mirror) = (Pool::start().await, Pool::start().await);
     let mut client = first.client().await;
     let there = to(&mirror);
-    assert_eq!(learn(&first, &mut client, 0, &there).await, Status::Ok);
+    assert_eq!(learn(&first, &mut client, 0, &there).await, BulkStatus::Ok);
     // Some other service in the owner's network, under a donor's number and under nobody's.
     let service = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = service.local_addr().expect("an address");
     let scan = Source { addresses: address.into(), ..there.clone() };
     let beside = Source { addresses: there.addresses.and(&address.into()), ..there };
     let nobody = Source { donor: DonorId(1 << 20), ..scan.clone() };
-    assert_eq!(tell(&mut client, 1, &scan).await, Status::Denied);
-    assert_eq!(tell(&mut client, 2, &nobody).await, Status::Denied);
+    assert_eq!(tell(&mut client, 1, &scan).await, BulkStatus::Denied);
+    assert_eq!(tell(&mut client, 2, &nobody).await, BulkStatus::Denied);
     assert_eq!(
         tell(&mut client, 3, &beside).await,
-        Status::Denied,
+        BulkStatus::Denied,
         "one of its addresses is not the donor's"
     );
     let reply = put(&mut client, &content(1, LEN), &[1, 2, 0], true).await;

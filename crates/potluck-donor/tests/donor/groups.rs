@@ -5,19 +5,19 @@ use crate::pool::{Pool, content};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::erasure::{Codec, Ec};
 use potluck_core::policy::AckLevel;
-use potluck_wire::bulk::Status;
+use potluck_wire::bulk::BulkStatus;
 use potluck_wire::control::{Shard, Source, TaskFault, TaskOutcome, Work};
 use std::fs;
 
 const LENS: [usize; 3] = [700_000, 700_000, 300_001];
 
 /// A group of 3 data chunks under 4+2: the last position is zeros.
-struct Group {
+struct RebuiltGroup {
     ec: Ec,
     chunks: Vec<(u8, Vec<u8>)>,
 }
 
-impl Group {
+impl RebuiltGroup {
     fn new() -> Self {
         let ec = Ec::new(4, 2).expect("a code");
         let data: Vec<Vec<u8>> =
@@ -43,7 +43,7 @@ impl Group {
         let pool = Pool::start().await;
         let mut client = pool.client().await;
         for (_, bytes) in &self.chunks {
-            assert_eq!(client.put(bytes, AckLevel::Memory).await, Status::Ok);
+            assert_eq!(client.put(bytes, AckLevel::Memory).await, BulkStatus::Ok);
         }
         pool
     }
@@ -67,7 +67,7 @@ impl Group {
 
 #[tokio::test]
 async fn any_enough_chunks_of_a_group_give_back_the_others() {
-    let group = Group::new();
+    let group = RebuiltGroup::new();
     let holder = group.store().await;
     let source = holder.source();
     for (lost, from) in [(0, [1, 4, 5]), (2, [0, 1, 4]), (4, [0, 1, 2]), (5, [4, 2, 0])] {
@@ -81,7 +81,7 @@ async fn any_enough_chunks_of_a_group_give_back_the_others() {
 
 #[tokio::test]
 async fn a_spoiled_or_missing_chunk_of_the_group_is_replaced_by_another() {
-    let group = Group::new();
+    let group = RebuiltGroup::new();
     let holder = group.store().await;
     let path = holder.place.chunk(&group.name(1));
     let mut bytes = fs::read(&path).expect("stored");
@@ -104,7 +104,7 @@ async fn a_spoiled_or_missing_chunk_of_the_group_is_replaced_by_another() {
 
 #[tokio::test]
 async fn what_is_not_the_chunk_it_should_be_is_not_stored() {
-    let group = Group::new();
+    let group = RebuiltGroup::new();
     let holder = group.store().await;
     let pool = Pool::start().await;
     // Every chunk is what its name says, but 1 and 4 have changed places.
@@ -118,7 +118,7 @@ async fn what_is_not_the_chunk_it_should_be_is_not_stored() {
 
 #[tokio::test]
 async fn parity_is_computed_where_it_is_stored() {
-    let group = Group::new();
+    let group = RebuiltGroup::new();
     let holder = group.store().await;
     let (pool, source) = (Pool::start().await, holder.source());
     let encode = |shards| Work::Encode { ec: group.ec, ack: AckLevel::Disk, shards };

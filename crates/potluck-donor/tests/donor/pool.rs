@@ -8,13 +8,13 @@ use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{Disk, SystemDisk};
 use potluck_donor::{Claiming, Donor, DonorConfig, DonorError, Lender, Owner};
-use potluck_wire::bulk::{BulkIo, FrameError, Reply, Request, Status};
+use potluck_wire::bulk::{BulkIo, BulkStatus, FrameError, Reply, Request};
 use potluck_wire::call::Caller;
 use potluck_wire::control::Source;
 use potluck_wire::env::Env;
 use potluck_wire::net::{BoxFuture, BoxStream, Listener, Net, SharedNet, SystemNet};
 use potluck_wire::ticket::{Caveat, Ops, Receipt, Secret, Ticket};
-use potluck_wire::upgrade::{OpenError, Opened, open};
+use potluck_wire::upgrade::{OpenedBulk, UpgradeError, open};
 use potluck_wire::whereabouts::Guide;
 use rustls::pki_types::CertificateDer;
 use std::collections::BTreeMap;
@@ -188,7 +188,7 @@ impl Pool {
         Source { donor: DONOR, addresses: self.address.into(), ticket }
     }
 
-    pub async fn open(&self, ticket: &Ticket) -> Result<Client, OpenError> {
+    pub async fn open(&self, ticket: &Ticket) -> Result<Client, UpgradeError> {
         let opened = open(&SystemNet, &SystemEntropy, &self.address.into(), ticket).await?;
         Ok(Client { opened, tag: 0 })
     }
@@ -209,7 +209,7 @@ impl Pool {
     pub async fn still_serves(&self) {
         let bytes = content(u64::MAX, 10_000);
         let mut client = self.client().await;
-        assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+        assert_eq!(client.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
         assert_eq!(client.get(&ChunkName::of(&bytes)).await, Some(bytes));
     }
 }
@@ -238,7 +238,7 @@ impl Net for From {
 
 /// A client's bulk connection to the donor.
 pub struct Client {
-    pub opened: Opened,
+    pub opened: OpenedBulk,
     tag: u32,
 }
 
@@ -274,7 +274,7 @@ impl Client {
     }
 
     /// Puts a chunk under its own name.
-    pub async fn put(&mut self, bytes: &[u8], ack: AckLevel) -> Status {
+    pub async fn put(&mut self, bytes: &[u8], ack: AckLevel) -> BulkStatus {
         self.put_reply(bytes, ack).await.status
     }
 
@@ -293,8 +293,8 @@ impl Client {
     pub async fn get(&mut self, name: &ChunkName) -> Option<Vec<u8>> {
         let reply = self.ask(Request::Get { name: *name, part: None }).await;
         match reply.status {
-            Status::Ok => Some(self.body(reply.body).await.expect("the body")),
-            Status::NotFound => None,
+            BulkStatus::Ok => Some(self.body(reply.body).await.expect("the body")),
+            BulkStatus::NotFound => None,
             other => panic!("a get was answered {other:?}"),
         }
     }

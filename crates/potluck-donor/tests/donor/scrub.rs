@@ -5,7 +5,7 @@ use crate::pool::{GIB, Pool, SESSION, content};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::SystemDisk;
-use potluck_wire::bulk::{Forward, Request, Status};
+use potluck_wire::bulk::{BulkStatus, Forward, Request};
 use potluck_wire::control::{Holding, TaskFault, TaskOutcome, Work};
 use potluck_wire::ticket::{Caveat, Ops, Ticket};
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ async fn every_flipped_bit_is_found_in_one_round() {
     let mut flipped = BTreeSet::new();
     for number in 0..300u64 {
         let bytes = content(number, 1000 + 131 * number as usize);
-        assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+        assert_eq!(client.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
         if number % 3 == 0 {
             let name = ChunkName::of(&bytes);
             let mut file = fs::read(pool.place.chunk(&name)).expect("stored");
@@ -60,7 +60,7 @@ async fn a_round_goes_on_where_it_was_after_a_restart() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;
     for number in 0..60 {
-        assert_eq!(client.put(&content(number, 60_000), AckLevel::Memory).await, Status::Ok);
+        assert_eq!(client.put(&content(number, 60_000), AckLevel::Memory).await, BulkStatus::Ok);
     }
     // The slowest rate there is: some 55 s for all of it.
     let asked = Work::Scrub { rate: 1 };
@@ -85,7 +85,7 @@ async fn a_round_goes_on_where_it_was_after_a_restart() {
 async fn audits_hash_what_is_really_there() {
     let pool = Pool::start().await;
     let bytes = content(1, 600_000);
-    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     let (chunk, key) = (ChunkName::of(&bytes), Digest([7; 32]));
     let audit = |chunk, offset, len| Work::Audit { chunk, key, offset, len };
     let mut hasher = blake3::Hasher::new_keyed(&key.0);
@@ -117,7 +117,7 @@ async fn only_the_manager_says_what_is_a_part_of_its_log_and_it_is_found_again()
             let mut client = pool.open(ticket).await.expect("the donor answers");
             client.send(put, &bytes).await.expect("a connection");
             let status = client.reply().await.expect("a connection").expect("an answer").status;
-            assert_eq!(status, if allowed { Status::Ok } else { Status::Denied });
+            assert_eq!(status, if allowed { BulkStatus::Ok } else { BulkStatus::Denied });
         }
         listed.push(Holding { name, len });
     }

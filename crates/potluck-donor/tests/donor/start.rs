@@ -6,8 +6,10 @@ use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::DonorId;
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{SystemDisk, conformance};
-use potluck_donor::{Claiming, Donor, DonorConfig, DonorError, Removed, StoreError, remove_store};
-use potluck_wire::bulk::Status;
+use potluck_donor::{
+    Claiming, Donor, DonorConfig, DonorError, StoreError, StoreRemoved, remove_store,
+};
+use potluck_wire::bulk::BulkStatus;
 use potluck_wire::env::Env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -46,7 +48,7 @@ async fn refusal(place: &Place) -> StoreError {
 async fn used() -> (Place, ChunkName) {
     let pool = Pool::start().await;
     let bytes = content(1, 200_000);
-    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(pool.client().await.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     (pool.stop().await.0, ChunkName::of(&bytes))
 }
 
@@ -83,7 +85,7 @@ async fn a_disk_that_vanishes_takes_nothing_more_and_is_not_made_anew() {
     pool.manager
         .until("that there is no room", |state| (state.heartbeats.last()?.room == 0).then_some(()))
         .await;
-    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::DiskFailed);
+    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, BulkStatus::DiskFailed);
     assert!(!pool.place.lent().exists());
 }
 
@@ -126,7 +128,7 @@ async fn a_store_is_taken_over_when_that_is_asked_for_and_by_one_donor_only() {
     assert!(matches!(removed, Err(StoreError::Other { .. })));
     assert!(place.chunk(&name).exists());
     let removed = remove_store(&place.lent(), &lender(other, Claiming::Own).owner);
-    assert!(matches!(removed, Ok(Removed::All)));
+    assert!(matches!(removed, Ok(StoreRemoved::All)));
     assert!(!place.lent().exists());
 }
 

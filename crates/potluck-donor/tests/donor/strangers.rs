@@ -5,7 +5,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::entropy::{Entropy, SystemEntropy};
 use potluck_core::ids::Epoch;
 use potluck_core::policy::AckLevel;
-use potluck_wire::bulk::{BulkIo, Request, Status};
+use potluck_wire::bulk::{BulkIo, BulkStatus, Request};
 use potluck_wire::net::{BoxStream, Net, SystemNet};
 use potluck_wire::whereabouts::{Issue, SignedWhereabouts, Whereabouts};
 use rcgen::{CertificateParams, KeyPair, SigningKey};
@@ -94,7 +94,7 @@ async fn bad_frames_end_the_connection_and_never_the_donor() {
         for warm in [false, true] {
             let mut client = pool.client().await;
             if warm {
-                assert_eq!(client.put(&content(1, 100), AckLevel::Memory).await, Status::Ok);
+                assert_eq!(client.put(&content(1, 100), AckLevel::Memory).await, BulkStatus::Ok);
             }
             let _ = client.opened.io.write(bad, &[0; 100]).await;
             let end = tokio::time::timeout(Duration::from_secs(8), client.reply()).await;
@@ -142,7 +142,7 @@ async fn a_reader_that_does_not_read_is_given_up_within_30_seconds() {
     let mut client = pool.client().await;
     let bytes = content(1, 32 << 20);
     let name = ChunkName::of(&bytes);
-    assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(client.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     client.send(Request::Get { name, part: None }, &[]).await.expect("sent");
     tokio::time::sleep(Duration::from_secs(30)).await;
     let reply = client.reply().await.expect("what was in flight").expect("the head");

@@ -9,26 +9,26 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::entropy::{Entropy, SystemEntropy};
 use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::policy::AckLevel;
-use potluck_wire::bulk::{Inbox, Reply, Request, SessionKeys, Status, StreamIo};
+use potluck_wire::bulk::{BulkStatus, Inbox, Reply, Request, SessionKeys, StreamIo};
 use potluck_wire::net::{BoxStream, Net, SystemNet};
 use potluck_wire::ticket::{Caveat, Ops, PublicTicket, Secret, Ticket};
-use potluck_wire::upgrade::{NONCE_HEADER, OpenError, PATH, TICKET_HEADER};
+use potluck_wire::upgrade::{NONCE_HEADER, PATH, TICKET_HEADER, UpgradeError};
 use potluck_wire::version;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const PUT: Ops = Ops::PUT;
 
 /// Opens with `ticket` and puts a chunk: the answer, or `None` when the donor turned the peer away.
-async fn attempt(pool: &Pool, ticket: &Ticket) -> Option<Status> {
+async fn attempt(pool: &Pool, ticket: &Ticket) -> Option<BulkStatus> {
     let bytes = content(7, 5000);
     let mut client = pool.open(ticket).await.ok()?;
     let reply = client.put_as(ChunkName::of(&bytes), &bytes, AckLevel::Memory).await;
     reply.ok().flatten().map(|reply| reply.status)
 }
 
-fn refused(opened: Result<crate::pool::Client, OpenError>) -> StatusCode {
+fn refused(opened: Result<crate::pool::Client, UpgradeError>) -> StatusCode {
     match opened {
-        Err(OpenError::Refused(status)) => status,
+        Err(UpgradeError::Refused(status)) => status,
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("the donor let it in"),
     }
@@ -86,11 +86,11 @@ async fn operations_need_their_permission_and_puts_a_session() {
     let nobody = Ticket::issue(&pool.key, &SystemEntropy, &nobody);
     let mut nobody = pool.open(&nobody).await.expect("open");
 
-    assert_eq!(reader.put(&bytes, AckLevel::Memory).await, Status::Denied);
-    assert_eq!(nobody.put(&bytes, AckLevel::Memory).await, Status::Denied);
-    assert_eq!(writer.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(reader.put(&bytes, AckLevel::Memory).await, BulkStatus::Denied);
+    assert_eq!(nobody.put(&bytes, AckLevel::Memory).await, BulkStatus::Denied);
+    assert_eq!(writer.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     writer.send(Request::Get { name, part: None }, &[]).await.expect("sent");
-    assert_eq!(writer.reply().await.expect("io"), Some(Reply::bare(Status::Denied)));
+    assert_eq!(writer.reply().await.expect("io"), Some(Reply::bare(BulkStatus::Denied)));
     // A refusal does not end the connection.
     assert_eq!(reader.get(&name).await, Some(bytes));
 
@@ -104,17 +104,17 @@ async fn a_byte_budget_is_kept_over_all_connections() {
     let ticket = pool.ticket(&[Caveat::Bytes(250_000)]);
     let mut one = pool.open(&ticket).await.expect("open");
     let mut two = pool.open(&ticket).await.expect("open");
-    assert_eq!(one.put(&content(1, 100_000), AckLevel::Memory).await, Status::Ok);
-    assert_eq!(two.put(&content(2, 100_000), AckLevel::Memory).await, Status::Ok);
-    assert_eq!(one.put(&content(3, 50_001), AckLevel::Memory).await, Status::Denied);
+    assert_eq!(one.put(&content(1, 100_000), AckLevel::Memory).await, BulkStatus::Ok);
+    assert_eq!(two.put(&content(2, 100_000), AckLevel::Memory).await, BulkStatus::Ok);
+    assert_eq!(one.put(&content(3, 50_001), AckLevel::Memory).await, BulkStatus::Denied);
     // A put that stores nothing costs nothing: the client may have lost the first answer.
-    assert_eq!(two.put(&content(1, 100_000), AckLevel::Memory).await, Status::Ok);
-    assert_eq!(two.put(&content(4, 50_000), AckLevel::Memory).await, Status::Ok);
-    assert_eq!(one.put(&content(5, 1), AckLevel::Memory).await, Status::Denied);
+    assert_eq!(two.put(&content(1, 100_000), AckLevel::Memory).await, BulkStatus::Ok);
+    assert_eq!(two.put(&content(4, 50_000), AckLevel::Memory).await, BulkStatus::Ok);
+    assert_eq!(one.put(&content(5, 1), AckLevel::Memory).await, BulkStatus::Denied);
     let mut narrowed = ticket.clone();
     narrowed.narrow(&Caveat::Bytes(1));
     let mut narrowed = pool.open(&narrowed).await.expect("open");
-    assert_eq!(narrowed.put(&content(5, 1), AckLevel::Memory).await, Status::Denied);
+    assert_eq!(narrowed.put(&content(5, 1), AckLevel::Memory).await, BulkStatus::Denied);
 }
 
 #[tokio::test]
@@ -122,10 +122,10 @@ async fn a_ticket_ends_by_the_managers_clock_in_open_connections_too() {
     let pool = Pool::start().await;
     let ticket = pool.ticket(&[Caveat::Expires(1_000_000)]);
     let mut client = pool.open(&ticket).await.expect("open");
-    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::Ok);
+    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, BulkStatus::Ok);
     pool.manager.state().now_ms = 1_000_000;
     pool.manager.heartbeats(2).await;
-    assert_eq!(client.put(&content(2, 10), AckLevel::Memory).await, Status::Denied);
+    assert_eq!(client.put(&content(2, 10), AckLevel::Memory).await, BulkStatus::Denied);
     assert_eq!(refused(pool.open(&ticket).await), StatusCode::FORBIDDEN);
 }
 
@@ -134,10 +134,10 @@ async fn tickets_of_before_somebodys_rights_ended_are_void_in_open_connections_t
     let pool = Pool::start().await;
     let (old, new) = (pool.ticket(&[Caveat::Issued(999)]), pool.ticket(&[Caveat::Issued(1000)]));
     let mut client = pool.open(&old).await.expect("open");
-    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::Ok);
+    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, BulkStatus::Ok);
     pool.manager.state().void_before = 1000;
     pool.manager.heartbeats(2).await;
-    assert_eq!(client.put(&content(2, 10), AckLevel::Memory).await, Status::Denied);
+    assert_eq!(client.put(&content(2, 10), AckLevel::Memory).await, BulkStatus::Denied);
     assert_eq!(refused(pool.open(&old).await), StatusCode::FORBIDDEN);
     assert!(pool.open(&new).await.is_ok());
     // A manager that was started since does not know of it.
@@ -150,19 +150,23 @@ async fn tickets_of_before_somebodys_rights_ended_are_void_in_open_connections_t
 async fn a_session_that_is_over_stores_nothing_more_whatever_tickets_it_has() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;
-    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, Status::Ok);
+    assert_eq!(client.put(&content(1, 10), AckLevel::Memory).await, BulkStatus::Ok);
     pool.manager.state().over = vec![SESSION];
     pool.manager.heartbeats(2).await;
-    assert_eq!(client.put(&content(2, 10), AckLevel::Memory).await, Status::Ok, "not asked about");
+    assert_eq!(
+        client.put(&content(2, 10), AckLevel::Memory).await,
+        BulkStatus::Ok,
+        "not asked about"
+    );
     pool.manager.state().now_ms += 61_000;
     let asked = |state: &crate::manager::State| {
         state.heartbeats.iter().any(|heartbeat| heartbeat.quiet.0 == [SESSION])
     };
     pool.manager.until("a question", |state| asked(state).then_some(())).await;
     pool.manager.heartbeats(1).await;
-    assert_eq!(client.put(&content(3, 10), AckLevel::Memory).await, Status::Denied);
+    assert_eq!(client.put(&content(3, 10), AckLevel::Memory).await, BulkStatus::Denied);
     let mut renewed = pool.client().await;
-    assert_eq!(renewed.put(&content(3, 10), AckLevel::Memory).await, Status::Denied);
+    assert_eq!(renewed.put(&content(3, 10), AckLevel::Memory).await, BulkStatus::Denied);
     assert!(renewed.get(&ChunkName::of(&content(1, 10))).await.is_some());
 }
 
@@ -203,7 +207,7 @@ async fn recorded_bytes_played_back_do_nothing() {
     let mut io = StreamIo(stream);
     let mut inbox = Inbox::new(keys.donor, &[]).expect("empty");
     let reply = inbox.reply(&mut io).await.expect("io").expect("an answer");
-    assert_eq!(reply.1.status, Status::Ok);
+    assert_eq!(reply.1.status, BulkStatus::Ok);
     // On the same connection: the sequence number does not fit any more.
     io.0.write_all(&recorded).await.expect("sent");
     assert!(!matches!(inbox.reply(&mut io).await, Ok(Some(_))));
@@ -240,7 +244,7 @@ async fn before_the_manager_was_heard_nobody_is_let_in() {
     tokio::spawn(donor.run(std::future::pending()));
     let entropy: &dyn Entropy = &SystemEntropy;
     let opened = potluck_wire::upgrade::open(&SystemNet, entropy, &address, &ticket).await;
-    assert!(matches!(opened, Err(OpenError::Refused(StatusCode::SERVICE_UNAVAILABLE))));
+    assert!(matches!(opened, Err(UpgradeError::Refused(StatusCode::SERVICE_UNAVAILABLE))));
     drop(manager);
 }
 
@@ -249,7 +253,7 @@ async fn reads_go_on_while_the_manager_is_away() {
     let pool = Pool::start().await;
     let bytes = content(1, 100_000);
     let mut client = pool.client().await;
-    assert_eq!(client.put(&bytes, AckLevel::Memory).await, Status::Ok);
+    assert_eq!(client.put(&bytes, AckLevel::Memory).await, BulkStatus::Ok);
     pool.manager.hang_up();
     tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
     let mut late = pool.client().await;

@@ -4,7 +4,7 @@ use crate::manager::State;
 use crate::pool::{Pool, content};
 use potluck_core::chunk::ChunkName;
 use potluck_core::policy::AckLevel;
-use potluck_wire::bulk::{Request, Status};
+use potluck_wire::bulk::{BulkStatus, Request};
 use potluck_wire::control::{ChunkOrders, Tombstone, Work};
 use potluck_wire::packed::Packed;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ async fn stored(pool: &Pool, count: u64) -> Vec<ChunkName> {
     let mut names = Vec::new();
     for number in 0..count {
         let bytes = content(number, 30_000);
-        assert_eq!(client.put(&bytes, AckLevel::Disk).await, Status::Ok);
+        assert_eq!(client.put(&bytes, AckLevel::Disk).await, BulkStatus::Ok);
         names.push(ChunkName::of(&bytes));
     }
     names
@@ -42,8 +42,8 @@ async fn a_disk_that_is_pulled_is_said_and_counts_again_when_it_is_back_s3() {
     let mut client = pool.client().await;
     client.send(Request::Get { name: names[0], part: None }, &[]).await.expect("a connection");
     let reply = client.reply().await.expect("a connection").expect("an answer");
-    assert_eq!(reply.status, Status::DiskFailed);
-    assert_eq!(client.put(&content(9, 10), AckLevel::Memory).await, Status::DiskFailed);
+    assert_eq!(reply.status, BulkStatus::DiskFailed);
+    assert_eq!(client.put(&content(9, 10), AckLevel::Memory).await, BulkStatus::DiskFailed);
     {
         let mut state = pool.manager.state();
         let incarnation = state.registers[0].incarnation;
@@ -136,7 +136,11 @@ async fn files_that_vanished_are_told_after_a_round_of_the_scrub_l1() {
 
     // A chunk that is made again is welcome, though its directory went too.
     let (mut client, again) = (pool.client().await, content(3, 30_000));
-    assert_eq!(client.put(&again, AckLevel::Disk).await, Status::Ok);
+    assert_eq!(client.put(&again, AckLevel::Disk).await, BulkStatus::Ok);
     assert_eq!(client.get(&names[3]).await, Some(again));
-    assert_eq!(client.put(&content(9, 10), AckLevel::Memory).await, Status::Ok, "nothing broke");
+    assert_eq!(
+        client.put(&content(9, 10), AckLevel::Memory).await,
+        BulkStatus::Ok,
+        "nothing broke"
+    );
 }

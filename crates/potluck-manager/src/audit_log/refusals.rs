@@ -14,7 +14,7 @@ const TOLD_APART: usize = 20;
 
 /// A call that was refused.
 #[derive(Debug)]
-pub struct Refusal(pub AuditEntry);
+pub struct LoggedRefusal(pub AuditEntry);
 
 /// Refusals of the last minute, of each member apart.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ type Subject = (String, String);
 
 impl Refusals {
     /// Notes a refusal.
-    pub fn add(&mut self, Refusal(entry): Refusal, now: Tick) {
+    pub fn add(&mut self, LoggedRefusal(entry): LoggedRefusal, now: Tick) {
         let new = || Source { began: now, again: BTreeMap::new(), others: None };
         let source = self.sources.entry(entry.member).or_insert_with(new);
         let subject = (entry.call.clone(), entry.what.clone());
@@ -89,8 +89,8 @@ impl Refusals {
 mod tests {
     use super::*;
 
-    fn refusal(member: u32, what: &str) -> Refusal {
-        Refusal(AuditEntry {
+    fn refusal(member: u32, what: &str) -> LoggedRefusal {
+        LoggedRefusal(AuditEntry {
             number: 0,
             at_wall_ms: 0,
             kind: AuditKind::Refused,

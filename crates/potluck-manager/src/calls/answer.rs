@@ -1,6 +1,6 @@
 //! What a group of calls offers to be asked.
 
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::handles::Handles;
 use potluck_wire::control::Call;
 use potluck_wire::error::Failure;
@@ -14,6 +14,6 @@ pub trait Answer<C: Call>: for<'a> From<&'a Handles> + Send + 'static {
     fn answer(
         self,
         call: C,
-        caller: Caller,
+        caller: CallingMember,
     ) -> impl Future<Output = Result<C::Reply, Failure>> + Send;
 }

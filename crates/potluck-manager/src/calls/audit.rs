@@ -2,7 +2,7 @@
 
 use super::Answer;
 use crate::audit_log::Auditor;
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::handles::handles;
 use potluck_wire::control::{AuditPage, AuditRead};
 use potluck_wire::error::Failure;
@@ -15,7 +15,7 @@ handles! {
 }
 
 impl Answer<AuditRead> for AuditCalls {
-    async fn answer(self, call: AuditRead, _: Caller) -> Result<AuditPage, Failure> {
+    async fn answer(self, call: AuditRead, _: CallingMember) -> Result<AuditPage, Failure> {
         self.auditor.read(call.since_wall_ms, call.after.unwrap_or(0)).await
     }
 }

@@ -1,20 +1,20 @@
 //! Commit: a batch of written files becomes visible. Receipts are checked in [`super::prepare`]; those of a donor's
-//! earlier incarnation count for nothing ([`potluck_pool::Snapshot::for_work_begun_at`]).
+//! earlier incarnation count for nothing ([`potluck_pool::DonorSnapshot::for_work_begun_at`]).
 
 use super::Answer;
 use super::prepare::{Against, UnknownKey};
 use crate::access::Access;
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::reports::Reports;
 use crate::scan_state::ScanState;
-use crate::sessions::Sessions;
+use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
+use crate::waiting_for_donors::WaitingForDonors;
 use crate::wakeup::Wakeup;
 use potluck_catalog::Catalog;
-use potluck_catalog::commit::{self, Batch, PreparedFile, Refused, Stored};
-use potluck_catalog::placements::Told;
+use potluck_catalog::commit::{self, Batch, PreparedFile, Refused, StoredFile};
+use potluck_catalog::placements::ToldCopies;
 use potluck_catalog::{CommittedFiles, Error};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId};
@@ -38,8 +38,8 @@ handles! {
         catalog: Catalog,
         background: Wakeup,
         scan_state: Arc<ScanState>,
-        reports: Reports,
-        sessions: Sessions,
+        wait_until: WaitingForDonors,
+        sessions: WriteSessions,
         access: Access,
     }
 }
@@ -57,7 +57,7 @@ const ASK: usize = 8192;
 type Prepared = Result<PreparedFile, Failure>;
 
 impl Answer<Commit> for CommitCalls {
-    async fn answer(self, call: Commit, caller: Caller) -> Result<Committed, Failure> {
+    async fn answer(self, call: Commit, caller: CallingMember) -> Result<Committed, Failure> {
         let (id, number, atomic, done) = (call.session, call.batch, call.atomic, call.done);
         let (ticketed, _in_session) = match self.sessions.enter(id, &caller) {
             Ok(entered) => entered,
@@ -80,7 +80,7 @@ impl Answer<Commit> for CommitCalls {
             kept.spaces.get(path.space()).is_none_or(|space| space.files == 0)
         };
         let first = files.iter().flatten().next().is_some_and(|file| unseen(&file.path));
-        self.reports.none_overdue_of(&acknowledgers(&files)).await;
+        self.wait_until.none_overdue_of(&acknowledgers(&files)).await;
         let Ticketed { space, policy: Policy { mirror, ack, .. }, asked, .. } = ticketed;
         let batch = Batch { session: id, space, number, mirror, ack, asked, files, atomic, done };
         let CommittedFiles { outcome, open } = self.committed(batch, others, losses).await?;
@@ -93,8 +93,8 @@ impl Answer<Commit> for CommitCalls {
             self.scan_state.changed(self.time.tick());
         }
         let committed = match outcome {
-            commit::Outcome::Repeated(text) => parse(&text)?,
-            commit::Outcome::Fresh { files, again } => {
+            commit::CommitOutcome::Repeated(text) => parse(&text)?,
+            commit::CommitOutcome::Fresh { files, again } => {
                 self.pool.lock().in_use_again(&again);
                 self.count_late(told, &files).await?;
                 reply(&files)
@@ -160,7 +160,7 @@ impl CommitCalls {
     /// Checks the files in themselves, where that holds up nobody.
     async fn prepare(
         &self,
-        caller: &Caller,
+        caller: &CallingMember,
         session: SessionId,
         space: SpaceId,
         files: Vec<FileCommit>,
@@ -221,7 +221,7 @@ impl CommitCalls {
     }
 
     /// Copies of the files' chunks that donors told of, which the catalog does not know.
-    fn copies_told_of(&self, files: &[Prepared]) -> Vec<ToldCopies> {
+    fn copies_told_of(&self, files: &[Prepared]) -> Vec<EarlyCopies> {
         let mut told = Vec::new();
         let pool = self.pool.lock();
         for (at, file) in files.iter().enumerate() {
@@ -231,7 +231,7 @@ impl CommitCalls {
                     |donor: &DonorId| chunk.holders.iter().any(|(holder, _)| holder == donor);
                 let others = donors.iter().copied().filter(|donor| !has_receipt(donor)).collect();
                 let holding = Holding { name: chunk.name, len };
-                told.push(ToldCopies { file: at, holding, donors, others });
+                told.push(EarlyCopies { file: at, holding, donors, others });
             }
         }
         told
@@ -239,8 +239,8 @@ impl CommitCalls {
 
     /// Copies that donors told of and no receipt names: the second of a hedged pair, or one whose answer
     /// was lost on the way.
-    fn copies_without_receipt(&self, told: &[ToldCopies]) -> Vec<(ChunkName, DonorId)> {
-        let of = |copies: &ToldCopies| {
+    fn copies_without_receipt(&self, told: &[EarlyCopies]) -> Vec<(ChunkName, DonorId)> {
+        let of = |copies: &EarlyCopies| {
             let name = copies.holding.name;
             copies.others.iter().map(move |donor| (name, *donor)).collect::<Vec<_>>()
         };
@@ -255,11 +255,11 @@ impl CommitCalls {
     /// where what it leaves is to be reclaimed.
     async fn count_late<S, F>(
         &self,
-        told: Vec<ToldCopies>,
+        told: Vec<EarlyCopies>,
         files: &[Result<S, F>],
     ) -> Result<(), Error> {
         let mut late = BTreeMap::<DonorId, Vec<Holding>>::new();
-        for ToldCopies { file, holding, donors, .. } in told {
+        for EarlyCopies { file, holding, donors, .. } in told {
             if files.get(file).is_none_or(Result::is_err) {
                 continue;
             }
@@ -268,7 +268,7 @@ impl CommitCalls {
                 .for_each(|donor| late.entry(donor).or_default().push(holding));
         }
         for (donor, added) in late {
-            let told = Told { added, ..Told::default() };
+            let told = ToldCopies { added, ..ToldCopies::default() };
             self.catalog.tell(donor, told, self.time.now_ms()).await?;
         }
         Ok(())
@@ -276,7 +276,7 @@ impl CommitCalls {
 }
 
 /// A chunk of one of the files, and the donors that told of it.
-struct ToldCopies {
+struct EarlyCopies {
     file: usize,
     holding: Holding,
     donors: Vec<DonorId>,
@@ -284,9 +284,9 @@ struct ToldCopies {
     others: Vec<DonorId>,
 }
 
-fn reply(outcomes: &[Result<Stored, Refused<Failure>>]) -> Committed {
-    let outcome = |outcome: &Result<Stored, Refused<Failure>>| match outcome {
-        Ok(Stored { version, below_policy }) => {
+fn reply(outcomes: &[Result<StoredFile, Refused<Failure>>]) -> Committed {
+    let outcome = |outcome: &Result<StoredFile, Refused<Failure>>| match outcome {
+        Ok(StoredFile { version, below_policy }) => {
             Outcome::Stored { version: *version, below_policy: *below_policy }
         }
         Err(Refused::Before(failure)) => Outcome::Refused(failure.clone()),

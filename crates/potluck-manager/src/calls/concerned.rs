@@ -1,6 +1,6 @@
 //! Which donor a call is about.
 
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::shared_pool::SharedPool;
 use potluck_core::ids::DonorId;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -9,7 +9,7 @@ use potluck_wire::token::Role;
 /// The donor that a call is about: a donor's own call is about itself.
 pub fn concerned(
     pool: &SharedPool,
-    caller: &Caller,
+    caller: &CallingMember,
     named: Option<DonorId>,
 ) -> Result<DonorId, Failure> {
     let who = caller.member()?;

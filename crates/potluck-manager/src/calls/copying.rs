@@ -2,7 +2,7 @@
 
 use super::Answer;
 use crate::access::Access;
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::failure;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -11,7 +11,7 @@ use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
 use potluck_catalog::Catalog;
 use potluck_catalog::Error;
-use potluck_catalog::copies::{Copied, CopiedVersion, CopyRequest, Outcome};
+use potluck_catalog::copies::{Copied, CopiedVersion, CopyOutcome, CopyRequest};
 use potluck_core::rights::Right;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::{Condition, CopiedFile, CopiedFiles, CopyFiles, NotCopied};
@@ -31,7 +31,7 @@ handles! {
 }
 
 impl Answer<CopyFiles> for CopyCalls {
-    async fn answer(self, call: CopyFiles, caller: Caller) -> Result<CopiedFiles, Failure> {
+    async fn answer(self, call: CopyFiles, caller: CallingMember) -> Result<CopiedFiles, Failure> {
         let CopyFiles { from, to, recursive, condition, redundancy, copy, page, after } = call;
         self.access.need(&caller, Right::Read, &from).await?;
         let rights = self.access.need(&caller, Right::Write, &to).await?;
@@ -55,9 +55,9 @@ impl Answer<CopyFiles> for CopyCalls {
         let donors = self.pool.lock().snapshot(self.time.tick());
         let copied = self.catalog.copy_files((copy, page), wanted, donors, self.time.when(), told);
         match copied.await? {
-            Outcome::Repeated(text) => serde_json::from_str(&text)
+            CopyOutcome::Repeated(text) => serde_json::from_str(&text)
                 .map_err(|why| Failure::from(Error::Damaged(format!("a kept reply: {why}")))),
-            Outcome::Fresh(copied) => {
+            CopyOutcome::Fresh(copied) => {
                 let now = self.time.tick();
                 let copies = || copied.files.iter().filter_map(|(_, file)| file.as_ref().ok());
                 if copies().any(|copy| copy.below_policy) {

@@ -1,7 +1,8 @@
 //! Answers the calls of donors: register, inventory, heartbeat.
 
 use super::Answer;
-use crate::callers::Caller;
+use crate::applying_task_results::ApplyingTaskResults;
+use crate::callers::CallingMember;
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
 use crate::inventory_turns::InventoryTurns;
@@ -10,10 +11,9 @@ use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::stale_catalog::StaleCatalog;
-use crate::task_results::TaskResults;
 use crate::tasks::signpost::OwnWhereabouts;
 use potluck_catalog::Catalog;
-use potluck_catalog::placements::Told;
+use potluck_catalog::placements::ToldCopies;
 use potluck_catalog::term_history::Term;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{ChunkId, DonorId, Epoch, Incarnation, SessionId};
@@ -38,7 +38,7 @@ handles! {
         inventory_turns: Arc<InventoryTurns>,
         gc_freeze: Arc<GcFreeze>,
         scan_state: Arc<ScanState>,
-        results: TaskResults,
+        results: ApplyingTaskResults,
         stale_catalog: StaleCatalog,
         whereabouts: OwnWhereabouts,
         ca: Arc<Ca>,
@@ -52,12 +52,12 @@ const DISCARDED: usize = 256;
 /// Copies looked at in one step at the end of an inventory.
 const SWEEP: usize = 65_536;
 
-fn donor_of(caller: &Caller) -> Result<DonorId, Failure> {
+fn donor_of(caller: &CallingMember) -> Result<DonorId, Failure> {
     Ok(DonorId(caller.member()?.member.0))
 }
 
 impl Answer<Register> for DonorCalls {
-    async fn answer(self, call: Register, caller: Caller) -> Result<Registered, Failure> {
+    async fn answer(self, call: Register, caller: CallingMember) -> Result<Registered, Failure> {
         let donor = donor_of(&caller)?;
         let addresses = call.reached_at(caller.peer)?;
         let (epoch, start) = call.heard;
@@ -102,7 +102,7 @@ impl Answer<Register> for DonorCalls {
 }
 
 impl Answer<Locate> for DonorCalls {
-    async fn answer(self, call: Locate, _: Caller) -> Result<Located, Failure> {
+    async fn answer(self, call: Locate, _: CallingMember) -> Result<Located, Failure> {
         let now = self.time.tick();
         let contact = self.pool.lock().contact(call.donor, now);
         Ok(Located { addresses: contact.map(|contact| contact.addresses).unwrap_or_default() })
@@ -110,7 +110,11 @@ impl Answer<Locate> for DonorCalls {
 }
 
 impl Answer<Heartbeat> for DonorCalls {
-    async fn answer(self, mut call: Heartbeat, caller: Caller) -> Result<HeartbeatReply, Failure> {
+    async fn answer(
+        self,
+        mut call: Heartbeat,
+        caller: CallingMember,
+    ) -> Result<HeartbeatReply, Failure> {
         let donor = donor_of(&caller)?;
         let now = self.time.tick();
         let (known, turned) = {
@@ -213,7 +217,7 @@ impl DonorCalls {
             tracing::warn!("{named} quarantined {copies}, first that of chunk {first}");
         }
         let arrived = heartbeat.added.0;
-        let mut told = Told {
+        let mut told = ToldCopies {
             removed: heartbeat.removed.0,
             spoiled: [heartbeat.spoiled.0, heartbeat.unreadable.0].concat(),
             added: arrived.iter().map(|arrived| arrived.holding).collect(),
@@ -246,7 +250,7 @@ impl DonorCalls {
 }
 
 impl Answer<Inventory> for DonorCalls {
-    async fn answer(self, call: Inventory, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: Inventory, caller: CallingMember) -> Result<Done, Failure> {
         let donor = donor_of(&caller)?;
         let (incarnation, last) = (call.incarnation, call.last);
         let _turn = self.inventory_turns.next().await?;
@@ -271,7 +275,7 @@ impl Answer<Inventory> for DonorCalls {
             }
         }
         if !compared.uncounted.is_empty() {
-            let told = Told { added: compared.uncounted, ..Told::default() };
+            let told = ToldCopies { added: compared.uncounted, ..ToldCopies::default() };
             self.catalog.tell(donor, told, self.time.now_ms()).await?;
         }
         if last {

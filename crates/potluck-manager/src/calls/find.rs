@@ -1,7 +1,7 @@
 //! How members find the pool again when its manager moves.
 
 use super::Answer;
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::shared_pool::SharedPool;
@@ -22,7 +22,7 @@ handles! {
 const DONORS: usize = 8;
 
 impl Answer<Find> for FindCalls {
-    async fn answer(self, _call: Find, _: Caller) -> Result<Found, Failure> {
+    async fn answer(self, _call: Find, _: CallingMember) -> Result<Found, Failure> {
         let now = self.time.tick();
         let donors = {
             let pool = self.pool.lock();

@@ -2,19 +2,19 @@
 
 use super::Answer;
 use crate::access::Access;
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::reports::Reports;
 use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
+use crate::waiting_for_donors::WaitingForDonors;
 use potluck_catalog::Catalog;
 use potluck_catalog::PageLimit;
 use potluck_catalog::units::Met;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
-use potluck_pool::redundancy::{Layout, Piece, Version, judge_file, judge_own_file};
+use potluck_pool::redundancy::{Layout, LayoutChunk, Version, judge_file, judge_own_file};
 use potluck_pool::{Pool, PoolView};
 use potluck_wire::control::{Damage, Fsck, FsckOutcome, FsckReport, Health, HealthLevel};
 use potluck_wire::env::Env;
@@ -30,7 +30,7 @@ handles! {
         pool: SharedPool,
         catalog: Catalog,
         scan_state: Arc<ScanState>,
-        reports: Reports,
+        wait_until: WaitingForDonors,
         access: Access,
     }
 }
@@ -39,10 +39,10 @@ handles! {
 const PAGE: PageLimit = PageLimit { chunks: 20_000, entries: 5000 };
 
 impl Answer<Fsck> for FsckCalls {
-    async fn answer(self, call: Fsck, caller: Caller) -> Result<FsckReport, Failure> {
+    async fn answer(self, call: Fsck, caller: CallingMember) -> Result<FsckReport, Failure> {
         let seen = self.access.seen_at(&caller, &call.path).await?;
-        self.reports.donors_reported(Pool::expects_listings).await;
-        self.reports.none_overdue().await;
+        self.wait_until.donors_reported(Pool::expects_listings).await;
+        self.wait_until.none_overdue().await;
         let (view, doubted) = {
             let (pool, now) = (self.pool.lock(), self.time.tick());
             (pool.view(now), pool.asked_about(now))
@@ -94,7 +94,7 @@ impl Look {
     fn sound(&mut self, path: String, version: &Version, layout: &Layout) {
         self.report.files += 1;
         let judged = judge_file(version, layout, &self.view);
-        let doubted = |piece: &Piece| {
+        let doubted = |piece: &LayoutChunk| {
             let mut holders = piece.holders.iter();
             holders.any(|(donor, _)| self.doubted.contains(&(*donor, piece.name)))
         };

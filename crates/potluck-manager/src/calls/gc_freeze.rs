@@ -1,7 +1,7 @@
 //! Answers the calls by which admins decide about the safety of data.
 
 use super::Answer;
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -22,14 +22,18 @@ handles! {
 }
 
 impl Answer<GcResume> for GcFreezeCalls {
-    async fn answer(self, _call: GcResume, _: Caller) -> Result<Done, Failure> {
+    async fn answer(self, _call: GcResume, _: CallingMember) -> Result<Done, Failure> {
         self.stale_catalog.end().await?;
         Ok(Done {})
     }
 }
 
 impl Answer<ReclaimUnknown> for GcFreezeCalls {
-    async fn answer(self, _call: ReclaimUnknown, _: Caller) -> Result<ReclaimingUnknown, Failure> {
+    async fn answer(
+        self,
+        _call: ReclaimUnknown,
+        _: CallingMember,
+    ) -> Result<ReclaimingUnknown, Failure> {
         if let Some(why) = self.gc_freeze.why() {
             let what = format!("nothing may be reclaimed now: {why}");
             return Err(Failure::new(ErrorKind::Conflict, code::GC_FROZEN, what).hint(

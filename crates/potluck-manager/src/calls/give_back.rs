@@ -1,7 +1,7 @@
 //! Taking lent space back.
 
 use super::{Answer, concerned, no_donor};
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::departure::Departures;
 use crate::departure::{Departure, Loss};
 use crate::give_back::GiveBacks;
@@ -24,7 +24,7 @@ handles! {
 }
 
 impl Answer<GiveBack> for GiveBackCalls {
-    async fn answer(self, call: GiveBack, caller: Caller) -> Result<GivingBack, Failure> {
+    async fn answer(self, call: GiveBack, caller: CallingMember) -> Result<GivingBack, Failure> {
         let donor = concerned(&self.pool, &caller, call.donor)?;
         if call.cancel {
             self.give_backs.cancel(donor).await?;
@@ -49,7 +49,7 @@ impl Answer<GiveBack> for GiveBackCalls {
 }
 
 impl Answer<Departing> for GiveBackCalls {
-    async fn answer(self, call: Departing, caller: Caller) -> Result<GivingBack, Failure> {
+    async fn answer(self, call: Departing, caller: CallingMember) -> Result<GivingBack, Failure> {
         let who = caller.member()?;
         let own = (who.role == Role::Donor).then_some(DonorId(who.member.0));
         let mut donors: BTreeSet<DonorId> = call.donors.into_iter().collect();
@@ -83,7 +83,11 @@ fn not_agreed(loss: &Loss) -> Failure {
 }
 
 impl Answer<GiveBackStatus> for GiveBackCalls {
-    async fn answer(self, call: GiveBackStatus, caller: Caller) -> Result<GivingBack, Failure> {
+    async fn answer(
+        self,
+        call: GiveBackStatus,
+        caller: CallingMember,
+    ) -> Result<GivingBack, Failure> {
         let donor = concerned(&self.pool, &caller, call.donor)?;
         Ok(self.give_backs.progress(donor).await?)
     }

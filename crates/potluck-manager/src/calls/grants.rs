@@ -3,7 +3,7 @@
 use super::Answer;
 use crate::access::Access;
 use crate::audit_log::Auditor;
-use crate::callers::{Caller, Members};
+use crate::callers::{CallingMember, KnownMembers};
 use crate::handles::handles;
 use crate::lost_rights::LostRights;
 use potluck_catalog::Catalog;
@@ -12,7 +12,7 @@ use potluck_core::path::check_space;
 use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
 use potluck_wire::control::{
     Call, Done, Granted, GroupAbout, GroupChange, GroupCreate, GroupList, GroupMember, GroupRemove,
-    Groups, SpaceGrant, SpaceGrants, SpaceRevoke, SpaceWho,
+    MemberGroups, SpaceGrant, SpaceGrants, SpaceRevoke, SpaceWho,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ handles! {
     /// The handles for answering calls about rights.
     pub struct GrantCalls {
         catalog: Catalog,
-        members: Arc<Members>,
+        members: Arc<KnownMembers>,
         access: Access,
         lost_rights: LostRights,
         auditor: Auditor,
@@ -29,7 +29,7 @@ handles! {
 }
 
 impl Answer<SpaceGrant> for GrantCalls {
-    async fn answer(self, call: SpaceGrant, caller: Caller) -> Result<Granted, Failure> {
+    async fn answer(self, call: SpaceGrant, caller: CallingMember) -> Result<Granted, Failure> {
         let SpaceGrant { space, who, rights } = call;
         self.access.need_in(&caller, Right::Manage, &space).await?;
         self.auditor.admit_change(&caller)?;
@@ -45,7 +45,7 @@ impl Answer<SpaceGrant> for GrantCalls {
 }
 
 impl Answer<SpaceRevoke> for GrantCalls {
-    async fn answer(self, call: SpaceRevoke, caller: Caller) -> Result<Granted, Failure> {
+    async fn answer(self, call: SpaceRevoke, caller: CallingMember) -> Result<Granted, Failure> {
         let SpaceRevoke { space, who, rights } = call;
         self.access.need_in(&caller, Right::Manage, &space).await?;
         self.auditor.admit_change(&caller)?;
@@ -64,7 +64,7 @@ impl Answer<SpaceRevoke> for GrantCalls {
 }
 
 impl Answer<SpaceWho> for GrantCalls {
-    async fn answer(self, call: SpaceWho, caller: Caller) -> Result<SpaceGrants, Failure> {
+    async fn answer(self, call: SpaceWho, caller: CallingMember) -> Result<SpaceGrants, Failure> {
         let space = call.space;
         self.access.need_in(&caller, Right::List, &space).await?;
         let grants = self.catalog.grants(space.clone()).await?;
@@ -74,7 +74,7 @@ impl Answer<SpaceWho> for GrantCalls {
 }
 
 impl Answer<GroupCreate> for GrantCalls {
-    async fn answer(self, call: GroupCreate, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: GroupCreate, caller: CallingMember) -> Result<Done, Failure> {
         if check_space(&call.name).is_err() {
             let what = format!(
                 "“{}” cannot be the name of a group: 1 to 63 of a-z 0-9 . _ - can, beginning with a letter \
@@ -93,7 +93,7 @@ impl Answer<GroupCreate> for GrantCalls {
 }
 
 impl Answer<GroupRemove> for GrantCalls {
-    async fn answer(self, call: GroupRemove, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: GroupRemove, caller: CallingMember) -> Result<Done, Failure> {
         refuse_everyone(&call.name)?;
         self.catalog.remove_group(call.name.clone()).await?;
         let what = format!("removed the group {}", call.name);
@@ -104,7 +104,7 @@ impl Answer<GroupRemove> for GrantCalls {
 }
 
 impl Answer<GroupChange> for GrantCalls {
-    async fn answer(self, call: GroupChange, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: GroupChange, caller: CallingMember) -> Result<Done, Failure> {
         let GroupChange { name, add, remove } = call;
         refuse_everyone(&name)?;
         let numbers = |named: &[String]| -> Result<Vec<MemberId>, Failure> {
@@ -124,14 +124,14 @@ impl Answer<GroupChange> for GrantCalls {
 }
 
 impl Answer<GroupList> for GrantCalls {
-    async fn answer(self, _call: GroupList, _: Caller) -> Result<Groups, Failure> {
+    async fn answer(self, _call: GroupList, _: CallingMember) -> Result<MemberGroups, Failure> {
         let groups = self.catalog.groups().await?;
         let named = |member| GroupMember { member, name: self.called(member) };
         let about = |(name, members): (String, Vec<MemberId>)| GroupAbout {
             name,
             members: members.into_iter().map(named).collect(),
         };
-        Ok(Groups { groups: groups.into_iter().map(about).collect() })
+        Ok(MemberGroups { groups: groups.into_iter().map(about).collect() })
     }
 }
 

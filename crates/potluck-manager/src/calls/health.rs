@@ -3,13 +3,13 @@
 use crate::tickets::contacts;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
-use potluck_pool::redundancy::{Layout, Piece};
-use potluck_pool::{Contact, Pool};
+use potluck_pool::redundancy::{Layout, LayoutChunk};
+use potluck_pool::{DonorContact, Pool};
 use potluck_wire::control::Share;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The donors that have a piece for good.
-fn holders(piece: &Piece) -> impl Iterator<Item = DonorId> {
+fn holders(piece: &LayoutChunk) -> impl Iterator<Item = DonorId> {
     piece.holders.iter().filter(|(_, leaving)| !leaving).map(|(donor, _)| *donor)
 }
 
@@ -17,8 +17,8 @@ fn holders(piece: &Piece) -> impl Iterator<Item = DonorId> {
 pub fn shares(pool: &Pool, layout: &Layout, now: Tick) -> Vec<Share> {
     let everybody: BTreeSet<DonorId> = layout.pieces.iter().flat_map(holders).collect();
     let contacts = contacts(pool, everybody, now);
-    let empty = |contact: Contact| {
-        let Contact { donor, name, live, .. } = contact;
+    let empty = |contact: DonorContact| {
+        let DonorContact { donor, name, live, .. } = contact;
         (donor, Share { donor, name, live, chunks: 0, bytes: 0 })
     };
     let mut shares: BTreeMap<DonorId, Share> = contacts.into_iter().map(empty).collect();

@@ -2,18 +2,18 @@
 
 use super::Answer;
 use crate::audit_log::Auditor;
-use crate::callers::{self, Caller, Who, inviting_donor};
+use crate::callers::{self, CallingMember, KnownMember, inviting_donor};
 use crate::departure::Departures;
-use crate::departure::Removal;
+use crate::departure::RemovalTerms;
 use crate::handles::handles;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
-use crate::sessions::Sessions;
+use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
 use potluck_catalog::Catalog;
 use potluck_catalog::Error;
-use potluck_catalog::members::Member;
+use potluck_catalog::members::StoredMember;
 use potluck_catalog::tokens::{Certified, NewToken, Token};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
@@ -38,11 +38,11 @@ handles! {
         term: Arc<OwnTerm>,
         pool: SharedPool,
         catalog: Catalog,
-        members: Arc<callers::Members>,
+        members: Arc<callers::KnownMembers>,
         ca: Arc<Ca>,
         scan_state: Arc<ScanState>,
         departures: Departures,
-        sessions: Sessions,
+        sessions: WriteSessions,
         auditor: Auditor,
     }
 }
@@ -60,7 +60,7 @@ const MAX_DONORS_TTL_SECONDS: u64 = 600;
 const MAX_FURTHER_DONORS: usize = 63;
 
 impl Answer<Join> for MembershipCalls {
-    async fn answer(self, call: Join, caller: Caller) -> Result<Joined, Failure> {
+    async fn answer(self, call: Join, caller: CallingMember) -> Result<Joined, Failure> {
         let name = checked_name(&call.name)?;
         let request = call.request.0;
         let key = self
@@ -92,7 +92,7 @@ impl Answer<Join> for MembershipCalls {
 }
 
 impl MembershipCalls {
-    fn enlist(&self, member: &Member) {
+    fn enlist(&self, member: &StoredMember) {
         self.members.put(member.clone());
         if member.role == Role::Donor {
             let inviter = inviting_donor(&self.members.all(), member);
@@ -112,7 +112,7 @@ fn checked_name(name: &str) -> Result<String, Failure> {
 }
 
 impl Answer<Invite> for MembershipCalls {
-    async fn answer(self, call: Invite, caller: Caller) -> Result<Invited, Failure> {
+    async fn answer(self, call: Invite, caller: CallingMember) -> Result<Invited, Failure> {
         if !(1..=MAX_TTL_SECONDS).contains(&call.ttl_seconds) {
             return Err(Failure::bad_request(format!(
                 "a token is good for 1 to {MAX_TTL_SECONDS} seconds, not {}",
@@ -140,7 +140,7 @@ impl MembershipCalls {
     /// pool can tell: only donors, only so many, and none by those who were invited so. Whoever they
     /// are, they count as one machine with it (`Pool::add_donor`), and so can take no more from the pool
     /// by failing together or lying than the one could.
-    async fn check_further_donor(&self, who: &Who, invite: &Invite) -> Result<(), Failure> {
+    async fn check_further_donor(&self, who: &KnownMember, invite: &Invite) -> Result<(), Failure> {
         let refused = |what: String| {
             Err(Failure::new(ErrorKind::Auth, code::NOT_ALLOWED, what)
                 .hint("an admin invites others: potluck invite --role donor"))
@@ -154,7 +154,7 @@ impl MembershipCalls {
             return refused(format!("{} was itself invited by a donor", who.name));
         }
         let is_further =
-            |member: &&Member| !member.revoked && member.invited_by == Some(who.member);
+            |member: &&StoredMember| !member.revoked && member.invited_by == Some(who.member);
         let further = members.iter().filter(is_further).count();
         let now = self.term.moment(&self.time);
         let open = self.catalog.tokens().await?;
@@ -173,7 +173,7 @@ impl MembershipCalls {
 }
 
 impl Answer<InvitationList> for MembershipCalls {
-    async fn answer(self, _call: InvitationList, _: Caller) -> Result<Invitations, Failure> {
+    async fn answer(self, _call: InvitationList, _: CallingMember) -> Result<Invitations, Failure> {
         let now = self.term.moment(&self.time);
         let about = |token: Token| Invitation {
             invitation: token.id,
@@ -189,7 +189,7 @@ impl Answer<InvitationList> for MembershipCalls {
 }
 
 impl Answer<InvitationRemove> for MembershipCalls {
-    async fn answer(self, call: InvitationRemove, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: InvitationRemove, caller: CallingMember) -> Result<Done, Failure> {
         let id = call.invitation;
         self.catalog.remove_token(id).await?;
         tracing::info!(invitation = id, "an invitation was removed");
@@ -200,8 +200,8 @@ impl Answer<InvitationRemove> for MembershipCalls {
 }
 
 impl Answer<MemberList> for MembershipCalls {
-    async fn answer(self, _call: MemberList, _: Caller) -> Result<Members, Failure> {
-        let about = |member: Member| MemberAbout {
+    async fn answer(self, _call: MemberList, _: CallingMember) -> Result<Members, Failure> {
+        let about = |member: StoredMember| MemberAbout {
             member: member.id,
             name: member.name,
             role: member.role,
@@ -215,12 +215,12 @@ impl Answer<MemberList> for MembershipCalls {
 }
 
 impl Answer<Revoke> for MembershipCalls {
-    async fn answer(self, call: Revoke, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: Revoke, caller: CallingMember) -> Result<Done, Failure> {
         let Revoke { member, now, agreed, .. } = call;
         let donor = DonorId(member.0);
         let is_donor = self.pool.lock().knows_donor(donor);
         let _condemned = match is_donor {
-            true => Some(self.departures.allow(donor, Removal { now, agreed }).await?),
+            true => Some(self.departures.allow(donor, RemovalTerms { now, agreed }).await?),
             false => None,
         };
         self.revoke(&caller, Revoke::NAME, member).await
@@ -228,12 +228,12 @@ impl Answer<Revoke> for MembershipCalls {
 }
 
 impl Answer<Leave> for MembershipCalls {
-    async fn answer(self, call: Leave, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: Leave, caller: CallingMember) -> Result<Done, Failure> {
         let who = caller.member()?;
         let Leave { now, agreed } = call;
         let donor = DonorId(who.member.0);
         let _condemned = match who.role {
-            Role::Donor => Some(self.departures.allow(donor, Removal { now, agreed }).await?),
+            Role::Donor => Some(self.departures.allow(donor, RemovalTerms { now, agreed }).await?),
             Role::User | Role::Admin => None,
         };
         self.revoke(&caller, Leave::NAME, who.member).await
@@ -242,7 +242,12 @@ impl Answer<Leave> for MembershipCalls {
 
 impl MembershipCalls {
     /// Ends a membership, and what the member has open.
-    async fn revoke(&self, caller: &Caller, call: &str, id: MemberId) -> Result<Done, Failure> {
+    async fn revoke(
+        &self,
+        caller: &CallingMember,
+        call: &str,
+        id: MemberId,
+    ) -> Result<Done, Failure> {
         let member = self.catalog.revoke(id).await?;
         let what = format!("{} {} ({}) is revoked", member.role, member.name, member.id);
         tracing::info!("{what}");

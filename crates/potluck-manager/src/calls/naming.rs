@@ -2,12 +2,12 @@
 
 use super::{Answer, health};
 use crate::access::Access;
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::reports::Reports;
 use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
+use crate::waiting_for_donors::WaitingForDonors;
 use crate::wakeup::Wakeup;
 use potluck_catalog::Catalog;
 use potluck_core::quota::{Quota, QuotaOf};
@@ -32,14 +32,14 @@ handles! {
         pool: SharedPool,
         catalog: Catalog,
         background: Wakeup,
-        reports: Reports,
+        wait_until: WaitingForDonors,
         scan_state: Arc<ScanState>,
         access: Access,
     }
 }
 
 impl Answer<List> for NamingCalls {
-    async fn answer(self, call: List, caller: Caller) -> Result<Listing, Failure> {
+    async fn answer(self, call: List, caller: CallingMember) -> Result<Listing, Failure> {
         let List { path, recursive, after } = call;
         let seen = self.access.seen_at(&caller, &path).await?;
         let space = path.space().to_owned();
@@ -59,7 +59,7 @@ impl Answer<List> for NamingCalls {
 }
 
 impl Answer<Usage> for NamingCalls {
-    async fn answer(self, call: Usage, caller: Caller) -> Result<Used, Failure> {
+    async fn answer(self, call: Usage, caller: CallingMember) -> Result<Used, Failure> {
         let seen = self.access.seen_at(&caller, &call.path).await?;
         let path = call.path.clone();
         let mut used = self.catalog.usage(call.path, call.after, SUMMED, seen).await?;
@@ -72,7 +72,7 @@ impl Answer<Usage> for NamingCalls {
 }
 
 impl Answer<Stat> for NamingCalls {
-    async fn answer(self, mut call: Stat, caller: Caller) -> Result<Stated, Failure> {
+    async fn answer(self, mut call: Stat, caller: CallingMember) -> Result<Stated, Failure> {
         let rights = self.access.need(&caller, Right::List, &call.path).await?;
         // The names of chunks are what donors give them out by.
         call.chunks &= rights.allow(Right::Read);
@@ -96,7 +96,7 @@ impl Answer<Stat> for NamingCalls {
             stated.chunks = version.chunks;
             stated.chunk_size = version.chunk_size;
             if version.chunks > 0 {
-                self.reports.donors_reported(Pool::expects_listings).await;
+                self.wait_until.donors_reported(Pool::expects_listings).await;
             }
             let view = {
                 let (pool, now) = (self.pool.lock(), self.time.tick());
@@ -122,7 +122,7 @@ impl Answer<Stat> for NamingCalls {
 }
 
 impl Answer<MakeDir> for NamingCalls {
-    async fn answer(self, call: MakeDir, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: MakeDir, caller: CallingMember) -> Result<Done, Failure> {
         self.access.need(&caller, Right::Write, &call.path).await?;
         self.catalog.make_directory(call.path, call.parents, self.time.when()).await?;
         Ok(Done {})
@@ -130,7 +130,7 @@ impl Answer<MakeDir> for NamingCalls {
 }
 
 impl Answer<Move> for NamingCalls {
-    async fn answer(self, call: Move, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: Move, caller: CallingMember) -> Result<Done, Failure> {
         let Move { from, to, no_replace } = call;
         self.access.need(&caller, Right::Write, &from).await?;
         self.access.need(&caller, Right::Write, &to).await?;
@@ -140,7 +140,7 @@ impl Answer<Move> for NamingCalls {
 }
 
 impl Answer<Remove> for NamingCalls {
-    async fn answer(self, call: Remove, caller: Caller) -> Result<Removed, Failure> {
+    async fn answer(self, call: Remove, caller: CallingMember) -> Result<Removed, Failure> {
         self.access.need(&caller, Right::Write, &call.path).await?;
         let removed = self.catalog.remove(call.path, call.recursive, self.time.when()).await?;
         self.background.wake();

@@ -2,7 +2,7 @@
 
 use super::{Answer, advice};
 use crate::access::Access;
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::failure;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -33,17 +33,21 @@ handles! {
 }
 
 impl Answer<PolicySet> for PolicyCalls {
-    async fn answer(self, call: PolicySet, caller: Caller) -> Result<PolicyChanged, Failure> {
+    async fn answer(
+        self,
+        call: PolicySet,
+        caller: CallingMember,
+    ) -> Result<PolicyChanged, Failure> {
         let PolicySet { path, policy: over, new_files_only, dry_run } = call;
         self.access.need(&caller, Right::Manage, &path).await?;
         let planned = self.catalog.plan_policy(path.clone(), over).await?;
         let change = planned.map_err(|why| failure::of_policy(&why))?;
-        if change.scope == goals::Scope::File {
+        if change.scope == goals::PolicyScope::File {
             check_file(&over)?;
         }
         let redundancy = change.policy.redundancy();
         let asks = over.redundancy().is_some();
-        let follows = asks && !(new_files_only && change.scope != goals::Scope::File);
+        let follows = asks && !(new_files_only && change.scope != goals::PolicyScope::File);
         let mut changed = self.weigh(change.policy);
         // A policy of only new files may wait for donors that are yet to join, as a space's.
         let expected = self.pool.lock().expected_donors(0, self.time.tick());

@@ -3,7 +3,7 @@
 use super::Answer;
 use crate::access::Access;
 use crate::audit_log::Auditor;
-use crate::callers::{Caller, Members};
+use crate::callers::{CallingMember, KnownMembers};
 use crate::handles::handles;
 use potluck_catalog::Catalog;
 use potluck_catalog::quotas;
@@ -20,14 +20,14 @@ handles! {
     /// The handles for answering calls about quotas.
     pub struct QuotaCalls {
         catalog: Catalog,
-        members: Arc<Members>,
+        members: Arc<KnownMembers>,
         access: Access,
         auditor: Auditor,
     }
 }
 
 impl Answer<QuotaSet> for QuotaCalls {
-    async fn answer(self, call: QuotaSet, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: QuotaSet, caller: CallingMember) -> Result<Done, Failure> {
         let of = self.meant(&call.of)?;
         self.catalog.set_quota(of, call.quota).await?;
         let what = format!("set the quota of {}: {}", call.of, in_words(call.quota));
@@ -37,11 +37,11 @@ impl Answer<QuotaSet> for QuotaCalls {
 }
 
 impl Answer<QuotaList> for QuotaCalls {
-    async fn answer(self, _call: QuotaList, caller: Caller) -> Result<Quotas, Failure> {
+    async fn answer(self, _call: QuotaList, caller: CallingMember) -> Result<Quotas, Failure> {
         let who = caller.member()?;
         let seen = self.access.seen(&caller).await?;
         let mut quotas = Vec::new();
-        for quotas::QuotaUse { of, quota, used } in self.catalog.quotas().await? {
+        for quotas::StoredQuota { of, quota, used } in self.catalog.quotas().await? {
             let (is_shown, name) = match &of {
                 QuotaOf::Space(space) => (seen.rights(space).allow(Right::List), None),
                 QuotaOf::Member(member) => {

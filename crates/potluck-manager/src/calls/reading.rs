@@ -2,14 +2,14 @@
 
 use super::Answer;
 use crate::access::Access;
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::reports::Reports;
 use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::tickets;
-use crate::tickets::Tickets;
+use crate::tickets::TicketIssuer;
+use crate::waiting_for_donors::WaitingForDonors;
 use potluck_catalog::Catalog;
 use potluck_core::ids::DonorId;
 use potluck_core::rights::Right;
@@ -26,21 +26,21 @@ handles! {
         pool: SharedPool,
         catalog: Catalog,
         scan_state: Arc<ScanState>,
-        reports: Reports,
-        tickets: Tickets,
+        wait_until: WaitingForDonors,
+        tickets: TicketIssuer,
         access: Access,
     }
 }
 
 impl Answer<Open> for ReadingCalls {
-    async fn answer(self, call: Open, caller: Caller) -> Result<Opened, Failure> {
+    async fn answer(self, call: Open, caller: CallingMember) -> Result<Opened, Failure> {
         let Open { path, recursive, after, .. } = call;
         self.access.need(&caller, Right::Read, &path).await?;
         let mut page = self.catalog.open_files(path, recursive, after).await?;
         let holders =
             page.files.iter().flat_map(|file| file.holders.iter().chain(&file.parity_holders));
         let everybody: BTreeSet<DonorId> = holders.flatten().copied().collect();
-        self.reports
+        self.wait_until
             .donors_reported(|pool| everybody.iter().any(|donor| pool.expects_report(*donor)))
             .await;
         let contacts = {
@@ -74,7 +74,7 @@ fn live_first(a: (bool, f32), b: (bool, f32)) -> Ordering {
 }
 
 impl Answer<Report> for ReadingCalls {
-    async fn answer(self, call: Report, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: Report, caller: CallingMember) -> Result<Done, Failure> {
         let who = caller.member()?;
         let (name, donor) = (call.chunk, call.donor);
         let Some(len) = self.catalog.held_bytes(name, donor).await? else { return Ok(Done {}) };
@@ -111,7 +111,7 @@ impl Answer<Report> for ReadingCalls {
 }
 
 impl Answer<Unreached> for ReadingCalls {
-    async fn answer(self, call: Unreached, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: Unreached, caller: CallingMember) -> Result<Done, Failure> {
         let who = caller.member()?.member;
         self.pool.lock().not_reached_by(who, call.donor, self.time.tick());
         Ok(Done {})

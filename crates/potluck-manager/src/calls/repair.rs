@@ -1,7 +1,7 @@
 //! Looking at repair and steering it; absence, trust, scrub.
 
 use super::{Answer, concerned};
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_status::Overview;
 use crate::pool_time::PoolTime;
@@ -42,7 +42,7 @@ const PAUSED: &str = "an admin paused it: `potluck repair resume` goes on";
 const LONGEST_ABSENCE: Duration = Duration::from_secs(365 * 86_400);
 
 impl Answer<RepairStatus> for RepairCalls {
-    async fn answer(self, _call: RepairStatus, _: Caller) -> Result<RepairState, Failure> {
+    async fn answer(self, _call: RepairStatus, _: CallingMember) -> Result<RepairState, Failure> {
         let stats = self.stats.get(&self.catalog, &self.time).await?;
         let state = self.pool.lock().repair_state(self.time.tick());
         Ok(self.overview.repair_state(state, &stats))
@@ -50,7 +50,7 @@ impl Answer<RepairStatus> for RepairCalls {
 }
 
 impl Answer<RepairControl> for RepairCalls {
-    async fn answer(self, call: RepairControl, _: Caller) -> Result<RepairState, Failure> {
+    async fn answer(self, call: RepairControl, _: CallingMember) -> Result<RepairState, Failure> {
         let paused = (call.action == RepairAction::Pause).then(|| PAUSED.to_string());
         self.catalog.pause_repair(paused.clone()).await?;
         let now = self.time.tick();
@@ -75,7 +75,7 @@ impl Answer<RepairControl> for RepairCalls {
 }
 
 impl Answer<Away> for RepairCalls {
-    async fn answer(self, call: Away, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: Away, caller: CallingMember) -> Result<Done, Failure> {
         let donor = concerned(&self.pool, &caller, call.donor)?;
         let asked = Duration::from_millis(call.for_ms);
         if asked > LONGEST_ABSENCE {
@@ -117,7 +117,7 @@ impl RepairCalls {
 }
 
 impl Answer<Trust> for RepairCalls {
-    async fn answer(self, call: Trust, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: Trust, caller: CallingMember) -> Result<Done, Failure> {
         let donor = concerned(&self.pool, &caller, Some(call.donor))?;
         self.probation.begin(donor).await?;
         Ok(Done {})
@@ -125,7 +125,7 @@ impl Answer<Trust> for RepairCalls {
 }
 
 impl Answer<ScrubNow> for RepairCalls {
-    async fn answer(self, call: ScrubNow, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: ScrubNow, caller: CallingMember) -> Result<Done, Failure> {
         let now = self.time.tick();
         let donors = match call.donor {
             Some(donor) => vec![concerned(&self.pool, &caller, Some(donor))?],

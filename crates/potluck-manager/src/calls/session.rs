@@ -2,20 +2,20 @@
 
 use super::Answer;
 use crate::access::Access;
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::failure;
 use crate::handles::handles;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
-use crate::reports::Reports;
-use crate::sessions::Sessions;
+use crate::sessions::WriteSessions;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::tickets;
-use crate::tickets::Tickets;
+use crate::tickets::TicketIssuer;
+use crate::waiting_for_donors::WaitingForDonors;
 use potluck_catalog::Catalog;
 use potluck_catalog::Error;
-use potluck_catalog::chunks::{Found, Kept};
+use potluck_catalog::chunks::{KnownChunk, UnusedChunk};
 use potluck_catalog::sessions::StoredSession;
 use potluck_core::chunk::INLINE_MAX;
 use potluck_core::ids::SessionId;
@@ -33,16 +33,16 @@ use std::time::Duration;
 
 handles! {
     /// The handles for answering the calls of write sessions.
-    pub struct SessionCalls {
+    pub struct WriteSessionCalls {
         settings: Arc<Settings>,
         env: Env,
         term: Arc<OwnTerm>,
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
-        reports: Reports,
-        tickets: Tickets,
-        sessions: Sessions,
+        wait_until: WaitingForDonors,
+        tickets: TicketIssuer,
+        sessions: WriteSessions,
         access: Access,
     }
 }
@@ -52,7 +52,7 @@ const MAKING_ROOM: Duration = Duration::from_secs(8);
 /// Time between two looks whether the room is there.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-impl SessionCalls {
+impl WriteSessionCalls {
     /// Does what needs room; where it lacks, interrupted uploads make some.
     async fn with_room<T>(
         &self,
@@ -76,8 +76,8 @@ impl SessionCalls {
     }
 }
 
-impl Answer<Reserve> for SessionCalls {
-    async fn answer(self, call: Reserve, caller: Caller) -> Result<Reserved, Failure> {
+impl Answer<Reserve> for WriteSessionCalls {
+    async fn answer(self, call: Reserve, caller: CallingMember) -> Result<Reserved, Failure> {
         let member = caller.member()?.member;
         let rights = self.access.need(&caller, Right::Write, &call.path).await?;
         if self.pool.lock().has_most_sessions(member) {
@@ -99,7 +99,7 @@ impl Answer<Reserve> for SessionCalls {
         // A file that lives in the catalog needs no donor.
         let bytes = call.bytes.map(|bytes| if bytes <= INLINE_MAX { 0 } else { bytes });
         if bytes != Some(0) {
-            self.reports.donors_reported(Pool::expects_reports).await;
+            self.wait_until.donors_reported(Pool::expects_reports).await;
         }
         let redundancy = new.policy.redundancy();
         let opened = self.with_room(|pool| {
@@ -127,7 +127,7 @@ impl Answer<Reserve> for SessionCalls {
     }
 }
 
-impl SessionCalls {
+impl WriteSessionCalls {
     /// How a session reaches the donors of its plan.
     fn access(&self, session: SessionId, ticketed: &Ticketed) -> Vec<DonorAccess> {
         let now = self.time.tick();
@@ -155,10 +155,10 @@ impl SessionCalls {
     }
 }
 
-impl Answer<Grow> for SessionCalls {
-    async fn answer(self, call: Grow, caller: Caller) -> Result<Grown, Failure> {
+impl Answer<Grow> for WriteSessionCalls {
+    async fn answer(self, call: Grow, caller: CallingMember) -> Result<Grown, Failure> {
         let (entered, _in_session) = self.sessions.enter(call.session, &caller)?;
-        self.reports.donors_reported(Pool::expects_reports).await;
+        self.wait_until.donors_reported(Pool::expects_reports).await;
         let (session, redundancy) = (call.session, entered.policy.redundancy());
         if call.bytes == 0 {
             let donors = self.access(session, &entered);
@@ -182,8 +182,8 @@ impl Answer<Grow> for SessionCalls {
     }
 }
 
-impl Answer<Renew> for SessionCalls {
-    async fn answer(self, call: Renew, caller: Caller) -> Result<Renewed, Failure> {
+impl Answer<Renew> for WriteSessionCalls {
+    async fn answer(self, call: Renew, caller: CallingMember) -> Result<Renewed, Failure> {
         let (mut ticketed, _in_session) = self.sessions.enter(call.session, &caller)?;
         if !call.refused.is_empty() {
             let mut pool = self.pool.lock();
@@ -194,8 +194,8 @@ impl Answer<Renew> for SessionCalls {
     }
 }
 
-impl Answer<Abort> for SessionCalls {
-    async fn answer(self, call: Abort, caller: Caller) -> Result<Done, Failure> {
+impl Answer<Abort> for WriteSessionCalls {
+    async fn answer(self, call: Abort, caller: CallingMember) -> Result<Done, Failure> {
         // Whoever aborts what is over already has what it wants.
         if let Ok((_, _in_session)) = self.sessions.enter(call.session, &caller) {
             match call.keep {
@@ -207,11 +207,11 @@ impl Answer<Abort> for SessionCalls {
     }
 }
 
-impl Answer<Offer> for SessionCalls {
-    async fn answer(self, call: Offer, caller: Caller) -> Result<Offered, Failure> {
+impl Answer<Offer> for WriteSessionCalls {
+    async fn answer(self, call: Offer, caller: CallingMember) -> Result<Offered, Failure> {
         let (_, _in_session) = self.sessions.enter(call.session, &caller)?;
         // Copies of a donor that has not listed them count for nothing: all would be sent again.
-        self.reports.donors_reported(Pool::expects_listings).await;
+        self.wait_until.donors_reported(Pool::expects_listings).await;
         let (session, names, ack) = (call.session, call.chunks.0, call.ack);
         // First the protection, then the question: what is found in use now stays (pool.rs).
         let new = self.pool.lock().offer(&session, &names)?;
@@ -232,7 +232,7 @@ impl Answer<Offer> for SessionCalls {
         for (index, (name, (found, uncommitted))) in
             (0..).zip(asked.iter().zip(found.into_iter().zip(uncommitted)))
         {
-            let Found { used, mut donors } = found;
+            let KnownChunk { used, mut donors } = found;
             let (len, told) = uncommitted.filter(|_| !used).unwrap_or_default();
             donors.extend(told);
             donors.retain(|donor| view.counts(*donor, name));
@@ -241,7 +241,7 @@ impl Answer<Offer> for SessionCalls {
             match donors.is_empty() {
                 true => {}
                 false if used => held.push(Held { index, donors, unused: false }),
-                false => unused.push((index, Kept { name: *name, len, donors })),
+                false => unused.push((index, UnusedChunk { name: *name, len, donors })),
             }
         }
         if !unused.is_empty() {

@@ -3,7 +3,7 @@
 use super::{Answer, advice};
 use crate::access::Access;
 use crate::audit_log::Auditor;
-use crate::callers::Caller;
+use crate::callers::CallingMember;
 use crate::failure;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
@@ -41,7 +41,11 @@ handles! {
 const MOST_SPACES: u64 = 100;
 
 impl Answer<SpaceCreate> for SpaceCalls {
-    async fn answer(self, call: SpaceCreate, caller: Caller) -> Result<SpaceCreated, Failure> {
+    async fn answer(
+        self,
+        call: SpaceCreate,
+        caller: CallingMember,
+    ) -> Result<SpaceCreated, Failure> {
         let who = caller.member()?;
         check_space(&call.name).map_err(|why| failure::of_path(&why))?;
         call.policy.check().map_err(|why| failure::of_policy(&why))?;
@@ -63,7 +67,7 @@ impl Answer<SpaceCreate> for SpaceCalls {
 }
 
 impl Answer<SpaceRemove> for SpaceCalls {
-    async fn answer(self, call: SpaceRemove, caller: Caller) -> Result<Done, Failure> {
+    async fn answer(self, call: SpaceRemove, caller: CallingMember) -> Result<Done, Failure> {
         self.access.need_in(&caller, Right::Manage, &call.name).await?;
         let what = format!("removed the space {}, with all rights in it", call.name);
         self.catalog.remove_space(call.name, call.recursive).await?;
@@ -74,7 +78,7 @@ impl Answer<SpaceRemove> for SpaceCalls {
 }
 
 impl Answer<SpaceList> for SpaceCalls {
-    async fn answer(self, _call: SpaceList, caller: Caller) -> Result<Spaces, Failure> {
+    async fn answer(self, _call: SpaceList, caller: CallingMember) -> Result<Spaces, Failure> {
         let seen = self.access.seen(&caller).await?;
         let mut spaces = self.catalog.spaces().await?;
         spaces.retain(|space| seen.has(&space.name));

@@ -10,7 +10,7 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 
 /// The effects that whoever removes a donor puts up with.
 #[derive(Debug, Clone, Copy)]
-pub struct Removal {
+pub struct RemovalTerms {
     /// Files may be less safe until they are made whole again.
     pub now: bool,
     /// The files on this list may be lost.
@@ -18,12 +18,12 @@ pub struct Removal {
 }
 
 /// A donor that may go. Until this is dropped no file is committed that counts on it.
-pub struct Condemned {
+pub struct DonorsOnTheirWayOut {
     pool: SharedPool,
     donor: DonorId,
 }
 
-impl Drop for Condemned {
+impl Drop for DonorsOnTheirWayOut {
     fn drop(&mut self) {
         self.pool.lock().spare_donor(self.donor);
     }
@@ -32,9 +32,13 @@ impl Drop for Condemned {
 impl Departures {
     /// Lets a donor go, or says why not and what to do. It is to be removed before what this gives is dropped:
     /// else a file might be committed behind the look, with all its copies there.
-    pub async fn allow(&self, donor: DonorId, removal: Removal) -> Result<Condemned, Failure> {
+    pub async fn allow(
+        &self,
+        donor: DonorId,
+        removal: RemovalTerms,
+    ) -> Result<DonorsOnTheirWayOut, Failure> {
         self.pool.lock().condemn_donor(donor);
-        let condemned = Condemned { pool: self.pool.clone(), donor };
+        let condemned = DonorsOnTheirWayOut { pool: self.pool.clone(), donor };
         // Files that were committed before that are in the catalog after this turn of its writer.
         self.catalog.in_turn().await?;
         let departure = Departure::of(donor);
@@ -46,7 +50,7 @@ impl Departures {
     }
 }
 
-impl Removal {
+impl RemovalTerms {
     fn judge(self, name: &str, outlook: &Outlook, may_go: &MayGo) -> Result<(), Failure> {
         let Outlook { loss, less_safe, .. } = outlook;
         let conflict = |code, what: String| Failure::new(ErrorKind::Conflict, code, what);
@@ -124,11 +128,11 @@ mod tests {
         let weak = Outlook { less_safe, ..Outlook::default() };
         let loss = Loss { paths: one, files: 1, versions: vec![VersionId(7)], damaged: 0 };
         let lossy = Outlook { loss: loss.clone(), ..weak.clone() };
-        let plain = Removal { now: false, agreed: None };
-        let now = Removal { now: true, ..plain };
-        let force = |loss: &Loss| Removal { agreed: Some(loss.digest()), ..plain };
+        let plain = RemovalTerms { now: false, agreed: None };
+        let now = RemovalTerms { now: true, ..plain };
+        let force = |loss: &Loss| RemovalTerms { agreed: Some(loss.digest()), ..plain };
         let moves = MayGo { verdict: Going::AfterMoving, ..MayGo::default() };
-        let judge = |removal: Removal, outlook: &Outlook| {
+        let judge = |removal: RemovalTerms, outlook: &Outlook| {
             removal.judge("desk", outlook, &moves).map_err(|why| (why.code.to_string(), why.hint))
         };
         let refused = judge(plain, &weak).expect_err("needed");

@@ -3,7 +3,7 @@
 //! The manager's own lie in one directory. The newest is added to as the catalog changes; the next begins
 //! when changes outweigh its base, and the last few are kept.
 
-use super::copies::Copies;
+use super::copies::LogCopies;
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
 use crate::own_term::OwnTerm;
@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use potluck_catalog::Catalog;
 use potluck_catalog::Error;
 use potluck_catalog::changes::ChangeNumber;
-use potluck_catalog::log_position::{Advance, Copy, Place, Position};
+use potluck_catalog::log_position::{Advance, LogCopy, LogPlace, Position};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
 use potluck_recovery::StateError;
@@ -43,7 +43,7 @@ handles! {
         catalog: Catalog,
         ca: Arc<Ca>,
         gc_freeze: Arc<GcFreeze>,
-        log: Arc<Copies>,
+        log: Arc<LogCopies>,
         state: Arc<StateDir>,
     }
 }
@@ -90,7 +90,7 @@ struct Files {
 }
 
 impl Sink for Files {
-    const COPY: Copy = Copy::InFile;
+    const COPY: LogCopy = LogCopy::InFile;
     type Trouble = StateError;
 
     /// The file is the newest in the directory, and as it was left. Any other may be another manager's, on
@@ -128,7 +128,7 @@ impl Sink for Files {
 
 impl Files {
     async fn note(&self, before: Option<Position>, after: Position) -> Result<(), StateError> {
-        let advance = Advance { copy: Copy::InFile, before, after, epoch: self.epoch };
+        let advance = Advance { copy: LogCopy::InFile, before, after, epoch: self.epoch };
         Ok(self.log.catalog.note_log(advance).await?)
     }
 
@@ -163,7 +163,7 @@ impl Files {
         {
             tracing::warn!(dir = %self.dir.display(), %why, "an old backup cannot be removed");
         }
-        let file = after.file.map(|place| Place { number, ..place });
+        let file = after.file.map(|place| LogPlace { number, ..place });
         Ok(Position { file, ..after })
     }
 
@@ -181,7 +181,7 @@ impl Files {
         let bytes = append(&path, place.bytes, &mut sealer, blocks, &*self.log.env.entropy)
             .map_err(|source| StateError::Io { path, source })?;
         let after = sealer.position.unwrap_or(position);
-        Ok(Position { change, file: Some(Place { bytes, ..place }), ..after })
+        Ok(Position { change, file: Some(LogPlace { bytes, ..place }), ..after })
     }
 }
 

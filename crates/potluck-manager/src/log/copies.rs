@@ -5,18 +5,18 @@ use std::sync::Mutex;
 
 /// The time since which each copy of the log has all changes, and why it cannot be written.
 #[derive(Debug, Default)]
-pub struct Copies {
+pub struct LogCopies {
     /// The copy in a file.
-    pub file: Kept,
+    pub file: LogCopyState,
     /// The copy on donors.
-    pub donors: Kept,
+    pub donors: LogCopyState,
 }
 
 /// How one copy of the log is kept.
 #[derive(Debug, Default)]
-pub struct Kept(Mutex<(Option<Tick>, Option<String>)>);
+pub struct LogCopyState(Mutex<(Option<Tick>, Option<String>)>);
 
-impl Kept {
+impl LogCopyState {
     /// It is written without trouble, and had all changes at the moment `complete`, if it ever had.
     pub fn well(&self, complete: Option<Tick>) {
         *self.0.lock().expect("no holder panics") = (complete, None);

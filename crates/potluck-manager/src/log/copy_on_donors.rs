@@ -1,10 +1,10 @@
 //! The copy of the log on donors: chunks that are written as any client writes files, so that placement,
 //! repair and garbage collection care for them.
 
-use super::copies::Copies;
+use super::copies::LogCopies;
 use super::metadata_writer::WriterHandles;
 use super::metadata_writer::{MetadataWriter, prepared};
-use super::{Trouble, any_taker};
+use super::{MetadataTrouble, any_taker};
 use crate::handles::handles;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
@@ -13,13 +13,13 @@ use crate::shared_pool::SharedPool;
 use potluck_catalog::Catalog;
 use potluck_catalog::changes::ChangeNumber;
 use potluck_catalog::commit::PreparedFile;
-use potluck_catalog::log_position::{Advance, Copy, Position};
+use potluck_catalog::log_position::{Advance, LogCopy, Position};
 use potluck_catalog::{Error, system};
 use potluck_core::chunk::{ChunkKind, Digest};
 use potluck_core::recipe::Entry;
 use potluck_recovery::ca::Ca;
 use potluck_recovery::kit;
-use potluck_recovery::log::block::{Base, Lines, Part, Sealed, Sealer};
+use potluck_recovery::log::block::{Base, BlockPart, Lines, Sealed, Sealer};
 use potluck_recovery::log::copying::{Sink, catch_up};
 use potluck_recovery::state_dir::StateDir;
 use potluck_wire::env::Env;
@@ -44,7 +44,7 @@ handles! {
         pool: SharedPool,
         catalog: Catalog,
         ca: Arc<Ca>,
-        log: Arc<Copies>,
+        log: Arc<LogCopies>,
         state: Arc<StateDir>,
         put: WriterHandles,
     }
@@ -57,7 +57,7 @@ impl DonorLog {
         loop {
             tokio::time::sleep(pause).await;
             let done = match self.settings.get().metadata_copies {
-                0 => self.catalog.discard_log().await.map_err(Trouble::from).map(|()| None),
+                0 => self.catalog.discard_log().await.map_err(MetadataTrouble::from).map(|()| None),
                 _ if any_taker(&self.pool, &self.time) => {
                     let began = self.time.tick();
                     let (epoch, offload) = (self.term.epoch(), self.env.offload);
@@ -71,9 +71,11 @@ impl DonorLog {
                     pause = EVERY;
                     self.log.donors.well(complete);
                 }
-                Err(Trouble::Catalog(Error::Closed)) => {}
+                Err(MetadataTrouble::Catalog(Error::Closed)) => {}
                 // No donor's fault, and said of the catalog itself.
-                Err(Trouble::Catalog(why)) if why.is_disks() => pause = after_failure(pause),
+                Err(MetadataTrouble::Catalog(why)) if why.is_disks() => {
+                    pause = after_failure(pause)
+                }
                 Err(why) => {
                     pause = after_failure(pause);
                     self.log.donors.failing(why.to_string());
@@ -96,14 +98,14 @@ struct Donors<'s> {
 }
 
 impl Sink for Donors<'_> {
-    const COPY: Copy = Copy::OnDonors;
-    type Trouble = Trouble;
+    const COPY: LogCopy = LogCopy::OnDonors;
+    type Trouble = MetadataTrouble;
 
-    async fn goes_on(&self, _: &Position) -> Result<bool, Trouble> {
+    async fn goes_on(&self, _: &Position) -> Result<bool, MetadataTrouble> {
         Ok(true)
     }
 
-    async fn begin(&mut self, before: Option<Position>) -> Result<(), Trouble> {
+    async fn begin(&mut self, before: Option<Position>) -> Result<(), MetadataTrouble> {
         let offload = self.log.env.offload;
         let path = self.log.state.catalog();
         let mut base = offload.run(move || Base::begin(&path)).await?;
@@ -124,11 +126,11 @@ impl Sink for Donors<'_> {
         before: Position,
         change: ChangeNumber,
         blocks: Vec<Lines>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MetadataTrouble> {
         let bytes = blocks.iter().map(|lines| lines.text.len() as u64).sum();
         let mut write = self.write(bytes, Some(before.clone()), Some(before)).await?;
         for lines in &blocks {
-            write.block(Part::Log, lines).await?;
+            write.block(BlockPart::Log, lines).await?;
         }
         write.commit(change).await
     }
@@ -142,7 +144,7 @@ impl<'s> Donors<'s> {
         bytes: u64,
         before: Option<Position>,
         position: Option<Position>,
-    ) -> Result<Write<'s>, Trouble> {
+    ) -> Result<Write<'s>, MetadataTrouble> {
         let log = self.log;
         *self.attempts += 1;
         let key = kit::load_key(&log.state.ca()).map_err(io::Error::other)?;
@@ -176,7 +178,7 @@ struct Write<'s> {
 
 impl Write<'_> {
     /// Seals and stores a block.
-    async fn block(&mut self, part: Part, lines: &Lines) -> Result<(), Trouble> {
+    async fn block(&mut self, part: BlockPart, lines: &Lines) -> Result<(), MetadataTrouble> {
         let Sealed { sequence, name, bytes } =
             self.sealer.seal(part, lines, &*self.log.env.entropy)?;
         let chunk = self.put.chunk(ChunkKind::Log, name, &bytes).await?;
@@ -187,10 +189,10 @@ impl Write<'_> {
     }
 
     /// Makes the blocks part of the pool, by which donors have the changes up to the change `change`.
-    async fn commit(self, change: ChangeNumber) -> Result<(), Trouble> {
+    async fn commit(self, change: ChangeNumber) -> Result<(), MetadataTrouble> {
         let Sealer { position: Some(position), epoch, .. } = self.sealer else { return Ok(()) };
         let (before, after) = (self.before, Position { change, ..position });
-        let advance = Advance { copy: Copy::OnDonors, before, after, epoch };
+        let advance = Advance { copy: LogCopy::OnDonors, before, after, epoch };
         self.put.commit(self.files, advance).await
     }
 }

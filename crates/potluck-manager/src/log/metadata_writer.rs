@@ -2,7 +2,7 @@
 //! before it is sent, committed with receipts. So placement, garbage collection and repair treat it
 //! as they treat everything.
 
-use super::Trouble;
+use super::MetadataTrouble;
 use crate::config::ManagerConfig;
 use crate::handles::handles;
 use crate::own_term::OwnTerm;
@@ -23,7 +23,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Width};
 use potluck_core::recipe::{self, Entry};
 use potluck_pool::redundancy::Version;
-use potluck_pool::{Contact, MANAGER, NewSession, Pool, Ticketed};
+use potluck_pool::{DonorContact, MANAGER, NewSession, Pool, Ticketed};
 use potluck_recovery::log::block::PIECE;
 use potluck_wire::control::Condition;
 use potluck_wire::env::Env;
@@ -64,7 +64,7 @@ pub struct MetadataWriter {
 
 impl MetadataWriter {
     /// Begins to write about `bytes` of plaintext.
-    pub async fn open(handles: &WriterHandles, bytes: u64) -> Result<Self, Trouble> {
+    pub async fn open(handles: &WriterHandles, bytes: u64) -> Result<Self, MetadataTrouble> {
         let wall_ms = handles.time.wall_ms();
         let space = handles.catalog.system_space(policy(1), wall_ms).await?;
         let now = handles.time.tick();
@@ -80,7 +80,7 @@ impl MetadataWriter {
             };
             let ticketed = pool.open_session(new.clone(), Some(bytes.max(1)), now)?;
             // Busy from now on: no lease ends while it is written.
-            pool.enter(&new.id, MANAGER, now).map_err(|_| Trouble::Ended)?;
+            pool.enter(&new.id, MANAGER, now).map_err(|_| MetadataTrouble::Ended)?;
             (new, ticketed)
         };
         let in_session = InSession::new(handles.pool.clone(), handles.time.clone(), new.id);
@@ -122,7 +122,7 @@ impl MetadataWriter {
         kind: ChunkKind,
         name: ChunkName,
         bytes: &[u8],
-    ) -> Result<PreparedChunk, Trouble> {
+    ) -> Result<PreparedChunk, MetadataTrouble> {
         let held = self.offer(name).await?;
         let mut chunk = PreparedChunk { name, len: bytes.len() as u32, holders: Vec::new() };
         let slot = self.ticketed.plan.slot(self.next).unwrap_or_default();
@@ -147,7 +147,11 @@ impl MetadataWriter {
                 }
             }
         }
-        if held.is_empty() && chunk.holders.is_empty() { Err(Trouble::NoDonor) } else { Ok(chunk) }
+        if held.is_empty() && chunk.holders.is_empty() {
+            Err(MetadataTrouble::NoDonor)
+        } else {
+            Ok(chunk)
+        }
     }
 
     async fn send(
@@ -156,11 +160,11 @@ impl MetadataWriter {
         kind: ChunkKind,
         name: ChunkName,
         bytes: &[u8],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MetadataTrouble> {
         let now = self.handles.time.tick();
         let contact = self.handles.pool.lock().contact(donor, now).filter(|contact| contact.live);
-        let Some(Contact { addresses, key: Some(key), .. }) = contact else {
-            return Err(Trouble::NoDonor);
+        let Some(DonorContact { addresses, key: Some(key), .. }) = contact else {
+            return Err(MetadataTrouble::NoDonor);
         };
         let handles = self.handles.clone();
         let connection = match self.connections.entry(donor) {
@@ -187,7 +191,11 @@ impl MetadataWriter {
     }
 
     /// Makes the files part of the pool, by which the log goes on as `advance` says.
-    pub async fn commit(self, files: Vec<PreparedFile>, advance: Advance) -> Result<(), Trouble> {
+    pub async fn commit(
+        self,
+        files: Vec<PreparedFile>,
+        advance: Advance,
+    ) -> Result<(), MetadataTrouble> {
         let handles = &self.handles;
         let chunks = files.iter().flat_map(|file| &file.chunks);
         let pairs = chunks
@@ -220,7 +228,7 @@ impl MetadataWriter {
     }
 
     /// Protects a chunk from garbage collection, and then asks who has it already.
-    async fn offer(&mut self, name: ChunkName) -> Result<Vec<DonorId>, Trouble> {
+    async fn offer(&mut self, name: ChunkName) -> Result<Vec<DonorId>, MetadataTrouble> {
         let handles = &self.handles;
         let new = handles.pool.lock().offer(&self.session, &[name])?;
         let (names, ack) = (Arc::new(vec![name]), AckLevel::Disk);

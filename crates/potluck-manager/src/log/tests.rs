@@ -6,7 +6,7 @@ use crate::tasks::repair::tests::still;
 use potluck_catalog::Error;
 use potluck_catalog::changes::ChangeNumber;
 use potluck_catalog::fixture::new_space;
-use potluck_catalog::log_position::{Advance, Copy, Position};
+use potluck_catalog::log_position::{Advance, LogCopy, Position};
 use potluck_core::policy::Policy;
 use potluck_recovery::log::block::Lines;
 use potluck_recovery::log::copying::{Sink, catch_up};
@@ -47,13 +47,13 @@ impl Busy {
             "log": { "blocks": 1, "lines": 9 },
         });
         let after = serde_json::from_value(at).expect("a position");
-        let (copy, epoch) = (Copy::InFile, self.manager.term.epoch());
+        let (copy, epoch) = (LogCopy::InFile, self.manager.term.epoch());
         self.manager.catalog.note_log(Advance { copy, before, after, epoch }).await
     }
 }
 
 impl Sink for Busy {
-    const COPY: Copy = Copy::InFile;
+    const COPY: LogCopy = LogCopy::InFile;
     type Trouble = Error;
 
     async fn goes_on(&self, _: &Position) -> Result<bool, Error> {
@@ -61,7 +61,7 @@ impl Sink for Busy {
     }
 
     async fn begin(&mut self, before: Option<Position>) -> Result<(), Error> {
-        let last = self.manager.catalog.log_ahead(Copy::InFile).await?.last;
+        let last = self.manager.catalog.log_ahead(LogCopy::InFile).await?.last;
         self.note(before, last).await
     }
 
@@ -84,6 +84,6 @@ async fn what_changes_while_a_copy_is_written_waits_for_the_next_time() {
     for round in 1..4 {
         catch_up(&mut busy, &manager.catalog, epoch, offload).await.expect("written");
         assert_eq!(busy.written, round, "a base, and then once a round");
-        assert_eq!(manager.catalog.log_waiting(Copy::InFile).await, Ok(1));
+        assert_eq!(manager.catalog.log_waiting(LogCopy::InFile).await, Ok(1));
     }
 }

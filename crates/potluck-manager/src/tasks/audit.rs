@@ -12,7 +12,7 @@ use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
-use crate::tickets::Tickets;
+use crate::tickets::TicketIssuer;
 use potluck_catalog::Catalog;
 use potluck_catalog::Error;
 use potluck_core::chunk::{ChunkName, Digest};
@@ -32,7 +32,7 @@ handles! {
         pool: SharedPool,
         catalog: Catalog,
         scan_state: Arc<ScanState>,
-        tickets: Tickets,
+        tickets: TicketIssuer,
     }
 }
 

@@ -6,7 +6,7 @@
 //! told when an alarm begins and when it is over.
 
 use crate::alarms::Alarms;
-use crate::callers::Members;
+use crate::callers::KnownMembers;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::shared_pool::SharedPool;
@@ -26,7 +26,7 @@ handles! {
     pub struct Events {
         time: PoolTime,
         pool: SharedPool,
-        members: Arc<Members>,
+        members: Arc<KnownMembers>,
         stats: Arc<StatsCache>,
         alarms: Alarms,
     }

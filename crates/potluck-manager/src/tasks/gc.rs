@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use potluck_catalog::Catalog;
 use potluck_catalog::Error;
-use potluck_catalog::unused_chunks::{Condemned, Waiting};
+use potluck_catalog::unused_chunks::{Condemned, UnusedSince};
 use potluck_core::ids::{ChunkId, DonorId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,22 +44,22 @@ const REMEMBERED: Duration = Duration::from_secs(3600);
 
 /// How far the collector is round.
 #[derive(Debug)]
-pub struct Round {
+pub struct GcRound {
     /// The condemned chunk up to which this round has looked.
     condemned: ChunkId,
     /// The unused chunk up to which this round has looked.
-    unused: Waiting,
+    unused: UnusedSince,
 }
 
-impl Default for Round {
+impl Default for GcRound {
     fn default() -> Self {
-        Self { condemned: ChunkId::FIRST, unused: Waiting::FIRST }
+        Self { condemned: ChunkId::FIRST, unused: UnusedSince::FIRST }
     }
 }
 
 impl Garbage {
     /// Takes a step of both phases.
-    pub async fn step(&self, round: &mut Round) -> Result<(), Error> {
+    pub async fn step(&self, round: &mut GcRound) -> Result<(), Error> {
         if self.gc_freeze.why().is_some() {
             return Ok(());
         }
@@ -70,7 +70,7 @@ impl Garbage {
     }
 
     /// Orders the deletion of condemned chunks.
-    async fn order(&self, round: &mut Round) -> Result<(), Error> {
+    async fn order(&self, round: &mut GcRound) -> Result<(), Error> {
         let after = round.condemned;
         let page = self.catalog.condemned_chunks(after, PER_STEP).await?;
         round.condemned = match page.last() {
@@ -114,7 +114,7 @@ impl Garbage {
     }
 
     /// Condemns chunks that no file has used for the GC delay.
-    async fn condemn(&self, round: &mut Round) -> Result<(), Error> {
+    async fn condemn(&self, round: &mut GcRound) -> Result<(), Error> {
         let gc_delay = self.settings.get().gc_delay.as_millis() as u64;
         let Some(before) = self.time.now_ms().checked_sub(gc_delay) else { return Ok(()) };
         let after = round.unused;
@@ -122,7 +122,7 @@ impl Garbage {
         // Chunks that sessions have offered stay in the queue: go on behind them.
         round.unused = match page.last() {
             Some((last, _)) if page.len() == PER_STEP => *last,
-            _ => Waiting::FIRST,
+            _ => UnusedSince::FIRST,
         };
         let names: Vec<_> = page.into_iter().map(|(_, name)| name).collect();
         let names = self.pool.lock().unoffered(&names);

@@ -12,12 +12,12 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
 use http::StatusCode;
-use potluck_pool::Contact;
+use potluck_pool::DonorContact;
 use potluck_wire::addresses::Address;
 use potluck_wire::env::Env;
-use potluck_wire::race::Unreached;
+use potluck_wire::race::NoneReached;
 use potluck_wire::ticket::{Caveat, Ops, Ticket};
-use potluck_wire::upgrade::{OpenError, open_at};
+use potluck_wire::upgrade::{UpgradeError, open_at};
 use std::time::Duration;
 
 handles! {
@@ -59,14 +59,14 @@ impl Reach {
         }
     }
 
-    async fn try_donor(&self, contact: Contact) {
+    async fn try_donor(&self, contact: DonorContact) {
         let Some((reached, why)) = self.try_at_all(&contact).await else { return };
         self.pool.lock().tried(contact.donor, &contact.addresses, &reached, why, self.time.tick());
     }
 
     /// The addresses at which a donor is reached, and why not at the others; `None` where nobody could
     /// prove to be it.
-    async fn try_at_all(&self, contact: &Contact) -> Option<(Vec<Address>, String)> {
+    async fn try_at_all(&self, contact: &DonorContact) -> Option<(Vec<Address>, String)> {
         let key = contact.key.as_ref()?;
         let now = self.time.now_ms();
         let caveats = [
@@ -84,16 +84,16 @@ impl Reach {
         for (address, opened) in join_all(tries).await {
             match opened {
                 // A donor that starts does not know its number yet, and one that stops has forgotten it.
-                Ok(_) | Err(OpenError::Refused(StatusCode::SERVICE_UNAVAILABLE)) => {
+                Ok(_) | Err(UpgradeError::Refused(StatusCode::SERVICE_UNAVAILABLE)) => {
                     reached.push(address);
                 }
-                Err(OpenError::Refused(_)) => {
+                Err(UpgradeError::Refused(_)) => {
                     failed.push((address, "another donor answers".into()))
                 }
-                Err(OpenError::Io(why)) => failed.push((address, why.to_string())),
+                Err(UpgradeError::Io(why)) => failed.push((address, why.to_string())),
                 Err(why) => failed.push((address, why.to_string())),
             }
         }
-        Some((reached, Unreached::<String>(failed).to_string()))
+        Some((reached, NoneReached::<String>(failed).to_string()))
     }
 }

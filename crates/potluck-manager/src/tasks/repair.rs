@@ -1,6 +1,7 @@
 //! Repair: the loop that looks at everything, hands out what is to be made, and hears what came of
 //! it. What is decided stands in core's `repair_plan` and in [`potluck_pool`]; here it is waited.
 
+use crate::applying_task_results::ApplyingTaskResults;
 use crate::converting::Conversions;
 use crate::handles::handles;
 use crate::inquiries::Inquiries;
@@ -13,9 +14,8 @@ use crate::scan_state::Priority;
 use crate::scan_state::ScanState;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
-use crate::task_results::TaskResults;
 use crate::tasks::audit::Audit;
-use crate::tickets::Tickets;
+use crate::tickets::TicketIssuer;
 use crate::trim::Trim;
 use crate::trim::Trimmed;
 use potluck_catalog::Catalog;
@@ -23,7 +23,7 @@ use potluck_catalog::Error;
 use potluck_catalog::conversions::Computed;
 use potluck_core::clock::Tick;
 use potluck_pool::redundancy::{Damaged, Findings};
-use potluck_pool::{Changes, CircuitBreaker};
+use potluck_pool::{CircuitBreaker, DonorChanges};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
@@ -36,9 +36,9 @@ handles! {
         pool: SharedPool,
         catalog: Catalog,
         scan_state: Arc<ScanState>,
-        tickets: Tickets,
+        tickets: TicketIssuer,
         probation: Probation,
-        results: TaskResults,
+        results: ApplyingTaskResults,
         scan: Scan,
         trim: Trim,
         conversions: Conversions,
@@ -67,7 +67,7 @@ impl Repair {
             interval.tick().await;
             let now = self.time.tick();
             let changes = self.pool.lock().pass_time(now);
-            if changes != Changes::default() {
+            if changes != DonorChanges::default() {
                 self.scan_state.changed(now);
             }
             self.probation.go_on();

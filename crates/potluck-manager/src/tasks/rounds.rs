@@ -36,7 +36,7 @@ handles! {
 impl Rounds {
     /// Does what is due at each tick until it is dropped.
     pub async fn run(self) {
-        let (mut gc, mut outcomes) = (gc::Round::default(), Outcomes::default());
+        let (mut gc, mut outcomes) = (gc::GcRound::default(), Outcomes::default());
         let mut interval = tokio::time::interval(EVERY);
         interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut saved = self.time.tick();

@@ -1,6 +1,6 @@
 //! Saves the pool's time, for the next term of the manager.
 
-use crate::callers::Members;
+use crate::callers::KnownMembers;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::shared_pool::SharedPool;
@@ -13,7 +13,7 @@ handles! {
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
-        members: Arc<Members>,
+        members: Arc<KnownMembers>,
     }
 }
 

@@ -3,13 +3,13 @@
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::sessions::Sessions;
+use crate::sessions::WriteSessions;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
-use potluck_catalog::placements::Told;
+use potluck_catalog::placements::ToldCopies;
 use potluck_catalog::{Catalog, Error};
 use potluck_core::ids::DonorId;
-use potluck_pool::Ending;
+use potluck_pool::EndingSession;
 use potluck_wire::control::Holding;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ handles! {
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
-        sessions: Sessions,
+        sessions: WriteSessions,
     }
 }
 
@@ -57,7 +57,7 @@ impl SessionEnds {
     pub async fn account_ended(&self) -> Result<(), Error> {
         let ending = self.pool.lock().ending();
         let gc_delay_ms = self.settings.get().gc_delay.as_millis() as u64;
-        for Ending { id, parked } in ending {
+        for EndingSession { id, parked } in ending {
             for _ in 0..STEPS {
                 let now_ms = self.time.now_ms();
                 // Whoever needs the room is waiting for it.
@@ -77,7 +77,7 @@ impl SessionEnds {
     async fn count(&self, copies: BTreeMap<DonorId, Vec<Holding>>) -> Result<(), Error> {
         for (donor, holdings) in copies {
             for added in holdings.chunks(AT_ONCE) {
-                let told = Told { added: added.to_vec(), ..Told::default() };
+                let told = ToldCopies { added: added.to_vec(), ..ToldCopies::default() };
                 self.catalog.tell(donor, told, self.time.now_ms()).await?;
             }
         }

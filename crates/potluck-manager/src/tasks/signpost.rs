@@ -15,7 +15,7 @@ use potluck_recovery::state_dir::StateDir;
 use potluck_recovery::whereabouts::Signpost;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::env::Env;
-use potluck_wire::own_addresses::{Watch, from_this_machine};
+use potluck_wire::own_addresses::{AddressWatch, from_this_machine};
 use potluck_wire::race::first_of;
 use potluck_wire::whereabouts::{Issue, SignedWhereabouts, ask};
 use std::net::SocketAddr;
@@ -66,7 +66,7 @@ const AT_ONCE: usize = 16;
 
 impl Signposts {
     /// When the machine gets other addresses, has what others are told, and what is kept for later, follow.
-    pub async fn follow_addresses(self, mut watch: Watch, listen: SocketAddr) {
+    pub async fn follow_addresses(self, mut watch: AddressWatch, listen: SocketAddr) {
         let here = from_this_machine(listen).into();
         loop {
             let told = watch.moved().await;

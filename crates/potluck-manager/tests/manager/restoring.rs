@@ -4,7 +4,7 @@ use crate::lab::{Lab, chunk, eventually, write};
 use potluck_catalog::Catalog;
 use potluck_catalog::fixture::tampering::Tampering;
 use potluck_recovery::state_dir::{CATALOG, KIT};
-use potluck_recovery::{Extent, Restore, backup, restore_file};
+use potluck_recovery::{Restore, RestoreExtent, backup, restore_file};
 use potluck_wire::control::{Open, Remove, Status};
 use potluck_wire::error::ErrorKind;
 use potluck_wire::token::Role;
@@ -60,7 +60,7 @@ async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4(
     let restored = restore_file(&ask(&lab, kit.clone()), &copy).expect("restored");
     assert_eq!((restored.files, restored.spaces, restored.donors), (1, 1, 1));
     assert!(restored.log.blocks > 1, "a base, and what changed since: {restored:?}");
-    assert_eq!(restored.extent(), Extent::Whole);
+    assert_eq!(restored.extent(), RestoreExtent::Whole);
     let again = restore_file(&ask(&lab, kit), &copy).expect_err("something is there now");
     assert_eq!(again.failure().kind, ErrorKind::Conflict);
 
@@ -121,11 +121,11 @@ async fn a_copy_taken_while_the_manager_runs_is_whole_and_a_damaged_one_is_refus
     let elsewhere = Restore { state: state.with_extension("torn"), ..ask(&lab, kit.clone()) };
     let restored = restore_file(&elsewhere, &damaged).expect("restored after a failure");
     assert_eq!((restored.files, restored.log.unread_bytes), (20, 12));
-    assert_eq!(restored.extent(), Extent::Incomplete);
+    assert_eq!(restored.extent(), RestoreExtent::Incomplete);
 
     let restored = restore_file(&ask(&lab, kit), &copy).expect("restored after a failure");
     assert_eq!((restored.files, restored.log.until_ms), (20, Some(TAKEN)), "its own moment");
-    assert_eq!(restored.extent(), Extent::Whole);
+    assert_eq!(restored.extent(), RestoreExtent::Whole);
     lab.start().await;
     lab.admin().call(&Status {}).await.expect("serves");
 }

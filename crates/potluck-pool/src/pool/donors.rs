@@ -1,10 +1,10 @@
 //! Donors join, register, send heartbeats, and leave.
 
 use super::Pool;
-use crate::donors::{Contact, Donor, Enlisted, Registration};
-use crate::inventory::Taking;
-use crate::reach::Reach;
-use crate::record::Record;
+use crate::donor_table::{DonorContact, Enlisted, KnownDonor, Registration};
+use crate::inventory_progress::InventoryProgress;
+use crate::reach_record::ReachRecord;
+use crate::record::DonorRecord;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, SessionId};
@@ -33,7 +33,7 @@ impl Pool {
     }
 
     /// Takes over the record of a donor from before this manager's start.
-    pub fn recall(&mut self, donor: DonorId, record: Record) {
+    pub fn recall(&mut self, donor: DonorId, record: DonorRecord) {
         if let Some(donor) = self.donors.all.get_mut(&donor) {
             donor.record = record;
         }
@@ -102,7 +102,7 @@ impl Pool {
             incarnation: register.incarnation,
             key: register.key.clone(),
             addresses,
-            reach: Reach::default(),
+            reach: ReachRecord::default(),
             version: register.version.clone(),
             disk: register.disk,
             room: register.room,
@@ -112,7 +112,7 @@ impl Pool {
             unclaimed: 0,
             computed: 0,
             compared: false,
-            taking: Some(Taking::default()),
+            taking: Some(InventoryProgress::default()),
             fault: register.disk_fault.clone(),
             settings_fault: None,
             new_store: register.new_store,
@@ -162,7 +162,7 @@ impl Pool {
     }
 
     /// The live donor whose last word came over a connection, and when it did.
-    pub fn speaks_over(&self, connection: u64, now: Tick) -> Option<(Contact, Tick)> {
+    pub fn speaks_over(&self, connection: u64, now: Tick) -> Option<(DonorContact, Tick)> {
         let (id, donor) = self.donors.iter().find(|(_, donor)| donor.connection == connection)?;
         self.is_heard(id, now).then(|| Some((self.contact(id, now)?, donor.heard?)))?
     }
@@ -199,10 +199,10 @@ impl Pool {
     }
 
     /// How to reach a donor; `None` if it is not of this pool.
-    pub fn contact(&self, id: DonorId, now: Tick) -> Option<Contact> {
+    pub fn contact(&self, id: DonorId, now: Tick) -> Option<DonorContact> {
         let donor = self.donors.all.get(&id)?;
         let registration = donor.registration.as_ref();
-        Some(Contact {
+        Some(DonorContact {
             donor: id,
             name: donor.name.clone(),
             addresses: registration
@@ -240,7 +240,7 @@ impl Pool {
     /// How many donors take files, now or when they are back: not those that were never heard, that leave or
     /// are not trusted, and not those that are away and have no room for `bytes`.
     pub fn expected_donors(&self, bytes: u64, now: Tick) -> usize {
-        let expected = |(id, donor): &(DonorId, &Donor)| {
+        let expected = |(id, donor): &(DonorId, &KnownDonor)| {
             let willing = donor.record.is_willing() && !donor.is_being_removed();
             let joined = self.donors.state(*id, now, &self.limits) == DonorState::Joined;
             let full = || donor.registration.is_some() && self.free_at(*id) < bytes;
@@ -322,7 +322,7 @@ impl Pool {
 
     /// Every donor as it is now; what the catalog counts there is left at 0.
     pub fn status(&self, now: Tick) -> Vec<DonorStatus> {
-        let status = |(id, donor): (DonorId, &Donor)| {
+        let status = |(id, donor): (DonorId, &KnownDonor)| {
             let mut status = DonorStatus {
                 donor: id,
                 name: donor.name.clone(),

@@ -1,7 +1,7 @@
 //! Donors list what they hold, a page at a time.
 
 use super::Pool;
-use crate::inventory::{OutOfOrder, PageDone, Taking, UnlistedCopies};
+use crate::inventory_progress::{InventoryProgress, OutOfOrder, PageDone, UnlistedCopies};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId, Incarnation};
 use std::sync::Arc;
@@ -105,7 +105,11 @@ impl Pool {
         }
     }
 
-    fn taking(&mut self, donor: DonorId, incarnation: Incarnation) -> Option<&mut Taking> {
+    fn taking(
+        &mut self,
+        donor: DonorId,
+        incarnation: Incarnation,
+    ) -> Option<&mut InventoryProgress> {
         self.donors.registration_of(donor, incarnation)?.taking.as_mut()
     }
 }

@@ -6,8 +6,7 @@
 //! room, and when the owner of a disk that it wrote to wants the space back; the oldest ends first.
 
 use super::Pool;
-use crate::parking::Parked;
-use crate::sessions::{MANAGER, Session};
+use crate::write_session::{MANAGER, OpenSession, Parked};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,7 +93,7 @@ impl Pool {
 
     /// Lists the parked sessions, the oldest first.
     fn parked_sessions(&self) -> Vec<(Tick, SessionId, MemberId)> {
-        let since = |(id, session): (&SessionId, &Session)| {
+        let since = |(id, session): (&SessionId, &OpenSession)| {
             let parked = session.parked.as_ref().filter(|_| !session.ending)?;
             Some((parked.since, *id, session.member))
         };

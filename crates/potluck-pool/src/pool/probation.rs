@@ -1,7 +1,7 @@
 //! A donor that is trusted no more is tested before it is trusted again.
 
 use super::Pool;
-use crate::probation::{Probation, ProbationResult};
+use crate::running_probations::{ProbationResult, RunningProbation};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
@@ -19,7 +19,7 @@ impl Pool {
         self.settle_complaints(donor);
         let of = sample.len();
         let left = sample.into_iter().map(|(name, len)| (name, (len, None))).collect();
-        self.probation.0.insert(donor, Probation { why, of, left });
+        self.probation.0.insert(donor, RunningProbation { why, of, left });
         self.tell_of_probation(donor);
     }
 

@@ -1,7 +1,7 @@
 //! Whether donors are reached by the manager and by members.
 
 use super::Pool;
-use crate::donors::Contact;
+use crate::donor_table::DonorContact;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::addresses::{Address, Addresses};
@@ -27,7 +27,7 @@ impl Pool {
     }
 
     /// Donors that are heard and whose addresses are to be tried.
-    pub fn due_for_a_try(&self, now: Tick) -> Vec<Contact> {
+    pub fn due_for_a_try(&self, now: Tick) -> Vec<DonorContact> {
         let due = |donor: &DonorId| {
             self.donors
                 .registration(*donor)

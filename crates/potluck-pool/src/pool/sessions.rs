@@ -1,13 +1,13 @@
 //! Write sessions begin, grow, end and are resumed.
 
 use super::Pool;
-use crate::sessions::{
-    Ending, NewSession, NoSession, Session, Ticketed, TooManyOffered, stored_len,
+use crate::write_session::{
+    EndingSession, NewSession, NoSession, OpenSession, Ticketed, TooManyOffered, stored_len,
 };
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
-use potluck_core::placement::{self, Plan, Refusal, Request};
+use potluck_core::placement::{self, PlacementRequest, Plan, Refusal};
 use potluck_core::policy::Policy;
 use potluck_wire::control::Holding;
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ impl Pool {
         };
         let bytes = bytes.saturating_mul(data_chunks(&new.policy));
         self.ledger.reserve(new.id, plan.promised());
-        let session = Session {
+        let session = OpenSession {
             member: new.member,
             space: new.space,
             policy: new.policy,
@@ -60,7 +60,7 @@ impl Pool {
         Ok(ticketed)
     }
 
-    fn insert_session(&mut self, id: SessionId, session: Session) {
+    fn insert_session(&mut self, id: SessionId, session: OpenSession) {
         *self.sessions_of.entry(session.member).or_default() += 1;
         self.sessions.insert(id, session);
     }
@@ -85,7 +85,7 @@ impl Pool {
             self.ledger.reserve(stored.id, plan.promised());
         }
         self.offered.add(stored.id, offered);
-        let session = Session {
+        let session = OpenSession {
             member: stored.member,
             space: stored.space,
             policy: stored.policy,
@@ -138,7 +138,7 @@ impl Pool {
         let chunk = u64::from(stored_len(policy, policy.chunk_size));
         let may_be_short = !whole && self.expected_donors(chunk, now) >= copies as usize;
         let candidates = self.candidates(avoid, now);
-        let request = Request {
+        let request = PlacementRequest {
             bytes,
             chunk_size: stored_len(policy, policy.chunk_size),
             width: policy.stripe_width.donors(candidates.len()).max(copies),
@@ -200,7 +200,7 @@ impl Pool {
 
     /// A session's plan as it is.
     pub fn ticketed(&self, id: &SessionId) -> Option<Ticketed> {
-        self.sessions.get(id).map(Session::ticketed)
+        self.sessions.get(id).map(OpenSession::ticketed)
     }
 
     /// A session is going to write these chunks: they are no garbage until it ends. Gives those
@@ -229,7 +229,7 @@ impl Pool {
     /// Open sessions whose lease has ended.
     pub fn expired(&self, now: Tick) -> Vec<SessionId> {
         let lease = self.limits.lease;
-        let over = |session: &Session| {
+        let over = |session: &OpenSession| {
             !session.ending
                 && session.parked.is_none()
                 && session.busy == 0
@@ -280,9 +280,11 @@ impl Pool {
     }
 
     /// Sessions that are ending.
-    pub fn ending(&self) -> Vec<Ending> {
+    pub fn ending(&self) -> Vec<EndingSession> {
         let ending = self.sessions.iter().filter(|(_, session)| session.ending);
-        ending.map(|(id, session)| Ending { id: *id, parked: session.parked.is_some() }).collect()
+        ending
+            .map(|(id, session)| EndingSession { id: *id, parked: session.parked.is_some() })
+            .collect()
     }
 
     /// The session is no more. Gives the copies that donors told of, of chunks that nobody is writing now.
@@ -308,7 +310,7 @@ impl Pool {
 
     /// Open sessions, without those that are parked.
     pub fn open_sessions(&self) -> usize {
-        let open = |session: &&Session| !session.ending && session.parked.is_none();
+        let open = |session: &&OpenSession| !session.ending && session.parked.is_none();
         self.sessions.values().filter(open).count()
     }
 }

@@ -4,7 +4,7 @@
 //! manager fetches the copy itself. Everything that is remembered for that is forgotten after a while.
 
 use super::Pool;
-use crate::trust::{Complaint, Complaints, Inquiring, Inquiry};
+use crate::complaints::{Complaint, Complaints, Inquiring, Inquiry};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};

@@ -1,13 +1,13 @@
 //! The findings of a scan.
 
 use super::excess::{Excess, Ground, MAX_EXCESS, MAX_VOTES, Vote};
-use super::job::{Encode, Job, Lacking, Make, ShardAt, parity_bytes};
-use super::judge::{File, copies, goal_is_there, judge_space, judged, least};
+use super::job::{CopyToMake, Encode, Make, RepairJob, ShardAt, parity_bytes};
+use super::judge::{JudgedFile, copies, goal_is_there, judge_space, judged, least};
 use super::layout::{Layout, Unit, Version};
 use super::leaving::{Blocked, Moving};
 use super::metadata::Metadata;
 use super::takers::Takers;
-use crate::{PoolView, Rule};
+use crate::{LeavingRule, PoolView};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::path::SYSTEM_SPACE;
@@ -46,9 +46,9 @@ pub struct Findings {
     /// Whether it is what is being walked.
     pub own: bool,
     /// Units to be made whole, the most urgent first; last those that nobody could take.
-    pub queue: BTreeMap<(u32, u64), Job>,
+    pub queue: BTreeMap<(u32, u64), RepairJob>,
     /// Those of which copies are to leave a donor whose owner needs the space.
-    pub over_quota: BTreeMap<(u32, u64), Job>,
+    pub over_quota: BTreeMap<(u32, u64), RepairJob>,
     /// Chunks lacking, by how many more deaths their units survive: each copy once, however many
     /// files use it.
     pub lacking: Vec<u64>,
@@ -89,7 +89,7 @@ pub struct Findings {
     pub awaited: BTreeMap<DonorId, u64>,
     takers: Takers,
     /// Copies that were counted as lacking, under how many deaths.
-    counted: BTreeMap<Lacking, usize>,
+    counted: BTreeMap<CopyToMake, usize>,
     jobs: u64,
     /// Number of files that were looked at.
     files: u64,
@@ -199,7 +199,7 @@ impl Findings {
     /// A file of the space entered last.
     pub fn add(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
         let copies = copies(layout, &self.view);
-        let mut file = File::new(version);
+        let mut file = JudgedFile::new(version);
         self.files += 1;
         let mut whole = true;
         for unit in &layout.units {
@@ -322,7 +322,7 @@ impl Findings {
             Stand::Missing => None,
         });
         let domain = |donor| Some((donor, self.view.get(donor)?.domain));
-        let job = Job {
+        let job = RepairJob {
             unit: (look.version.id, unit.number, look.goal),
             kind: look.kind,
             tolerates: judged.matching.saturating_sub(judged.need) as u32,
@@ -360,7 +360,7 @@ impl Findings {
         last.map(|copy| (copy.donor, false))
     }
 
-    fn push(&mut self, mut job: Job, planned: Vec<Option<usize>>) {
+    fn push(&mut self, mut job: RepairJob, planned: Vec<Option<usize>>) {
         // Who failed lately is asked again by a later scan: its jobs would only stand before
         // those that others can do.
         let view = &self.view;
@@ -394,7 +394,7 @@ impl Findings {
 
     /// Counts what a job makes, unless it is counted for another file; where that one survives more
     /// deaths, it counts under this one's.
-    fn count_lacking(&mut self, job: &Job, planned: &[Option<usize>]) {
+    fn count_lacking(&mut self, job: &RepairJob, planned: &[Option<usize>]) {
         let slot = job.tolerates as usize;
         if self.lacking.len() <= slot && !job.is_goal() {
             self.lacking.resize(slot + 1, 0);
@@ -451,8 +451,8 @@ impl Findings {
         let judged = &look.judged;
         let status = self.view.get(copy.donor)?;
         let leaves = status.leaves(&look.layout.pieces[piece].name);
-        if leaves && status.rule == Rule::AtOnce {
-            let ground = Ground::Leaves(Rule::AtOnce);
+        if leaves && status.rule == LeavingRule::AtOnce {
+            let ground = Ground::Leaves(LeavingRule::AtOnce);
             if look.goal {
                 return Some((ground, Keep::new())); // what is to keep a version is no promise yet
             }
@@ -488,8 +488,8 @@ impl Findings {
             return Some((Ground::Leaves(status.rule), keep));
         }
         let safe = judged.matching > judged.need && judged.readable;
-        (leaves && status.rule == Rule::WhenSafe && safe)
-            .then(|| (Ground::Leaves(Rule::WhenSafe), look.relied(|_, stand| apart(stand))))
+        (leaves && status.rule == LeavingRule::WhenSafe && safe)
+            .then(|| (Ground::Leaves(LeavingRule::WhenSafe), look.relied(|_, stand| apart(stand))))
     }
 
     /// A unit cannot do without a copy: that chunk's votes never reach its references.

@@ -6,8 +6,8 @@ mod state;
 use super::repairs::{
     Handed, LEFT_ALONE, NO_ROOM, Purpose, Reads, Repairs, SPARE_SOURCES, UNREACHABLE,
 };
-use super::{Encode, Job, ShardAt};
-use crate::donors::Contact;
+use super::{Encode, RepairJob, ShardAt};
+use crate::donor_table::DonorContact;
 use crate::pool::Pool;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
@@ -22,7 +22,7 @@ struct Round<'a> {
     /// Whether an owner waits, so that budgets are not asked.
     over_quota: bool,
     now: Tick,
-    source: &'a dyn Fn(Contact) -> Option<Source>,
+    source: &'a dyn Fn(DonorContact) -> Option<Source>,
 }
 
 impl Round<'_> {
@@ -35,7 +35,7 @@ impl Round<'_> {
 
 impl Pool {
     /// Hands out what waits, as far as budgets allow; `source` makes a donor one that can be asked.
-    pub fn hand_out(&mut self, now: Tick, source: &dyn Fn(Contact) -> Option<Source>) {
+    pub fn hand_out(&mut self, now: Tick, source: &dyn Fn(DonorContact) -> Option<Source>) {
         self.drop_expired(now);
         let rests = self.repairs.paused.is_some() || self.too_many_dead().is_some();
         if rests && self.repairs.over_quota.is_empty() {
@@ -91,7 +91,7 @@ impl Pool {
     }
 
     /// Gives what is left of a job to be handed out later.
-    fn hand_out_job(&mut self, mut job: Job, round: &mut Round<'_>) -> Option<Job> {
+    fn hand_out_job(&mut self, mut job: RepairJob, round: &mut Round<'_>) -> Option<RepairJob> {
         let mut later = Vec::new();
         for make in std::mem::take(&mut job.make) {
             let chunk = job.shards[make.shard].name;
@@ -114,7 +114,7 @@ impl Pool {
 
     fn hand_out_chunk(
         &mut self,
-        job: &mut Job,
+        job: &mut RepairJob,
         shard: usize,
         missing: bool,
         round: &mut Round<'_>,

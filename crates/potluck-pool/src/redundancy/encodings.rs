@@ -1,7 +1,7 @@
 //! Parity of versions on their way to a code. Nobody knows it beforehand, so two donors compute it
 //! and are believed when they agree.
 
-use super::job::{Encode, Group};
+use super::job::{Encode, GroupInCode};
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::Helper;
@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub struct Encodings {
     pub(super) waiting: VecDeque<Encode>,
     /// Tasks that are not answered yet.
-    pub(super) out: BTreeMap<Group, usize>,
+    pub(super) out: BTreeMap<GroupInCode, usize>,
     /// Donors that computed different parity: who is right is found by asking others, not the same
     /// two again.
-    pub(super) differed: BTreeMap<Group, Differed>,
+    pub(super) differed: BTreeMap<GroupInCode, Differed>,
 }
 
 /// Donors that do not agree on a group's parity.
@@ -58,7 +58,7 @@ impl Differed {
 impl Encodings {
     /// Takes over what a scan found.
     pub(super) fn take(&mut self, found: Vec<Encode>) {
-        let groups: BTreeSet<Group> = found.iter().map(Encode::key).collect();
+        let groups: BTreeSet<GroupInCode> = found.iter().map(Encode::key).collect();
         self.differed.retain(|group, _| groups.contains(group));
         self.waiting = found.into();
     }
@@ -90,7 +90,7 @@ impl Encodings {
     }
 
     /// Groups of which an answer is awaited.
-    pub fn awaited(&self) -> BTreeSet<Group> {
+    pub fn awaited(&self) -> BTreeSet<GroupInCode> {
         self.out.keys().copied().collect()
     }
 }

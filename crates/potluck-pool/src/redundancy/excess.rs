@@ -1,6 +1,6 @@
 //! Copies that may be too many, and who can do without them.
 
-use crate::{DonorView, Rule};
+use crate::{DonorView, LeavingRule};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Redundancy;
@@ -17,7 +17,7 @@ pub enum Ground {
     /// It has all that it should without it.
     Whole,
     /// The donor gives space back under this rule, and what there is elsewhere suffices for that.
-    Leaves(Rule),
+    Leaves(LeavingRule),
     /// The loss of the copy was agreed to when the donor began to give its space back at once.
     Agreed,
 }
@@ -25,11 +25,14 @@ pub enum Ground {
 impl Ground {
     /// Whether it still is one, of a copy of `version` at this donor.
     pub fn holds(self, status: Option<&DonorView>, name: &ChunkName, version: VersionId) -> bool {
-        let leaves = |rule: Rule| status.is_some_and(|at| at.leaves(name) && at.rule >= rule);
+        let leaves =
+            |rule: LeavingRule| status.is_some_and(|at| at.leaves(name) && at.rule >= rule);
         match self {
             Self::Whole => true,
             Self::Leaves(rule) => leaves(rule),
-            Self::Agreed => leaves(Rule::AtOnce) && status.is_some_and(|at| at.may_lose(version)),
+            Self::Agreed => {
+                leaves(LeavingRule::AtOnce) && status.is_some_and(|at| at.may_lose(version))
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use potluck_core::repair_plan::Domain;
 
 /// A unit that lacks something.
 #[derive(Debug, Clone)]
-pub struct Job {
+pub struct RepairJob {
     /// The version, the number of its unit, and whether the unit is of what the version is being changed to.
     pub unit: (VersionId, u32, bool),
     /// The kind of its chunks.
@@ -44,7 +44,7 @@ pub struct ShardAt {
 /// A copy to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Make {
-    /// Index of the chunk in [`Job::shards`].
+    /// Index of the chunk in [`RepairJob::shards`].
     pub shard: usize,
     /// Whether no copy that counts is left for this shard: there is none, or, of copies, the
     /// unit's other shards rely on all there are. Then it may go where another one is, to a donor
@@ -52,7 +52,7 @@ pub struct Make {
     pub missing: bool,
 }
 
-impl Job {
+impl RepairJob {
     /// Whether it is of what a version is being changed to, and not of what was promised.
     pub fn is_goal(&self) -> bool {
         self.unit.2
@@ -68,11 +68,11 @@ impl Job {
 
 /// A copy to make: of which chunk, which one of it, and whether it is of what a version is being
 /// changed to. The same copy serves all files that use the chunk.
-pub type Lacking = (ChunkName, usize, bool);
+pub type CopyToMake = (ChunkName, usize, bool);
 
-impl Job {
+impl RepairJob {
     /// The copies to make, each with its stored bytes, where `made` of each are on their way.
-    pub fn lacking(&self, made: usize) -> impl Iterator<Item = (Lacking, u64)> {
+    pub fn lacking(&self, made: usize) -> impl Iterator<Item = (CopyToMake, u64)> {
         let name = |make: &Make| self.shards[make.shard].name;
         self.make.iter().enumerate().map(move |(at, make)| {
             let chunk = name(make);
@@ -98,7 +98,7 @@ pub struct Encode {
 
 impl Encode {
     /// The group, in its code.
-    pub fn key(&self) -> Group {
+    pub fn key(&self) -> GroupInCode {
         (self.version, self.ec, self.group)
     }
 
@@ -114,7 +114,7 @@ impl Encode {
 }
 
 /// A group of a version, in a code.
-pub type Group = (VersionId, Ec, u32);
+pub type GroupInCode = (VersionId, Ec, u32);
 
 /// The stored bytes of the parity of a group whose longest chunk has so many.
 pub fn parity_bytes(longest: u32, ec: Ec) -> u64 {

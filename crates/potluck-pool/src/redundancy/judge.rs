@@ -2,7 +2,7 @@
 //! disagree.
 
 use super::layout::Version;
-use super::layout::{Layout, Piece, Unit};
+use super::layout::{Layout, LayoutChunk, Unit};
 use crate::PoolView;
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::{Copy, Judged, Worth, judge};
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The judgement of a file: how safe it is.
 #[derive(Debug, Default)]
-pub struct File {
+pub struct JudgedFile {
     /// The file's health as a person is told of it.
     pub health: Health,
     /// Whether what cannot be read is at donors that may come back.
@@ -22,7 +22,7 @@ pub struct File {
 
 /// Copies of every piece as they count, in the order of keeping.
 pub(super) fn copies(layout: &Layout, view: &PoolView) -> Vec<Vec<Copy>> {
-    let of = |piece: &Piece| {
+    let of = |piece: &LayoutChunk| {
         let known = piece.holders.iter();
         let mut copies: Vec<Copy> =
             known.filter_map(|(donor, gone)| view.copy(*donor, &piece.name, *gone)).collect();
@@ -38,9 +38,9 @@ pub(super) fn judged(unit: &Unit, copies: &[Vec<Copy>]) -> Judged {
 }
 
 /// Judges a file by what keeps it now.
-pub fn judge_file(version: &Version, layout: &Layout, view: &PoolView) -> File {
+pub fn judge_file(version: &Version, layout: &Layout, view: &PoolView) -> JudgedFile {
     let copies = copies(layout, view);
-    let mut file = File::new(version);
+    let mut file = JudgedFile::new(version);
     for unit in &layout.units {
         file.count(unit, &judged(unit, &copies), &copies);
     }
@@ -63,7 +63,7 @@ pub(super) fn goal_is_there(layout: &Layout, copies: &[Vec<Copy>]) -> bool {
     layout.unencoded.is_empty() && layout.goal.iter().all(|unit| judged(unit, &reached).complete())
 }
 
-impl File {
+impl JudgedFile {
     pub(super) fn new(version: &Version) -> Self {
         let has = version.redundancy().tolerates();
         // A file written with less than its directory asks for is not as safe as promised until it has
@@ -186,7 +186,7 @@ pub fn chunk_facts(layout: &Layout, view: &PoolView) -> Vec<ChunkFacts> {
                 (true, false) => MirrorState::Pending,
                 (true, true) => MirrorState::Rebuildable,
             };
-            let Piece { name, len, .. } = layout.pieces[at];
+            let LayoutChunk { name, len, .. } = layout.pieces[at];
             let parity = at >= layout.data;
             let group = unit.group.map(|_| u64::from(unit.number));
             facts.insert(at, ChunkFacts { name, len, parity, group, donors, state });

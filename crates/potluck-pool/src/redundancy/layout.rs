@@ -46,7 +46,7 @@ impl Version {
 
 /// A chunk of a version, and where it is.
 #[derive(Debug, Clone)]
-pub struct Piece {
+pub struct LayoutChunk {
     /// The name of the chunk.
     pub name: ChunkName,
     /// Size of the chunk in stored bytes.
@@ -57,7 +57,7 @@ pub struct Piece {
     pub holders: Vec<(DonorId, bool)>,
 }
 
-impl Piece {
+impl LayoutChunk {
     /// Whether a donor is told to delete its copy, or was.
     pub fn is_being_deleted(&self, donor: DonorId) -> bool {
         self.holders.contains(&(donor, true))
@@ -95,7 +95,7 @@ impl Unit {
 #[derive(Debug, Clone, Default)]
 pub struct Layout {
     /// Data chunks in order, then parity.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<LayoutChunk>,
     /// Data chunks among them.
     pub data: usize,
     /// The units that keep the version now.

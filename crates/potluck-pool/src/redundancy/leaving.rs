@@ -1,8 +1,8 @@
 //! Counts the copies that leave donors, as a scan finds them.
 
 use super::assess::Findings;
-use super::job::Job;
-use super::layout::Piece;
+use super::job::RepairJob;
+use super::layout::LayoutChunk;
 use super::layout::Version;
 use crate::DonorView;
 use potluck_core::policy::Redundancy;
@@ -29,7 +29,7 @@ pub struct Blocked {
 impl Findings {
     /// A chunk lacks copies: those at donors that leave and are not heard would be of use, and so would
     /// those at donors that were given up.
-    pub(super) fn note_unreached(&mut self, piece: &Piece) {
+    pub(super) fn note_unreached(&mut self, piece: &LayoutChunk) {
         for (donor, _) in piece.holders.iter().filter(|_| !self.own) {
             let status = self.view.get(*donor);
             let is_of_use = |at: &DonorView| match at.worth {
@@ -44,7 +44,12 @@ impl Findings {
     }
 
     /// Counts what is to leave donors and nobody else takes, where each copy goes as `planned`.
-    pub(super) fn note_blocked(&mut self, version: &Version, job: &Job, planned: &[Option<usize>]) {
+    pub(super) fn note_blocked(
+        &mut self,
+        version: &Version,
+        job: &RepairJob,
+        planned: &[Option<usize>],
+    ) {
         let stays = job.make.iter().zip(planned).filter(|(_, taker)| taker.is_none());
         for (make, _) in stays {
             let shard = &job.shards[make.shard];

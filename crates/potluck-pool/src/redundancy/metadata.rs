@@ -6,7 +6,7 @@
 //! in one room, or on the disks of one machine, two copies there are still better than one.
 
 use super::assess::{Findings, Look};
-use super::judge::{File, copies, judged};
+use super::judge::{JudgedFile, copies, judged};
 use super::layout::Version;
 use super::layout::{Layout, Unit};
 use crate::PoolView;
@@ -82,10 +82,10 @@ fn with_copies(unit: &Unit, copies: u32) -> Unit {
 }
 
 /// Judges a file of the pool's own metadata by the copies it is to have now.
-pub fn judge_own_file(version: &Version, layout: &Layout, view: &PoolView) -> File {
+pub fn judge_own_file(version: &Version, layout: &Layout, view: &PoolView) -> JudgedFile {
     let mut copies = copies(layout, view);
     Able::of(layout, view, &copies).spread(version.copies, &mut copies);
-    let mut file = File::new(version);
+    let mut file = JudgedFile::new(version);
     for unit in &layout.units {
         file.count(unit, &judged(unit, &copies), &copies);
     }
@@ -108,7 +108,7 @@ impl Findings {
             self.metadata.adapted.push((version.id, wanted));
         }
         let version = &Version { copies: has, ..version.clone() };
-        let mut file = File::new(version);
+        let mut file = JudgedFile::new(version);
         for (unit, judged_wide) in units.iter().zip(all) {
             let narrow = with_copies(unit, has);
             file.count(&narrow, &judged(&narrow, &copies), &copies);
@@ -149,7 +149,7 @@ impl Findings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redundancy::Piece;
+    use crate::redundancy::LayoutChunk;
     use crate::tests::{at, chunk, pool, register, register_in};
     use crate::{Giving, Pool};
     use potluck_core::chunk::Digest;
@@ -188,7 +188,7 @@ mod tests {
         };
         let holders = holders.iter().map(|donor| (DonorId(*donor), false)).collect();
         let layout = Layout {
-            pieces: vec![Piece { name: chunk(1), len: 1000, refs: 1, holders }],
+            pieces: vec![LayoutChunk { name: chunk(1), len: 1000, refs: 1, holders }],
             data: 1,
             units: vec![Unit { number: 0, group: None, shards: vec![0; copies as usize] }],
             ..Layout::default()

@@ -1,6 +1,6 @@
 //! Jobs that wait to be handed out, the most urgent first.
 
-use super::job::{Job, Lacking};
+use super::job::{CopyToMake, RepairJob};
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
@@ -10,21 +10,21 @@ const ROUND: usize = 2048;
 const HEAD: usize = 512;
 
 /// How many more deaths a job's unit survives, and its number in the scan.
-pub type Key = (u32, u64);
+pub type RepairOrder = (u32, u64);
 
 /// The jobs that wait to be handed out.
 #[derive(Debug, Default)]
-pub struct Queue {
-    jobs: BTreeMap<Key, Job>,
+pub struct RepairQueue {
+    jobs: BTreeMap<RepairOrder, RepairJob>,
     /// The last of the most urgent in this round.
-    head: Option<Key>,
+    head: Option<RepairOrder>,
     /// The last of the others that was looked at.
-    after: Option<Key>,
+    after: Option<RepairOrder>,
 }
 
-impl Queue {
+impl RepairQueue {
     /// A queue of these.
-    pub fn new(jobs: BTreeMap<Key, Job>) -> Self {
+    pub fn new(jobs: BTreeMap<RepairOrder, RepairJob>) -> Self {
         Self { jobs, head: None, after: None }
     }
 
@@ -34,8 +34,8 @@ impl Queue {
 
     /// The jobs to be looked at now: the most urgent, and of the others those behind the last that
     /// was looked at, so that jobs which wait for a busy donor keep nobody from the rest.
-    pub fn round(&mut self) -> Vec<Key> {
-        let mut keys: Vec<Key> = self.jobs.keys().take(HEAD).copied().collect();
+    pub fn round(&mut self) -> Vec<RepairOrder> {
+        let mut keys: Vec<RepairOrder> = self.jobs.keys().take(HEAD).copied().collect();
         let Some(head) = keys.last().copied() else { return keys };
         let from = self.after.map_or(head, |after| after.max(head));
         self.head = Some(head);
@@ -47,7 +47,7 @@ impl Queue {
     }
 
     /// Takes a job out to be looked at.
-    pub fn take(&mut self, key: Key) -> Option<Job> {
+    pub fn take(&mut self, key: RepairOrder) -> Option<RepairJob> {
         if Some(key) > self.head {
             self.after = Some(key);
         }
@@ -55,7 +55,7 @@ impl Queue {
     }
 
     /// Puts the rest of a job back to wait.
-    pub fn put_back(&mut self, key: Key, rest: Job) {
+    pub fn put_back(&mut self, key: RepairOrder, rest: RepairJob) {
         self.jobs.insert(key, rest);
     }
 
@@ -66,7 +66,12 @@ impl Queue {
 
     /// Adds what all jobs come to that is not counted yet, where so many copies as `making` says are
     /// on their way for the chunk of a job.
-    pub fn count(&self, sums: &mut Sums, counted: &mut Counted, making: impl Fn(&Job) -> usize) {
+    pub fn count(
+        &self,
+        sums: &mut RepairSums,
+        counted: &mut CountedCopies,
+        making: impl Fn(&RepairJob) -> usize,
+    ) {
         // The most urgent first: a copy counts under the fewest deaths that any file survives.
         for job in self.jobs.values() {
             for (copy, bytes) in job.lacking(making(job)) {
@@ -79,11 +84,11 @@ impl Queue {
 }
 
 /// Copies to make that are counted: one serves all files that use the chunk.
-pub type Counted = HashSet<Lacking>;
+pub type CountedCopies = HashSet<CopyToMake>;
 
 /// Sums over chunks to be made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sums {
+pub struct RepairSums {
     /// Number of chunks, by how many more deaths their units survive.
     pub chunks: Vec<u64>,
     /// Size of these chunks in stored bytes.
@@ -92,8 +97,8 @@ pub struct Sums {
     pub goal_bytes: u64,
 }
 
-impl Sums {
-    fn add(&mut self, job: &Job, bytes: u64) {
+impl RepairSums {
+    fn add(&mut self, job: &RepairJob, bytes: u64) {
         if job.is_goal() {
             self.goal_bytes += bytes;
             return;

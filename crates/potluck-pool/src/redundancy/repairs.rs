@@ -2,9 +2,9 @@
 
 use super::assess::Findings;
 use super::encodings::Encodings;
-use super::job::{Encode, Job};
-use super::queue::{Counted, Queue, Sums};
-use crate::tasks::Tasks;
+use super::job::{Encode, RepairJob};
+use super::queue::{CountedCopies, RepairQueue, RepairSums};
+use crate::tasks::AskedTasks;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
@@ -54,11 +54,11 @@ pub enum Purpose {
 /// The state of repair: jobs that wait, tasks under way, budgets, and counts of the work done.
 #[derive(Debug)]
 pub struct Repairs {
-    pub(super) queue: Queue,
+    pub(super) queue: RepairQueue,
     /// Jobs that an owner waits for; they wait for no budget.
-    pub(super) over_quota: Queue,
+    pub(super) over_quota: RepairQueue,
     /// Sums of the findings of the scan that are not remembered here.
-    pub(super) beyond: Sums,
+    pub(super) beyond: RepairSums,
     pub encodings: Encodings,
     pub(super) stuck: Stuck,
     /// Chunks of changes of redundancy that could not be handed out: nothing that was promised lacks.
@@ -68,7 +68,7 @@ pub struct Repairs {
     pub(super) more: bool,
     /// The reason of an admin's pause, while there is one.
     pub paused: Option<String>,
-    pub tasks: Tasks<Purpose>,
+    pub tasks: AskedTasks<Purpose>,
     pub(super) under_way: BTreeSet<ChunkName>,
     /// Donors that make chunks of a unit, once for each chunk.
     pub(super) makers: BTreeMap<(VersionId, u32, bool), Vec<DonorId>>,
@@ -117,16 +117,16 @@ impl Repairs {
     /// Makes the state of a repair that has nothing to do yet.
     pub fn new(pool_rate: u64, donor_rate: u64, now: Tick) -> Self {
         Self {
-            queue: Queue::default(),
-            over_quota: Queue::default(),
-            beyond: Sums::default(),
+            queue: RepairQueue::default(),
+            over_quota: RepairQueue::default(),
+            beyond: RepairSums::default(),
             encodings: Encodings::default(),
             stuck: Stuck::default(),
             changing_stuck: Stuck::default(),
             excess: 0,
             more: false,
             paused: None,
-            tasks: Tasks::default(),
+            tasks: AskedTasks::default(),
             under_way: BTreeSet::new(),
             makers: BTreeMap::new(),
             finished: BTreeMap::new(),
@@ -150,15 +150,15 @@ impl Repairs {
     pub fn take_findings(&mut self, findings: &mut Findings, began: Tick, now: Tick) {
         self.finished.retain(|_, at| *at >= began);
         self.looked = began;
-        self.queue = Queue::new(std::mem::take(&mut findings.queue));
-        self.over_quota = Queue::new(std::mem::take(&mut findings.over_quota));
+        self.queue = RepairQueue::new(std::mem::take(&mut findings.queue));
+        self.over_quota = RepairQueue::new(std::mem::take(&mut findings.over_quota));
         self.encodings.take(std::mem::take(&mut findings.encode));
-        let all = Sums {
+        let all = RepairSums {
             chunks: findings.lacking.clone(),
             bytes: findings.lacking_bytes,
             goal_bytes: findings.lacking_goal_bytes,
         };
-        self.beyond = all.without(&self.waiting_sums(Counted::new(), |_| 0));
+        self.beyond = all.without(&self.waiting_sums(CountedCopies::new(), |_| 0));
         self.stuck = Stuck::sourceless(findings.sourceless);
         self.changing_stuck = Stuck::sourceless(findings.sourceless_goals);
         self.more = findings.more;
@@ -168,10 +168,10 @@ impl Repairs {
     /// Sums up the jobs that wait to be handed out, besides the chunks `counted` already.
     pub(super) fn waiting_sums(
         &self,
-        mut counted: Counted,
-        making: impl Fn(&Job) -> usize,
-    ) -> Sums {
-        let mut sums = Sums::default();
+        mut counted: CountedCopies,
+        making: impl Fn(&RepairJob) -> usize,
+    ) -> RepairSums {
+        let mut sums = RepairSums::default();
         self.over_quota.count(&mut sums, &mut counted, &making);
         self.queue.count(&mut sums, &mut counted, &making);
         sums.goal_bytes += self.encodings.waiting_bytes();
@@ -180,12 +180,12 @@ impl Repairs {
 
     /// Sums up the chunks left to be made, without those under way. Chunks made since the scan looked are
     /// not left, whichever files still wait for the next scan to see them.
-    pub(super) fn left(&self) -> Sums {
+    pub(super) fn left(&self) -> RepairSums {
         let finished = self.finished.keys().filter(|chunk| self.is_finished(chunk));
         let first = |chunk: &ChunkName| [(*chunk, 0, false), (*chunk, 0, true)];
         let counted = self.under_way.iter().chain(finished).flat_map(first).collect();
         // A unit's own copies under way are others than those it still waits for.
-        let making = |job: &Job| match job.group {
+        let making = |job: &RepairJob| match job.group {
             None => self.makers.get(&job.unit).map_or(0, Vec::len),
             Some(_) => 0,
         };
@@ -240,7 +240,7 @@ impl Repairs {
         self.left_alone.remove(&donor);
     }
 
-    pub(super) fn waiting(&mut self, over_quota: bool) -> &mut Queue {
+    pub(super) fn waiting(&mut self, over_quota: bool) -> &mut RepairQueue {
         if over_quota { &mut self.over_quota } else { &mut self.queue }
     }
 

@@ -1,6 +1,6 @@
 //! Who would take the copies that a scan finds lacking, as far as there is room for all of them.
 
-use super::job::{Job, Make, ShardAt};
+use super::job::{Make, RepairJob, ShardAt};
 use crate::{DonorView, PoolView};
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::Domain;
@@ -32,7 +32,7 @@ impl Takers {
     }
 
     /// Who would take each copy that a job makes, if anybody would (core's `repair_plan::target`).
-    pub fn plan(&self, job: &Job) -> Vec<Option<usize>> {
+    pub fn plan(&self, job: &RepairJob) -> Vec<Option<usize>> {
         let mut used = job.used.clone();
         let mut planned = Vec::with_capacity(job.make.len());
         for make in &job.make {

@@ -1,8 +1,8 @@
 //! Repair under budgets (promise A3): second for second, and to the byte.
 
 use super::{MIB, at, chunk, pool, register, send_heartbeat};
-use crate::redundancy::{Findings, Job, Make, Purpose, ShardAt};
-use crate::{Limits, Pool};
+use crate::redundancy::{Findings, Make, Purpose, RepairJob, ShardAt};
+use crate::{Pool, PoolLimits};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::{DonorId, VersionId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ const DONORS: u32 = 8;
 const SECONDS: u64 = 30;
 
 /// A chunk that two donors have and a third is to.
-fn job(n: u64) -> Job {
+fn job(n: u64) -> RepairJob {
     let from = [1 + n as u32 % 4, 1 + (n as u32 + 1) % 4].map(DonorId);
     let shard = ShardAt {
         position: 0,
@@ -24,7 +24,7 @@ fn job(n: u64) -> Job {
         from: from.into(),
         at: from.into(),
     };
-    Job {
+    RepairJob {
         unit: (VersionId(n), 0, false),
         kind: ChunkKind::Data,
         tolerates: 1,
@@ -73,7 +73,8 @@ impl Ordered {
 
 #[test]
 fn repair_uses_its_budgets_and_never_more_a3() {
-    let limits = Limits { repair_rate: POOL_RATE, repair_donor_rate: DONOR_RATE, ..pool().limits };
+    let limits =
+        PoolLimits { repair_rate: POOL_RATE, repair_donor_rate: DONOR_RATE, ..pool().limits };
     let mut pool = Pool::new(limits);
     for donor in 1..=DONORS {
         register(&mut pool, donor, 7, 0.0);

@@ -1,7 +1,7 @@
 //! What a snapshot says of donors after things happened to them.
 
 use super::{at, chunk, heartbeat, pool, register};
-use crate::{Giving, Pool, Snapshot};
+use crate::{DonorSnapshot, Giving, Pool};
 use potluck_core::ids::{DonorId, Incarnation};
 use std::sync::Mutex;
 
@@ -55,7 +55,8 @@ fn work_that_began_before_a_donor_was_started_again_does_not_count_on_it_d3() {
     let began = pool.losses();
     register(&mut pool, 1, 8, 1.0);
     pool.inventory_done(DonorId(1), Incarnation(8));
-    let known = |snapshot: Snapshot| [1, 2].map(|donor| snapshot.current().is_live(DonorId(donor)));
+    let known =
+        |snapshot: DonorSnapshot| [1, 2].map(|donor| snapshot.current().is_live(DonorId(donor)));
     assert_eq!(known(pool.snapshot(at(1.0)).for_work_begun_at(began)), [false, true]);
     assert_eq!(known(pool.snapshot(at(1.0))), [true, true], "what begins now does");
 }

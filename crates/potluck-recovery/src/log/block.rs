@@ -6,7 +6,7 @@
 
 use potluck_catalog::Error;
 use potluck_catalog::changes::ChangeNumber;
-use potluck_catalog::export::Snapshot;
+use potluck_catalog::export::CatalogSnapshot;
 use potluck_catalog::log_position::Position;
 use potluck_catalog::records::Record;
 use potluck_core::chunk::{ChunkName, Digest};
@@ -26,7 +26,7 @@ pub const PIECE: usize = 4 << 20;
 /// Which part of a generation a block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum BlockPart {
     /// State, and more of it follows.
     Base,
     /// The last of the state.
@@ -43,7 +43,7 @@ pub struct Header {
     /// The sequence of the first block of its generation.
     pub generation: u64,
     /// The part of the generation that the block belongs to.
-    pub part: Part,
+    pub part: BlockPart,
     /// The block before it; none before a generation's first.
     pub before: Option<ChunkName>,
     /// The epoch of the manager that wrote the block.
@@ -70,12 +70,12 @@ pub struct Lines {
 
 /// Cuts records into blocks.
 #[derive(Debug, Default)]
-pub struct Cutter {
+pub struct BlockCutter {
     full: VecDeque<Lines>,
     open: Lines,
 }
 
-impl Cutter {
+impl BlockCutter {
     /// Adds records to the block.
     pub fn add(&mut self, records: &[Record]) -> Result<(), Error> {
         for record in records {
@@ -105,29 +105,29 @@ impl Cutter {
 
 /// Records of changes as blocks.
 pub fn cut(records: &[Record]) -> Result<Vec<Lines>, Error> {
-    let mut cutter = Cutter::default();
+    let mut cutter = BlockCutter::default();
     cutter.add(records)?;
     Ok(cutter.finish())
 }
 
 /// The state of a catalog as blocks, cut one by one.
 pub struct Base {
-    snapshot: Option<Snapshot>,
+    snapshot: Option<CatalogSnapshot>,
     /// The last change that it covers.
     pub change: ChangeNumber,
     /// The manager's epoch at that moment.
     pub epoch: Epoch,
     /// Bytes of the catalog, which its records are about as long as.
     pub bytes: u64,
-    cutter: Cutter,
+    cutter: BlockCutter,
 }
 
 impl Base {
     /// Begins to read the catalog in the file at `path`.
     pub fn begin(path: &Path) -> Result<Self, Error> {
-        let snapshot = Snapshot::begin(path)?;
+        let snapshot = CatalogSnapshot::begin(path)?;
         let (change, epoch, bytes) = (snapshot.last, snapshot.epoch()?, snapshot.bytes()?);
-        Ok(Self { snapshot: Some(snapshot), change, epoch, bytes, cutter: Cutter::default() })
+        Ok(Self { snapshot: Some(snapshot), change, epoch, bytes, cutter: BlockCutter::default() })
     }
 
     /// Returns the name of the pool.
@@ -139,7 +139,7 @@ impl Base {
     }
 
     /// The next block; none after the last. An empty catalog has an empty base, which says so.
-    pub fn next_lines(&mut self) -> Result<Option<(Part, Lines)>, Error> {
+    pub fn next_lines(&mut self) -> Result<Option<(BlockPart, Lines)>, Error> {
         // One more than is given, so that the last is known for it.
         while self.cutter.full.len() < 2
             && let Some(snapshot) = &mut self.snapshot
@@ -156,7 +156,7 @@ impl Base {
         }
         let Some(lines) = self.cutter.full.pop_front() else { return Ok(None) };
         let is_last = self.snapshot.is_none() && self.cutter.full.is_empty();
-        Ok(Some((if is_last { Part::BaseEnd } else { Part::Base }, lines)))
+        Ok(Some((if is_last { BlockPart::BaseEnd } else { BlockPart::Base }, lines)))
     }
 }
 
@@ -193,7 +193,7 @@ impl Sealer {
     /// Seals the next block.
     pub fn seal(
         &mut self,
-        part: Part,
+        part: BlockPart,
         lines: &Lines,
         entropy: &dyn Entropy,
     ) -> Result<Sealed, Error> {
@@ -211,7 +211,7 @@ impl Sealer {
             Some(position) => Position { sequence, last: name, epoch, attempt, ..position },
             None => Position::first(sequence, name, epoch, attempt),
         };
-        let extent = if part == Part::Log { &mut position.log } else { &mut position.base };
+        let extent = if part == BlockPart::Log { &mut position.log } else { &mut position.base };
         extent.blocks += 1;
         extent.lines += lines.count;
         self.position = Some(position);
@@ -261,13 +261,14 @@ mod tests {
         let (epoch, position) = (Epoch(2), None);
         let mut sealer =
             Sealer { key: key.clone(), pool, epoch, attempt: 3, wall_ms: 1, position, first: 5 };
-        let base = sealer.seal(Part::BaseEnd, &Lines::default(), &SystemEntropy).expect("sealed");
-        let sealed = sealer.seal(Part::Log, &cut[0], &SystemEntropy).expect("sealed");
+        let base =
+            sealer.seal(BlockPart::BaseEnd, &Lines::default(), &SystemEntropy).expect("sealed");
+        let sealed = sealer.seal(BlockPart::Log, &cut[0], &SystemEntropy).expect("sealed");
         let (sequence, text) = key.open_record(&pool, &sealed.bytes).expect("opened");
         let expected = Header {
             sequence: 6,
             generation: 5,
-            part: Part::Log,
+            part: BlockPart::Log,
             before: Some(base.name),
             epoch,
             attempt: 3,
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn blocks_are_cut_before_they_outgrow_a_chunk() {
-        let mut cutter = Cutter::default();
+        let mut cutter = BlockCutter::default();
         while cutter.full.is_empty() {
             cutter.add(&[record(1)]).expect("added");
         }

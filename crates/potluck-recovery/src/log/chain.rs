@@ -1,6 +1,6 @@
 //! Which of the blocks that donors have belong together, in which order, and what is missing.
 
-use super::block::{Header, Part};
+use super::block::{BlockPart, Header};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::Epoch;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A block that was seen and opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenBlock {
     /// The name of the block.
     pub name: ChunkName,
     /// The header of the block.
@@ -19,7 +19,7 @@ pub struct Seen {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chain {
     /// The blocks, in order.
-    pub blocks: Vec<Seen>,
+    pub blocks: Vec<SeenBlock>,
     /// The gaps that are known.
     pub gaps: Gaps,
     /// Whether all of the base is there.
@@ -41,13 +41,13 @@ pub struct Gaps {
 /// Which write a block belongs to, by epoch and attempt: what comes later wins.
 type Write = (Epoch, u64);
 
-fn write_of(block: &Seen) -> Write {
+fn write_of(block: &SeenBlock) -> Write {
     (block.header.epoch, block.header.attempt)
 }
 
 /// The newest generation whose base is whole, or as good as there is; `None` without any block.
-pub fn newest(seen: Vec<Seen>) -> Option<Chain> {
-    let mut generations: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
+pub fn newest(seen: Vec<SeenBlock>) -> Option<Chain> {
+    let mut generations: BTreeMap<u64, Vec<SeenBlock>> = BTreeMap::new();
     for block in seen {
         generations.entry(block.header.generation).or_default().push(block);
     }
@@ -63,9 +63,9 @@ pub fn newest(seen: Vec<Seen>) -> Option<Chain> {
 
 /// How many changes' blocks there are in generations after `generation` of `epoch` or later, of
 /// which nothing can be made.
-pub fn passed_over(generation: u64, epoch: Epoch, seen: &[Seen]) -> u64 {
+pub fn passed_over(generation: u64, epoch: Epoch, seen: &[SeenBlock]) -> u64 {
     let over = seen.iter().map(|block| &block.header).filter(|header| {
-        header.part == Part::Log && header.generation > generation && header.epoch >= epoch
+        header.part == BlockPart::Log && header.generation > generation && header.epoch >= epoch
     });
     over.count() as u64
 }
@@ -73,14 +73,14 @@ pub fn passed_over(generation: u64, epoch: Epoch, seen: &[Seen]) -> u64 {
 /// Leaves of several attempts to write a generation's base only one: states of two moments do not
 /// make one state. Once there are changes after it, it was the last attempt; before, a whole one is
 /// better.
-fn with_one_base(blocks: Vec<Seen>) -> Vec<Seen> {
+fn with_one_base(blocks: Vec<SeenBlock>) -> Vec<SeenBlock> {
     let mut bases: BTreeMap<(Epoch, u64), (BTreeSet<u64>, bool)> = BTreeMap::new();
-    for base in blocks.iter().filter(|block| block.header.part != Part::Log) {
+    for base in blocks.iter().filter(|block| block.header.part != BlockPart::Log) {
         let (numbers, ended) = bases.entry(write_of(base)).or_default();
         numbers.insert(base.header.sequence);
-        *ended |= base.header.part == Part::BaseEnd;
+        *ended |= base.header.part == BlockPart::BaseEnd;
     }
-    let logged = blocks.iter().any(|block| block.header.part == Part::Log);
+    let logged = blocks.iter().any(|block| block.header.part == BlockPart::Log);
     let whole = |generation: u64, (numbers, ended): &(BTreeSet<u64>, bool)| {
         *ended && numbers.iter().copied().eq((generation..).take(numbers.len()))
     };
@@ -90,15 +90,15 @@ fn with_one_base(blocks: Vec<Seen>) -> Vec<Seen> {
         .max_by_key(|(attempt, base)| (!logged && whole(generation, base), **attempt))
         .map(|(attempt, _)| *attempt);
     let mut blocks = blocks;
-    blocks.retain(|block| block.header.part == Part::Log || Some(write_of(block)) == best);
+    blocks.retain(|block| block.header.part == BlockPart::Log || Some(write_of(block)) == best);
     blocks
 }
 
 /// Puts the blocks of a generation in order.
-fn follow(generation: u64, blocks: Vec<Seen>) -> Chain {
+fn follow(generation: u64, blocks: Vec<SeenBlock>) -> Chain {
     let (mut next, mut before, mut write): (_, _, Write) = (generation, None, (Epoch(0), 0));
     let last_of = branches(&blocks);
-    let mut by_number: BTreeMap<u64, Vec<Seen>> = BTreeMap::new();
+    let mut by_number: BTreeMap<u64, Vec<SeenBlock>> = BTreeMap::new();
     for block in blocks {
         by_number.entry(block.header.sequence).or_default().push(block);
     }
@@ -108,7 +108,7 @@ fn follow(generation: u64, blocks: Vec<Seen>) -> Chain {
         // A block that was stored and not committed has a rival of its number with the same
         // changes and more. The one counts that goes on with what was replayed, and of several
         // that one whose branch was written last: a later attempt goes on from what was committed.
-        let fits = |block: &Seen| block.header.before == before;
+        let fits = |block: &SeenBlock| block.header.before == before;
         // A block of an earlier write than that of the one before was not committed, or is of another term,
         // on a catalog that was lost or given up.
         let best = rivals
@@ -121,7 +121,7 @@ fn follow(generation: u64, blocks: Vec<Seen>) -> Chain {
         if missing == 0 && !fits(&block) {
             chain.gaps.broken += 1;
         }
-        if block.header.part == Part::BaseEnd {
+        if block.header.part == BlockPart::BaseEnd {
             chain.gaps.base_cut = false;
             chain.whole_base = (chain.gaps.missing, chain.gaps.broken) == (0, 0);
         }
@@ -132,8 +132,8 @@ fn follow(generation: u64, blocks: Vec<Seen>) -> Chain {
 }
 
 /// Returns for each block the last write among those that go on from it, itself included.
-fn branches(blocks: &[Seen]) -> HashMap<ChunkName, Write> {
-    let mut order: Vec<&Seen> = blocks.iter().collect();
+fn branches(blocks: &[SeenBlock]) -> HashMap<ChunkName, Write> {
+    let mut order: Vec<&SeenBlock> = blocks.iter().collect();
     order.sort_by_key(|block| std::cmp::Reverse(block.header.sequence));
     let mut last_of: HashMap<ChunkName, Write> = HashMap::new();
     for block in order {
@@ -156,16 +156,17 @@ mod tests {
         ChunkName::of(format!("{sequence}.{epoch}").as_bytes())
     }
 
-    fn block(sequence: u64, generation: u64, part: Part, epoch: u64) -> Seen {
+    fn block(sequence: u64, generation: u64, part: BlockPart, epoch: u64) -> SeenBlock {
         let before = (sequence > generation).then(|| name(sequence - 1, epoch));
         let (name, epoch) = (name(sequence, epoch), Epoch(epoch));
         let header = Header { sequence, generation, part, before, epoch, attempt: 1, wall_ms: 0 };
-        Seen { name, header }
+        SeenBlock { name, header }
     }
 
     /// Generation 3 of two base blocks and three of changes.
-    fn third() -> Vec<Seen> {
-        let parts = [Part::Base, Part::BaseEnd, Part::Log, Part::Log, Part::Log];
+    fn third() -> Vec<SeenBlock> {
+        let parts =
+            [BlockPart::Base, BlockPart::BaseEnd, BlockPart::Log, BlockPart::Log, BlockPart::Log];
         (3..).zip(parts).map(|(n, part)| block(n, 3, part, 1)).collect()
     }
 
@@ -175,14 +176,14 @@ mod tests {
 
     #[test]
     fn the_newest_whole_generation_is_taken_in_order_whatever_the_order_of_arrival() {
-        let first = [block(1, 1, Part::BaseEnd, 1), block(2, 1, Part::Log, 1)];
+        let first = [block(1, 1, BlockPart::BaseEnd, 1), block(2, 1, BlockPart::Log, 1)];
         let mut seen = [&third()[..], &first].concat();
         seen.reverse();
         let chain = newest(seen.clone()).expect("a chain");
         assert_eq!((numbers(&chain), chain.gaps), (vec![3, 4, 5, 6, 7], Gaps::default()));
 
         // A base that was being written when the manager died replaces nothing.
-        seen.push(block(8, 8, Part::Base, 1));
+        seen.push(block(8, 8, BlockPart::Base, 1));
         assert_eq!(numbers(&newest(seen).expect("a chain")), [3, 4, 5, 6, 7]);
         assert_eq!(newest(Vec::new()), None);
     }
@@ -210,13 +211,13 @@ mod tests {
     fn of_rivals_the_one_counts_that_was_committed() {
         // One from a copy of the catalog that went on elsewhere.
         let mut seen = third();
-        seen.push(block(6, 3, Part::Log, 2));
+        seen.push(block(6, 3, BlockPart::Log, 2));
         let chain = newest(seen).expect("a chain");
         assert_eq!((chain.gaps, chain.blocks[3].name), (Gaps::default(), name(6, 1)));
         // One that was stored and never committed: the next goes on with the other.
         for (at, taken) in [(3, name(6, 1)), (4, ChunkName::of(b"rival"))] {
             let mut seen = third();
-            let mut rival = Seen { name: ChunkName::of(b"rival"), ..seen[at].clone() };
+            let mut rival = SeenBlock { name: ChunkName::of(b"rival"), ..seen[at].clone() };
             // The block that goes on from the other is a later write.
             (seen[4].header.attempt, rival.header.attempt) = (3, 2 * (at as u64 - 2));
             seen.push(rival);
@@ -228,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_newer_generation_with_a_gap_after_its_base_is_better_than_an_older_one() {
-        let mut seen = vec![block(1, 1, Part::BaseEnd, 1), block(2, 1, Part::Log, 1)];
+        let mut seen = vec![block(1, 1, BlockPart::BaseEnd, 1), block(2, 1, BlockPart::Log, 1)];
         seen.extend(third());
         seen.remove(5);
         let chain = newest(seen).expect("a chain");
@@ -239,8 +240,8 @@ mod tests {
     fn a_copy_that_went_on_counts_more_than_the_longer_branch_of_a_life_that_was_lost() {
         // The lost one, of epoch 1, came to number 9; the copy that went on, to 6 so far.
         let mut seen = third();
-        seen.extend([8, 9].map(|n| block(n, 3, Part::Log, 1)));
-        let mut own = block(6, 3, Part::Log, 2);
+        seen.extend([8, 9].map(|n| block(n, 3, BlockPart::Log, 1)));
+        let mut own = block(6, 3, BlockPart::Log, 2);
         own.header.before = Some(name(5, 1));
         seen.push(own);
         let chain = newest(seen).expect("a chain");
@@ -252,7 +253,7 @@ mod tests {
     fn a_later_attempt_is_taken_however_many_blocks_an_earlier_one_stored() {
         // 6 and 7 were stored and not committed; the next attempt put all into one block.
         let mut seen = third();
-        let mut again = block(6, 3, Part::Log, 1);
+        let mut again = block(6, 3, BlockPart::Log, 1);
         (again.name, again.header.attempt) = (ChunkName::of(b"again"), 2);
         seen.push(again.clone());
         let chain = newest(seen.clone()).expect("a chain");
@@ -284,7 +285,7 @@ mod tests {
             (of(1).iter().map(|one| one.name).collect(), Gaps::default())
         );
         // The second was committed, for there are changes since; of it a block is lost.
-        let mut log = block(5, 3, Part::Log, 1);
+        let mut log = block(5, 3, BlockPart::Log, 1);
         (log.header.attempt, log.header.before) = (3, Some(of(2)[1].name));
         let seen = [of(1), of(2)[1..].to_vec(), vec![log.clone()]].concat();
         let chain = newest(seen).expect("a chain");
@@ -294,7 +295,7 @@ mod tests {
 
     #[test]
     fn changes_of_a_generation_without_its_base_are_counted_as_passed_over() {
-        let fourth = [block(8, 8, Part::BaseEnd, 1), block(9, 8, Part::Log, 1)];
+        let fourth = [block(8, 8, BlockPart::BaseEnd, 1), block(9, 8, BlockPart::Log, 1)];
         let seen = [&third()[..], &fourth[1..]].concat();
         assert_eq!(numbers(&newest(seen.clone()).expect("a chain")), [3, 4, 5, 6, 7]);
         assert_eq!((passed_over(3, Epoch(1), &seen), passed_over(3, Epoch(2), &seen)), (1, 0));

@@ -2,15 +2,15 @@
 
 use super::block::{self, Lines};
 use potluck_catalog::changes::ChangeNumber;
-use potluck_catalog::log_position::{Advance, Copy, Position};
-use potluck_catalog::{Ahead, Catalog, Error};
+use potluck_catalog::log_position::{Advance, LogCopy, Position};
+use potluck_catalog::{Catalog, Error, LogAhead};
 use potluck_core::ids::Epoch;
 use potluck_wire::env::Offload;
 
 /// A place where a copy of the log is kept.
 pub trait Sink {
     /// The copy of the log that is kept here.
-    const COPY: Copy;
+    const COPY: LogCopy;
     /// The reason why a copy cannot be written.
     type Trouble: From<Error>;
 
@@ -46,7 +46,7 @@ pub async fn catch_up<S: Sink>(
 ) -> Result<(), S::Trouble> {
     let mut until = None;
     loop {
-        let Ahead { position, changes, last } = catalog.log_ahead(S::COPY).await?;
+        let LogAhead { position, changes, last } = catalog.log_ahead(S::COPY).await?;
         let until = *until.get_or_insert(last);
         let before = match position {
             Some(at) if !at.is_worn() && sink.goes_on(&at).await? => at,

@@ -7,12 +7,12 @@
 //! The first blocks are a base; those of changes may follow. Each is authenticated with its number and
 //! the block before it, so no bit of them can change unnoticed.
 
-use super::block::{self, Base, Header, Lines, Part, Sealer};
+use super::block::{self, Base, BlockPart, Header, Lines, Sealer};
 use crate::error::StateError;
 use crate::state_dir::StateDir;
 use potluck_catalog::Error;
 use potluck_catalog::authority::Authority;
-use potluck_catalog::log_position::{Place, Position};
+use potluck_catalog::log_position::{LogPlace, Position};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::entropy::Entropy;
 use potluck_core::seal::RecoveryKey;
@@ -60,7 +60,7 @@ pub fn write_base(
     let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(io)?;
     let position = sealer.position.ok_or_else(|| Error::Bug("a base without blocks".into()))?;
-    Ok(Position { change: base.change, file: Some(Place { number: 0, bytes }), ..position })
+    Ok(Position { change: base.change, file: Some(LogPlace { number: 0, bytes }), ..position })
 }
 
 /// Adds changes to the file `to`, which is `bytes` long, and makes them durable. Gives its new length. A
@@ -76,7 +76,7 @@ pub fn append(
     file.seek(SeekFrom::Start(bytes))?;
     let mut add = || {
         for lines in blocks {
-            write_block(&mut file, sealer, Part::Log, lines, entropy)?;
+            write_block(&mut file, sealer, BlockPart::Log, lines, entropy)?;
         }
         file.sync_all()?;
         file.stream_position()
@@ -92,7 +92,7 @@ pub fn append(
 fn write_block(
     file: &mut File,
     sealer: &mut Sealer,
-    part: Part,
+    part: BlockPart,
     lines: &Lines,
     entropy: &dyn Entropy,
 ) -> io::Result<()> {
@@ -143,7 +143,7 @@ impl Drop for Temp {
 }
 
 /// Reads the blocks of a file in order.
-pub struct Reader {
+pub struct BackupReader {
     file: BufReader<File>,
     key: RecoveryKey,
     pool: Digest,
@@ -161,7 +161,7 @@ pub enum Next {
     Unreadable(u64, &'static str),
 }
 
-impl Reader {
+impl BackupReader {
     /// Opens the file at `path`.
     ///
     /// Errors: it is no log, or another pool's than the one of `authority`, whose key is `key`.
@@ -230,10 +230,10 @@ impl Reader {
             None => (header.before.is_none() && sequence == header.generation, true),
             Some((last, name)) => (
                 header.before == Some(*name) && header.generation == last.generation,
-                last.part == Part::Base,
+                last.part == BlockPart::Base,
             ),
         };
-        if !fits || state == (header.part == Part::Log) {
+        if !fits || state == (header.part == BlockPart::Log) {
             return Ok(Err("its parts do not belong together"));
         }
         self.last = Some((header.clone(), ChunkName::of(&sealed)));

@@ -1,10 +1,10 @@
 //! The blocks that donors have, fetched and replayed.
 
 use super::collect::Collecting;
-use super::fetch::Fetch;
+use super::fetch::BlockFetch;
 use crate::error::StateError;
 use crate::log::block;
-use crate::log::chain::{Chain, Seen};
+use crate::log::chain::{Chain, SeenBlock};
 use potluck_catalog::OpenError;
 use potluck_catalog::rebuild::Rebuild;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub struct Blocks {
     dir: PathBuf,
     /// The header of each block.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<SeenBlock>,
     /// Blocks that no donor gave, or that did not open.
     pub unread: u64,
 }
@@ -24,7 +24,7 @@ pub struct Blocks {
 impl Blocks {
     /// Fetches all blocks that donors have into files in `dir`.
     pub async fn fetch(
-        fetch: &mut Fetch<'_>,
+        fetch: &mut BlockFetch<'_>,
         collecting: &Collecting,
         dir: &Path,
     ) -> Result<Self, StateError> {
@@ -37,7 +37,7 @@ impl Blocks {
             let header = opened.as_ref().map(|(number, text)| block::header(*number, text));
             match (opened, header) {
                 (Some((_, text)), Some(Ok(header))) => {
-                    let seen = Seen { name, header };
+                    let seen = SeenBlock { name, header };
                     keep(&blocks.path(&seen), &text).map_err(io)?;
                     blocks.seen.push(seen);
                 }
@@ -47,7 +47,7 @@ impl Blocks {
         Ok(blocks)
     }
 
-    fn path(&self, block: &Seen) -> PathBuf {
+    fn path(&self, block: &SeenBlock) -> PathBuf {
         self.dir.join(block.name.to_string())
     }
 

@@ -4,7 +4,7 @@
 //! this collection alone. Nothing of what they say is believed: what is fetched proves itself by the
 //! recovery key, or is not used.
 
-use potluck_catalog::unlisted::Listed;
+use potluck_catalog::unlisted::ListedNames;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{Holding, Task, TaskOutcome, TaskResult, Work};
@@ -29,7 +29,7 @@ struct Said {
     /// Donors whose inventories are complete.
     inventoried: BTreeSet<DonorId>,
     /// Every chunk that any of them listed.
-    listed: Listed,
+    listed: ListedNames,
     /// How many chunks each listed so far.
     counts: BTreeMap<DonorId, usize>,
 }
@@ -40,7 +40,7 @@ type Holders = BTreeMap<ChunkName, BTreeMap<DonorId, u32>>;
 
 /// A part of the metadata that donors have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenMetadata {
     /// The name of the block.
     pub name: ChunkName,
     /// Who has it, each with its stored bytes.
@@ -49,7 +49,7 @@ pub struct Seen {
 
 /// How far the collection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct RestoreProgress {
     /// Donors that have said all.
     pub answered: usize,
     /// Chunks that were listed so far.
@@ -99,10 +99,10 @@ impl Collecting {
     }
 
     /// How far it is.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> RestoreProgress {
         let said = self.said();
         let answered = said.described.intersection(&said.inventoried).count();
-        Progress { answered, listed: said.listed.count() }
+        RestoreProgress { answered, listed: said.listed.count() }
     }
 
     /// Whether a donor has said all.
@@ -112,12 +112,12 @@ impl Collecting {
     }
 
     /// All blocks of the log that were seen.
-    pub fn blocks(&self) -> Vec<Seen> {
+    pub fn blocks(&self) -> Vec<SeenMetadata> {
         seen(&self.said().blocks)
     }
 
     /// Takes the names of all chunks that were listed.
-    pub fn take_listed(&self) -> Listed {
+    pub fn take_listed(&self) -> ListedNames {
         std::mem::take(&mut self.said().listed)
     }
 }
@@ -128,8 +128,8 @@ fn note(holders: &mut Holders, donor: DonorId, holdings: &[Holding]) {
     }
 }
 
-fn seen(holders: &Holders) -> Vec<Seen> {
-    let seen = holders.iter().map(|(name, donors)| Seen {
+fn seen(holders: &Holders) -> Vec<SeenMetadata> {
+    let seen = holders.iter().map(|(name, donors)| SeenMetadata {
         name: *name,
         donors: donors.iter().map(|(donor, len)| (*donor, *len)).collect(),
     });
@@ -151,7 +151,7 @@ mod tests {
         };
         let donors = vec![(DonorId(1), 7), (DonorId(2), 500), (DonorId(3), 500)];
         donors.iter().for_each(|(donor, len)| tell(*donor, b"a block", *len));
-        let seen = [Seen { name: ChunkName::of(b"a block"), donors }];
+        let seen = [SeenMetadata { name: ChunkName::of(b"a block"), donors }];
         assert_eq!(collecting.blocks(), seen);
         // Nobody is heard twice.
         tell(DonorId(1), b"another", 1);

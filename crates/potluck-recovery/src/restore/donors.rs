@@ -1,7 +1,7 @@
 //! Restoring from the log that the pool's donors keep.
 
 use super::blocks::Blocks;
-use super::fetch::Fetch;
+use super::fetch::BlockFetch;
 use super::listen::{ListenOptions, RestoreListener};
 use super::staging::Staging;
 use super::{Replayed, Restore, Restored};
@@ -49,7 +49,7 @@ async fn make(
 ) -> Result<(Rebuild, Replayed, Epoch), StateError> {
     let collecting = &listening.server.collecting;
     let mut fetch =
-        Fetch::new(&listening.server, staging.kit.recovery_key(), staging.fingerprint());
+        BlockFetch::new(&listening.server, staging.kit.recovery_key(), staging.fingerprint());
     let there = count(collecting.blocks().len() as u64, "block");
     tell(&format!("fetching the metadata log: {there}"));
     let dir = staging.scratch(BLOCKS);

@@ -1,6 +1,6 @@
 //! Fetching chunks from donors that answered, for who has a recovery key and no catalog.
 
-use super::collect::Seen;
+use super::collect::SeenMetadata;
 use super::server::RestoreServer;
 use crate::log::block::PIECE;
 use potluck_core::chunk::{ChunkName, Digest};
@@ -26,7 +26,7 @@ const MAX_FAILURES: u32 = 20;
 const MAX_FOREIGN: u32 = 2000;
 
 /// Fetches chunks from whoever has them.
-pub struct Fetch<'s> {
+pub struct BlockFetch<'s> {
     server: &'s RestoreServer,
     key: RecoveryKey,
     pool: Digest,
@@ -56,7 +56,7 @@ impl Conduct {
     }
 }
 
-impl<'s> Fetch<'s> {
+impl<'s> BlockFetch<'s> {
     /// Makes a fetch from the donors that found the server; what opens with `key` as a record of `pool` is
     /// believed.
     pub fn new(server: &'s RestoreServer, key: RecoveryKey, pool: Digest) -> Self {
@@ -64,7 +64,7 @@ impl<'s> Fetch<'s> {
     }
 
     /// A block's number and content; `None` where nobody has it or it does not open.
-    pub async fn block(&mut self, seen: &Seen) -> Option<(u64, Vec<u8>)> {
+    pub async fn block(&mut self, seen: &SeenMetadata) -> Option<(u64, Vec<u8>)> {
         let (donor, sealed) = self.chunk(seen.name, &seen.donors).await?;
         let opened = self.key.open_record(&self.pool, &sealed).ok();
         if opened.is_none() {

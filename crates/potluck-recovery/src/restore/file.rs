@@ -3,8 +3,8 @@
 use super::staging::Staging;
 use super::{Replayed, Restore, Restored};
 use crate::error::StateError;
-use crate::log::block::{self, Part};
-use crate::log::file::{Next, Reader};
+use crate::log::block::{self, BlockPart};
+use crate::log::file::{BackupReader, Next};
 use crate::state_dir::StateDir;
 use potluck_catalog::OpenError;
 use potluck_core::ids::Epoch;
@@ -21,7 +21,7 @@ pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, StateError> 
     File::open(from).map_err(StateDir::io(from.into()))?;
     let staging = Staging::begin(ask)?;
     let key = staging.kit.recovery_key();
-    let mut reader = Reader::open(from, &ask.kit, key, &staging.authority())?;
+    let mut reader = BackupReader::open(from, &ask.kit, key, &staging.authority())?;
     let (mut rebuild, mut log) = (staging.rebuild()?, Replayed::default());
     let (mut epoch, mut is_whole) = (Epoch(0), false);
     loop {
@@ -32,7 +32,7 @@ pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, StateError> 
                 applied.map_err(|why| OpenError::of(from, why))?;
                 (epoch, log.until_ms) = (epoch.max(header.epoch), Some(header.wall_ms));
                 log.blocks += 1;
-                is_whole |= header.part == Part::BaseEnd;
+                is_whole |= header.part == BlockPart::BaseEnd;
             }
             Next::End if is_whole => break,
             Next::End => return Err(damaged("it is cut off")),

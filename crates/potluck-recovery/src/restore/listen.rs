@@ -1,7 +1,7 @@
 //! Listening, in the lost manager's place, to what the pool's donors have.
 
 use super::Restore;
-use super::collect::Progress;
+use super::collect::RestoreProgress;
 use super::server::RestoreServer;
 use super::staging::Staging;
 use crate::ca::{self, Ca};
@@ -12,7 +12,7 @@ use potluck_core::ids::Epoch;
 use potluck_core::size::count;
 use potluck_wire::addresses::Address;
 use potluck_wire::env::Env;
-use potluck_wire::own_addresses::{Told, from_this_machine};
+use potluck_wire::own_addresses::{ToldAddresses, from_this_machine};
 use potluck_wire::serve;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -75,7 +75,7 @@ impl RestoreListener {
         let listener = env.net.listen(&options.listen).await.map_err(unreachable)?;
         let address = listener.local_addr().map_err(unreachable)?;
         let advertise: Vec<String> = ask.advertise.iter().map(ToString::to_string).collect();
-        let mut addresses = Told::of(&*env.net, address, &advertise).await?.addresses;
+        let mut addresses = ToldAddresses::of(&*env.net, address, &advertise).await?.addresses;
         if addresses.is_empty() {
             addresses = from_this_machine(address).into();
         }
@@ -179,7 +179,7 @@ async fn visit_for_ever(
 
 /// How long nothing came.
 struct Waiting {
-    known: Progress,
+    known: RestoreProgress,
     /// When the last new thing was said.
     quiet: Tick,
     /// When the last donor said all that it has.
@@ -188,13 +188,13 @@ struct Waiting {
 
 impl Waiting {
     fn since(now: Tick) -> Self {
-        Self { known: Progress { answered: 0, listed: 0 }, quiet: now, unanswered: now }
+        Self { known: RestoreProgress { answered: 0, listed: 0 }, quiet: now, unanswered: now }
     }
 
     /// Whether nobody is waited for any more. `owed`: somebody is there who has not said all.
     fn is_over(
         &mut self,
-        progress: Progress,
+        progress: RestoreProgress,
         owed: bool,
         options: &ListenOptions,
         now: Tick,
@@ -224,7 +224,7 @@ mod tests {
         let at = Duration::from_secs;
         let mut waiting = Waiting::since(at(0));
         let mut over = |answered, listed, owed, now| {
-            waiting.is_over(Progress { answered, listed }, owed, &options, at(now))
+            waiting.is_over(RestoreProgress { answered, listed }, owed, &options, at(now))
         };
         assert!(!over(0, 0, false, 30));
         assert!(!over(1, 10, true, 31));
@@ -236,6 +236,6 @@ mod tests {
         assert!(over(2, 5000, true, 1002));
         options.donors = Some(2);
         let mut waiting = Waiting::since(at(0));
-        assert!(waiting.is_over(Progress { answered: 2, listed: 9 }, true, &options, at(1)));
+        assert!(waiting.is_over(RestoreProgress { answered: 2, listed: 9 }, true, &options, at(1)));
     }
 }

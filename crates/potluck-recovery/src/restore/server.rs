@@ -52,12 +52,12 @@ struct Donor {
     number: DonorId,
     incarnation: Option<Incarnation>,
     heard: Tick,
-    contact: Contact,
+    contact: RestoredDonor,
 }
 
 /// How a donor is reached.
 #[derive(Debug, Clone, Default)]
-pub struct Contact {
+pub struct RestoredDonor {
     /// The addresses of the donor.
     pub addresses: Addresses,
     /// The key that signs the tickets which the donor takes.
@@ -117,7 +117,7 @@ impl RestoreServer {
     }
 
     /// How a donor is reached.
-    pub fn contact(&self, number: DonorId) -> Option<Contact> {
+    pub fn contact(&self, number: DonorId) -> Option<RestoredDonor> {
         let donors = self.donors();
         donors.values().find(|donor| donor.number == number).map(|donor| donor.contact.clone())
     }
@@ -151,7 +151,7 @@ impl RestoreServer {
             number,
             incarnation: None,
             heard: now,
-            contact: Contact::default(),
+            contact: RestoredDonor::default(),
         });
         donor.heard = now;
         change(donor)
@@ -174,7 +174,7 @@ impl RestoreServer {
         }
         let donor = self.with(certificate, |donor| {
             donor.incarnation = Some(said.incarnation);
-            donor.contact = Contact { addresses, key: Some(said.key.clone()) };
+            donor.contact = RestoredDonor { addresses, key: Some(said.key.clone()) };
             donor.number
         });
         let (epoch, start) = (self.epoch(), self.start);

@@ -3,7 +3,7 @@
 use super::{Call, Done, call};
 use crate::addresses::{Address, Addresses};
 use crate::error::Failure;
-use crate::packed::{Packed, Record};
+use crate::packed::{Packed, PackedRecord};
 use crate::ticket::{Secret, Ticket};
 use crate::whereabouts::{Issue, SignedWhereabouts};
 use potluck_core::budget::DiskState;
@@ -129,7 +129,7 @@ pub struct Holding {
     pub len: u32,
 }
 
-impl Record for Holding {
+impl PackedRecord for Holding {
     const SIZE: usize = 36;
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.name.0);
@@ -160,7 +160,7 @@ impl From<Holding> for Arrived {
     }
 }
 
-impl Record for Arrived {
+impl PackedRecord for Arrived {
     const SIZE: usize = Holding::SIZE + SessionId::SIZE;
     fn write(&self, out: &mut Vec<u8>) {
         self.holding.write(out);

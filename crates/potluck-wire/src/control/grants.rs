@@ -91,11 +91,11 @@ call!(GroupChange => Done, "group-change");
 /// Lists the groups (admins).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GroupList {}
-call!(GroupList => Groups, "groups");
+call!(GroupList => MemberGroups, "groups");
 
 /// All groups that admins made.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Groups {
+pub struct MemberGroups {
     /// All groups, in order of their names.
     pub groups: Vec<GroupAbout>,
 }

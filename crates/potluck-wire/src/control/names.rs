@@ -25,7 +25,7 @@ pub enum EntryKind {
 
 /// One entry of a listing, with everything there is to know without another call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct ListedEntry {
     /// Relative to the listed path.
     pub path: String,
     /// Whether the entry is a file or a directory.
@@ -74,7 +74,7 @@ call!(List => Listing, "list");
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Listing {
     /// The entries of this page.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ListedEntry>,
     /// Set when there is more.
     #[serde(default)]
     pub next: Option<String>,
@@ -95,7 +95,7 @@ call!(Stat => Stated, "stat");
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Stated {
     /// The entry as a listing shows it, with the path "".
-    pub entry: Entry,
+    pub entry: ListedEntry,
     /// The policy that holds there.
     pub policy: Policy,
     /// Whether the content lives in the catalog.

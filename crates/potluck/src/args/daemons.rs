@@ -5,7 +5,7 @@ use super::metadata::ManagerAction;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
-pub struct Demo {
+pub struct DemoArgs {
     /// The files to store; by default a few hundred MB of real files found on this machine
     pub file: Option<PathBuf>,
     /// Where to put the throw-away pool; by default the system's place for temporary files
@@ -26,7 +26,7 @@ pub struct ManagerOptions {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Up {
+pub struct UpArgs {
     #[command(flatten)]
     pub manager: ManagerOptions,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub struct Up {
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct Manager {
+pub struct ManagerArgs {
     #[command(subcommand)]
     pub action: Option<ManagerAction>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub struct Manager {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Lend {
+pub struct LendArgs {
     /// The directories to lend, usually one on each disk; made if need be, and Potluck's alone. What was
     /// lent before is lent again
     #[arg(value_name = "DIR")]
@@ -98,7 +98,7 @@ pub struct Lend {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Set {
+pub struct SetArgs {
     /// The setting, such as manager.repair-grace or lend.max; without it all settings are shown
     pub key: Option<String>,
     /// Its new value; without it the setting is shown

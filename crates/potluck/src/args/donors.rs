@@ -9,7 +9,7 @@ use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["size", "to", "all", "cancel"]))]
-pub struct GiveBack {
+pub struct GiveBackArgs {
     /// How much less to lend from now on: what is stored beyond that moves to other donors, and the rest
     /// stays lent. Twice takes twice as much; --to does not
     #[arg(value_parser = parse_size)]
@@ -33,7 +33,7 @@ pub struct GiveBack {
     pub state: Option<PathBuf>,
 }
 
-impl GiveBack {
+impl GiveBackArgs {
     /// Whether a part is taken back, and the rest stays lent.
     pub fn is_part(&self) -> bool {
         self.size.is_some() || self.to.is_some()
@@ -55,7 +55,7 @@ pub struct GiveBackOptions {
 
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("until").required(true).args(["time", "end"]))]
-pub struct Away {
+pub struct AwayArgs {
     /// For how long, such as 3d or 12h
     #[arg(value_parser = kind::time)]
     pub time: Option<Duration>,
@@ -68,7 +68,7 @@ pub struct Away {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Nodes {
+pub enum NodesArgs {
     /// List the donors with what the pool thinks of them
     #[command(after_help = "Example:\n  potluck nodes ls")]
     Ls,
@@ -76,18 +76,18 @@ pub enum Nodes {
     #[command(
         after_help = "Examples:\n  potluck nodes drain bench-7 -n     (what it means)\n  potluck nodes drain bench-7"
     )]
-    Drain(Drain),
+    Drain(DrainArgs),
     /// Announce a donor's absence: repair waits that long
     #[command(
         after_help = "Examples:\n  potluck nodes away bench-7 3d\n  potluck nodes away bench-7 --end"
     )]
-    Away(NodeAway),
+    Away(NodeAwayArgs),
     /// Trust a donor again that was quarantined
     #[command(after_help = "Example:\n  potluck nodes trust bench-7")]
     Trust(NodeName),
     /// Remove a donor for ever; refused while only it has something
     #[command(after_help = "Example:\n  potluck nodes drain bench-7 && potluck nodes rm bench-7")]
-    Rm(NodeRemove),
+    Rm(NodeRemoveArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -97,7 +97,7 @@ pub struct NodeName {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Drain {
+pub struct DrainArgs {
     /// Which donor, by name or number
     pub donor: String,
     /// Let it keep what is still there
@@ -109,7 +109,7 @@ pub struct Drain {
 
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("until").required(true).args(["time", "end"]))]
-pub struct NodeAway {
+pub struct NodeAwayArgs {
     /// Which donor, by name or number
     pub donor: String,
     /// For how long from now, such as 3d or 12h
@@ -121,7 +121,7 @@ pub struct NodeAway {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct NodeRemove {
+pub struct NodeRemoveArgs {
     /// Which donor, by name or number
     pub donor: String,
     /// Remove it also if files are less safe without it until repair has made them whole; -n lists them

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
-pub struct Cp {
+pub struct CpArgs {
     /// The sources: local paths, or pot:// paths, or `-`; DIR/. means what is in DIR
     #[arg(required = true)]
     pub from: Vec<OsString>,
@@ -33,7 +33,7 @@ pub struct Cp {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Ls {
+pub struct LsArgs {
     /// The paths to list; default: the spaces
     #[arg(default_value = "pot://")]
     pub path: PoolPath,
@@ -55,7 +55,7 @@ pub struct PathArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Stat {
+pub struct StatArgs {
     /// pot://SPACE/PATH
     pub path: PoolPath,
     /// Every chunk of a file: who holds it, and how it stands with its copies
@@ -64,7 +64,7 @@ pub struct Stat {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Cat {
+pub struct CatArgs {
     /// pot://SPACE/PATH, one after the other
     #[arg(required = true)]
     pub paths: Vec<PoolPath>,
@@ -74,14 +74,14 @@ pub struct Cat {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Hash {
+pub struct HashArgs {
     /// Local files, or - for standard input
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Mv {
+pub struct MvArgs {
     /// What
     pub from: PoolPath,
     /// Where to: the new name, or with / at its end the directory that takes it in
@@ -95,7 +95,7 @@ pub struct Mv {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Rm {
+pub struct RmArgs {
     /// What
     #[arg(required = true)]
     pub paths: Vec<PoolPath>,
@@ -110,7 +110,7 @@ pub struct Rm {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Mkdir {
+pub struct MkdirArgs {
     /// Where
     pub path: PoolPath,
     /// Make missing parents too, and accept one that exists
@@ -121,7 +121,7 @@ pub struct Mkdir {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Tree {
+pub struct TreeArgs {
     /// pot://SPACE/PATH
     pub path: PoolPath,
     /// How deep to go

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 
 /// Some of the keys.
-pub trait Offered {
+pub trait OfferedKeys {
     /// Returns the keys that are offered.
     fn keys() -> impl Iterator<Item = &'static Key>;
 }
@@ -17,7 +17,7 @@ pub trait Offered {
 #[derive(Debug)]
 pub struct OfManager;
 
-impl Offered for OfManager {
+impl OfferedKeys for OfManager {
     fn keys() -> impl Iterator<Item = &'static Key> {
         keys::of(Daemon::Manager)
     }
@@ -27,7 +27,7 @@ impl Offered for OfManager {
 #[derive(Debug)]
 pub struct OfDonor;
 
-impl Offered for OfDonor {
+impl OfferedKeys for OfDonor {
     fn keys() -> impl Iterator<Item = &'static Key> {
         keys::of(Daemon::Donor)
     }
@@ -37,7 +37,7 @@ impl Offered for OfDonor {
 #[derive(Debug)]
 pub struct OfDonorAlone;
 
-impl Offered for OfDonorAlone {
+impl OfferedKeys for OfDonorAlone {
     fn keys() -> impl Iterator<Item = &'static Key> {
         let of_manager =
             |key: &Key| keys::of(Daemon::Manager).any(|other| other.name() == key.name());
@@ -71,7 +71,7 @@ impl<O> Given<O> {
     }
 }
 
-impl<O: Offered> FromArgMatches for Given<O> {
+impl<O: OfferedKeys> FromArgMatches for Given<O> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let given = |key: &'static Key| Some((key, matches.get_one::<String>(key.full)?.clone()));
         Ok(Self { settings: O::keys().filter_map(given).collect(), offered: PhantomData })
@@ -83,7 +83,7 @@ impl<O: Offered> FromArgMatches for Given<O> {
     }
 }
 
-impl<O: Offered> Args for Given<O> {
+impl<O: OfferedKeys> Args for Given<O> {
     fn augment_args(command: Command) -> Command {
         let option = |key: &'static Key| {
             let kind = key.kind;

@@ -15,11 +15,11 @@ pub fn manager_address(text: &str) -> Result<Address, BadAddress> {
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct Invite {
+pub struct InviteArgs {
     #[command(subcommand)]
     pub action: Option<InviteAction>,
     #[command(flatten)]
-    pub token: NewToken,
+    pub token: NewTokenArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -29,32 +29,32 @@ pub enum InviteAction {
     Ls,
     /// Remove tokens that nobody used: nobody can join with them any more
     #[command(after_help = "Example:\n  potluck invite rm 7")]
-    Rm(InviteRm),
+    Rm(InviteRmArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub struct InviteRm {
+pub struct InviteRmArgs {
     /// Which, by the numbers that `potluck invite ls` shows
     #[arg(required = true, value_name = "NUMBER")]
     pub invitations: Vec<u32>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Members {
+pub enum MembersArgs {
     /// List users, admins and donors: who they are, who invited them, when they were seen
     #[command(
         after_help = "Examples:\n  potluck members ls\n  potluck members ls --role user --revoked"
     )]
-    Ls(MembersLs),
+    Ls(MembersLsArgs),
     /// Remove members for ever: every later call of theirs is refused
     #[command(
         after_help = "Examples:\n  potluck members rm ada -n\n  potluck members rm ada 12\n\nCalls are refused at once, also on open connections. What a client was promised at donors before \n(tickets for chunks) stays good until it expires, minutes later. A donor is removed only when \nno file needs it: empty it first with `potluck nodes drain`. The last admin cannot be removed."
     )]
-    Rm(MembersRm),
+    Rm(MembersRmArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub struct MembersLs {
+pub struct MembersLsArgs {
     /// Only these: donor, user or admin
     #[arg(long)]
     pub role: Option<Role>,
@@ -64,7 +64,7 @@ pub struct MembersLs {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct MembersRm {
+pub struct MembersRmArgs {
     /// Who, by name or number
     #[arg(required = true, value_name = "NAME|NUMBER")]
     pub members: Vec<String>,
@@ -73,7 +73,7 @@ pub struct MembersRm {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Leave {
+pub struct LeaveArgs {
     /// Move nothing to other donors first; what is lost by that is listed and asked about
     #[arg(long)]
     pub now: bool,
@@ -88,7 +88,7 @@ pub struct Leave {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct NewToken {
+pub struct NewTokenArgs {
     /// The role of the token's bearer: donor, user or admin
     #[arg(long, default_value = "user")]
     pub role: Role,
@@ -102,7 +102,7 @@ pub struct NewToken {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Join {
+pub struct JoinArgs {
     /// The token, or the whole line that `potluck invite` printed
     #[arg(required = true, value_name = "TOKEN")]
     pub token: Vec<String>,
@@ -115,7 +115,7 @@ pub struct Join {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct FindManager {
+pub struct FindManagerArgs {
     /// Where the manager is now
     #[arg(value_name = "HOST[:PORT]", value_parser = manager_address)]
     pub at: Option<Address>,

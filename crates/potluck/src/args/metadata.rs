@@ -14,14 +14,14 @@ pub enum ManagerAction {
     #[command(
         after_help = "Example:\n  potluck manager restore --kit recovery.kit --from pool --donor bob --donor carol\n  potluck manager restore --kit recovery.kit --from catalog-000000000042.log --state /srv/potluck\n  potluck manager --state /srv/potluck\n\nOn a machine that has the lost manager's address donors come by themselves; elsewhere name them."
     )]
-    Restore(ManagerRestore),
+    Restore(ManagerRestoreArgs),
     /// Back the catalog up to a file now, sealed, also while the manager runs
     #[command(after_help = "Example:\n  potluck manager backup /mnt/usb/catalog.log")]
-    Backup(ManagerBackup),
+    Backup(ManagerBackupArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub struct ManagerRestore {
+pub struct ManagerRestoreArgs {
     /// The recovery kit that was kept elsewhere
     #[arg(long, value_name = "FILE")]
     pub kit: PathBuf,
@@ -30,14 +30,14 @@ pub struct ManagerRestore {
     #[arg(long, value_name = "FILE|pool")]
     pub from: PathBuf,
     #[command(flatten)]
-    pub asking: Asking,
+    pub asking: AskingArgs,
     #[command(flatten)]
-    pub place: NewPlace,
+    pub place: NewPlaceArgs,
 }
 
 /// How donors are asked what they have.
 #[derive(Debug, clap::Args)]
-pub struct Asking {
+pub struct AskingArgs {
     /// From donors: where to listen to them, who look for the lost manager at its address
     #[arg(long, default_value = MANAGER_LISTEN, value_name = "HOST:PORT")]
     pub listen: String,
@@ -59,7 +59,7 @@ fn donor_address(text: &str) -> Result<Address, BadAddress> {
 
 /// The place where a manager comes back.
 #[derive(Debug, clap::Args)]
-pub struct NewPlace {
+pub struct NewPlaceArgs {
     /// Where the manager's state will live: a new or empty directory, or one where a restore was
     /// interrupted. Default: potluck/manager in your state directory
     #[arg(long, value_name = "DIR")]
@@ -70,7 +70,7 @@ pub struct NewPlace {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct ManagerBackup {
+pub struct ManagerBackupArgs {
     /// The file to write; replaced whole if it is there
     pub file: PathBuf,
     /// Where the manager's state lives; default: potluck/manager in your state directory
@@ -79,7 +79,7 @@ pub struct ManagerBackup {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Gc {
+pub enum GcArgs {
     /// Show the chunks that wait to be reclaimed, and whether anything holds them
     #[command(after_help = "Example:\n  potluck gc status")]
     Status,
@@ -88,11 +88,11 @@ pub enum Gc {
     Resume,
     /// Chunks on donors that this catalog does not know, as after a restore
     #[command(subcommand)]
-    Unknown(GcUnknown),
+    Unknown(GcUnknownArgs),
 }
 
 #[derive(Debug, Subcommand)]
-pub enum GcUnknown {
+pub enum GcUnknownArgs {
     /// How many there are, and where
     #[command(after_help = "Example:\n  potluck gc unknown ls")]
     Ls,

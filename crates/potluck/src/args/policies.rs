@@ -1,6 +1,6 @@
 //! Commands about spaces and policies.
 
-use super::{Caution, SpaceGrant, SpaceRevoke, SpaceWho};
+use super::{Caution, SpaceGrantArgs, SpaceRevokeArgs, SpaceWhoArgs};
 use clap::Subcommand;
 use potluck_core::erasure::Ec;
 use potluck_core::path::PoolPath;
@@ -39,17 +39,17 @@ pub struct PolicyOptions {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Space {
+pub enum SpaceArgs {
     /// Make a space
     #[command(
         after_help = "Examples:\n  potluck space create lab --copies 2\n  potluck space create archive --ec 4+2\n  potluck space create scratch --copies 2 --mirror server-async"
     )]
-    Create(SpaceCreate),
+    Create(SpaceCreateArgs),
     /// Remove a space
     #[command(
         after_help = "Examples:\n  potluck space rm scratch           (an empty one)\n  potluck space rm -r scratch -n     (what would be lost)\n  potluck space rm -r scratch        (asks)"
     )]
-    Rm(SpaceRm),
+    Rm(SpaceRmArgs),
     /// List the spaces that you may see
     #[command(after_help = "Example:\n  potluck space ls --json")]
     Ls,
@@ -57,19 +57,19 @@ pub enum Space {
     #[command(
         after_help = "Examples:\n  potluck space grant lab ada read write\n  potluck space grant lab everyone list\n  potluck space grant lab students read\n\nRights:\n  list     see names, sizes and times\n  read     read files, and list\n  write    make, replace, move and remove files and directories, and list\n  manage   all of these; set policies, grant rights, remove the space"
     )]
-    Grant(SpaceGrant),
+    Grant(SpaceGrantArgs),
     /// Let users or groups do less in a space that you manage, at once
     #[command(
         after_help = "Examples:\n  potluck space revoke lab ada write\n  potluck space revoke lab everyone          (all rights)\n\nIt takes what was granted to just that user or group: who is in several groups keeps what others give."
     )]
-    Revoke(SpaceRevoke),
+    Revoke(SpaceRevokeArgs),
     /// Show who may do what in a space
     #[command(after_help = "Example:\n  potluck space who lab")]
-    Who(SpaceWho),
+    Who(SpaceWhoArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub struct SpaceCreate {
+pub struct SpaceCreateArgs {
     /// Its name: a-z 0-9 . _ -
     pub name: String,
     /// Store files as they are, readable on the donors' disks
@@ -83,7 +83,7 @@ pub struct SpaceCreate {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct SpaceRm {
+pub struct SpaceRmArgs {
     /// Its name
     pub name: String,
     /// With all that is in it
@@ -94,25 +94,25 @@ pub struct SpaceRm {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Policy {
+pub enum PolicyArgs {
     /// Show the policy that holds at a path
     #[command(after_help = "Example:\n  potluck policy show pot://lab/runs")]
-    Show(PolicyShow),
+    Show(PolicyShowArgs),
     /// Change what holds at a space or directory, and how safe its files are
     #[command(
         after_help = "Examples:\n  potluck policy set pot://lab/runs --ec 4+2 -n     (what it means)\n  potluck policy set pot://lab/runs --ec 4+2\n  potluck policy set pot://lab --copies 3 --new-files-only\n\nFiles that are there are changed in the background; until a file has its new redundancy it keeps\nthe old one whole."
     )]
-    Set(PolicySet),
+    Set(PolicySetArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub struct PolicyShow {
+pub struct PolicyShowArgs {
     /// A space, directory or file
     pub path: PoolPath,
 }
 
 #[derive(Debug, clap::Args)]
-pub struct PolicySet {
+pub struct PolicySetArgs {
     /// A space, a directory, or a file; who manages the space may
     pub path: PoolPath,
     #[command(flatten)]

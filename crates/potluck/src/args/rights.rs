@@ -13,7 +13,7 @@ pub fn space_name(text: &str) -> Result<String, BadPath> {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct SpaceGrant {
+pub struct SpaceGrantArgs {
     /// The space
     #[arg(value_name = "SPACE", value_parser = space_name)]
     pub space: String,
@@ -26,7 +26,7 @@ pub struct SpaceGrant {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct SpaceRevoke {
+pub struct SpaceRevokeArgs {
     /// The space
     #[arg(value_name = "SPACE", value_parser = space_name)]
     pub space: String,
@@ -39,14 +39,14 @@ pub struct SpaceRevoke {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct SpaceWho {
+pub struct SpaceWhoArgs {
     /// The space
     #[arg(value_name = "SPACE", value_parser = space_name)]
     pub space: String,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Group {
+pub enum GroupArgs {
     /// Make a group
     #[command(
         after_help = "Example:\n  potluck group create students\n  potluck group add students ada bert\n  potluck space grant lab students read write"
@@ -84,7 +84,7 @@ pub struct GroupMembers {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Audit {
+pub struct AuditArgs {
     /// How far back
     #[arg(long, default_value = "1d", value_name = "TIME", value_parser = kind::time)]
     pub since: Duration,

@@ -16,10 +16,10 @@ pub struct Caution {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Repair {
+pub enum RepairArgs {
     /// Show what is being made again, how fast, and when it is done
     #[command(after_help = "Example:\n  potluck repair status --watch")]
-    Status(Watch),
+    Status(WatchArgs),
     /// Begin nothing new
     #[command(after_help = "Example:\n  potluck repair pause")]
     Pause,
@@ -30,30 +30,30 @@ pub enum Repair {
     #[command(
         after_help = "Examples:\n  potluck repair now --watch\n  potluck nodes away bench-7 --end    (first, for a donor that announced its absence)"
     )]
-    Now(Watch),
+    Now(WatchArgs),
 }
 
 #[derive(Debug, Clone, Copy, clap::Args)]
-pub struct Watch {
+pub struct WatchArgs {
     /// Stay until nothing is left to be made
     #[arg(long)]
     pub watch: bool,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Scrub {
+pub enum ScrubArgs {
     /// Read back what donors hold, now
     #[command(
         after_help = "Examples:\n  potluck scrub now                    (all donors)\n  potluck scrub now bench-7 --rate 200MiB\n  potluck scrub now --wait             (for cron: exit code 4 if something was spoiled)"
     )]
-    Now(ScrubNow),
+    Now(ScrubNowArgs),
     /// How far the donors' reading is, and what it found
     #[command(after_help = "Example:\n  potluck scrub status")]
     Status,
 }
 
 #[derive(Debug, clap::Args)]
-pub struct ScrubNow {
+pub struct ScrubNowArgs {
     /// Which donor, by name or number; default: all
     pub donor: Option<String>,
     /// Bytes a second that each reads, at least 64KiB
@@ -65,7 +65,7 @@ pub struct ScrubNow {
 }
 
 #[derive(Debug, Clone, Copy, clap::Args)]
-pub struct Status {
+pub struct StatusArgs {
     /// For cron: say nothing while the pool is healthy, else why it is not, and end with 4 (degraded),
     /// 7 (unavailable) or 5 (not known yet)
     #[arg(long)]
@@ -73,7 +73,7 @@ pub struct Status {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Verify {
+pub struct VerifyArgs {
     /// A file, or with -r a directory or space
     pub path: PoolPath,
     /// Everything below a directory
@@ -86,7 +86,7 @@ pub struct Verify {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Fsck {
+pub struct FsckArgs {
     /// Where to look; default: everywhere
     #[arg(default_value = "pot://")]
     pub path: PoolPath,

@@ -1,27 +1,27 @@
 //! The command line of `potluck service`.
 
-use crate::systemd::Role;
+use crate::systemd::UnitRole;
 use clap::Subcommand;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
-pub enum Service {
+pub enum ServiceArgs {
     /// Have systemd run a daemon of this machine, from now on and after each start
     #[command(
         after_help = "Examples:\n  potluck service install                      (the daemons that this user has started before)\n  potluck service install up --user            (a manager and a donor of your own)\n  sudo potluck join pot1.… --state /var/lib/potluck/donor\n  sudo potluck service install lend --dir /data/lent\n  potluck service install lend --print         (show the unit, change nothing)"
     )]
-    Install(ServiceInstall),
+    Install(ServiceInstallArgs),
     /// Show what systemd knows of the services, and whether they answer
     #[command(after_help = "Example:\n  potluck service status")]
-    Status(ServicePlace),
+    Status(ServicePlaceArgs),
     /// Stop a service and remove its unit; what its daemon keeps stays
     #[command(after_help = "Example:\n  potluck service uninstall lend")]
-    Uninstall(ServiceUninstall),
+    Uninstall(ServiceUninstallArgs),
 }
 
 /// The machine's services, or those of the user.
 #[derive(Debug, clap::Args)]
-pub struct ServicePlace {
+pub struct ServicePlaceArgs {
     /// Services of the machine, which run as a user of their own; the default for root
     #[arg(long, conflicts_with = "user")]
     pub system: bool,
@@ -35,9 +35,9 @@ pub struct ServicePlace {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct ServiceInstall {
+pub struct ServiceInstallArgs {
     /// The daemons that it runs; by default those that this machine has the state of
-    pub role: Option<Role>,
+    pub role: Option<UnitRole>,
     /// A directory that it lends, as `potluck lend DIR`
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -45,16 +45,16 @@ pub struct ServiceInstall {
     #[arg(long, visible_alias = "dry-run", short = 'n')]
     pub print: bool,
     #[command(flatten)]
-    pub place: ServicePlace,
+    pub place: ServicePlaceArgs,
 }
 
 #[derive(Debug, clap::Args)]
-pub struct ServiceUninstall {
+pub struct ServiceUninstallArgs {
     /// Which; by default the one that is installed
-    pub role: Option<Role>,
+    pub role: Option<UnitRole>,
     /// Only show what would be removed
     #[arg(long, short = 'n')]
     pub dry_run: bool,
     #[command(flatten)]
-    pub place: ServicePlace,
+    pub place: ServicePlaceArgs,
 }

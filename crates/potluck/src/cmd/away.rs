@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Announces that this machine is away: all of its donors.
 pub async fn run(
-    args: args::Away,
+    args: args::AwayArgs,
     donors: &[(OwnDonor, Pool)],
     output: &Output,
 ) -> Result<Ending, Failure> {

@@ -2,13 +2,13 @@
 
 use super::Ending;
 use super::several::Several;
-use crate::args::Cat;
+use crate::args::CatArgs;
 use crate::output::{Output, Piped};
 use potluck_client::{ByteRange, Pool, Quiet, cat};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 
-pub async fn run(args: Cat, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: CatArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let range = args.range.as_deref().map_or(Ok(ByteRange::ALL), parse_range)?;
     let mut several = Several::default();
     for path in &args.paths {

@@ -1,13 +1,13 @@
 //! `potluck completion`: what a shell reads to complete command lines.
 
 use super::Ending;
-use crate::args::{Args, Completion};
+use crate::args::{Args, CompletionArgs};
 use crate::output::Piped;
 use clap::CommandFactory;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::Write;
 
-pub fn run(args: &Completion) -> Result<Ending, Failure> {
+pub fn run(args: &CompletionArgs) -> Result<Ending, Failure> {
     // Generated in memory: the generator panics when its writer fails.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Args::command(), "potluck", &mut script);

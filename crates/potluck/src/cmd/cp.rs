@@ -6,10 +6,10 @@ mod outward;
 mod place;
 mod within_pool;
 
-pub use place::{At, Landing, Place, target};
+pub use place::{CopyPlace, Landing, PlacedAt, target};
 
 use super::Ending;
-use crate::args::{Cp, PolicyOptions};
+use crate::args::{CpArgs, PolicyOptions};
 use crate::output::{Output, count, told};
 use potluck_client::Pool;
 use potluck_core::ids::VersionId;
@@ -75,25 +75,32 @@ struct FailedFile {
     error: Failure,
 }
 
-pub async fn run(args: Cp, client: &Pool, output: &Output, shown: bool) -> Result<Ending, Failure> {
+pub async fn run(
+    args: CpArgs,
+    client: &Pool,
+    output: &Output,
+    shown: bool,
+) -> Result<Ending, Failure> {
     let started = client.env.clock.now();
     let from: Vec<_> =
-        args.from.iter().map(|from| Place::source(from)).collect::<Result<_, _>>()?;
-    let to = Place::target(&args.to)?;
+        args.from.iter().map(|from| CopyPlace::source(from)).collect::<Result<_, _>>()?;
+    let to = CopyPlace::target(&args.to)?;
     if args.if_version.is_some() && from.len() > 1 {
         return Err(one_version());
     }
-    if args.if_absent && to.at == At::Stdio {
+    if args.if_absent && to.at == PlacedAt::Stdio {
         return Err(usage("--if-absent says nothing about standard output"));
     }
-    if matches!(&to.at, At::Pool(path) if path.space().is_empty()) {
+    if matches!(&to.at, PlacedAt::Pool(path) if path.space().is_empty()) {
         return Err(usage("files live in spaces")
             .hint("write pot://SPACE/PATH; `potluck ls` shows the spaces"));
     }
-    let from_pool = from.iter().filter(|from| matches!(from.at, At::Pool(_))).count();
+    let from_pool = from.iter().filter(|from| matches!(from.at, PlacedAt::Pool(_))).count();
     let mut report = match (&to.at, from_pool) {
-        (At::Pool(path), 0) => inward::copy(&args, &from, path, to.into, client, shown).await?,
-        (At::Pool(path), n) if n == from.len() => {
+        (PlacedAt::Pool(path), 0) => {
+            inward::copy(&args, &from, path, to.into, client, shown).await?
+        }
+        (PlacedAt::Pool(path), n) if n == from.len() => {
             within_pool::copy(&args, &from, path, to.into, client, shown).await?
         }
         (_, n) if n == from.len() => outward::copy(&args, &from, &to, client, shown).await?,
@@ -108,11 +115,11 @@ pub async fn run(args: Cp, client: &Pool, output: &Output, shown: bool) -> Resul
     report.timed(client.env.clock.now() - started);
     // A reader of standard output gets the file and nothing else.
     let quiet = Output::silent();
-    finish(&report, if to.at == At::Stdio { &quiet } else { output })
+    finish(&report, if to.at == PlacedAt::Stdio { &quiet } else { output })
 }
 
 /// Says what an interrupted copy leaves, and how to go on with it.
-pub fn when_interrupted(args: &Cp) -> &'static str {
+pub fn when_interrupted(args: &CpArgs) -> &'static str {
     let in_pool = |text: &std::ffi::OsStr| text.as_encoded_bytes().starts_with(SCHEME.as_bytes());
     match (in_pool(&args.to), args.from.iter().any(|from| in_pool(from))) {
         (true, false) => {
@@ -213,7 +220,7 @@ fn usage(what: &str) -> Failure {
 }
 
 /// When files in the pool may be replaced.
-fn condition(args: &Cp) -> Condition {
+fn condition(args: &CpArgs) -> Condition {
     match (args.if_absent, args.if_version) {
         (true, _) => Condition::IfAbsent,
         (_, Some(version)) => Condition::IfVersion(VersionId(version)),

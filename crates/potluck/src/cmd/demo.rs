@@ -6,7 +6,7 @@ mod sample;
 mod throwaway;
 
 use super::Ending;
-use crate::args::Demo;
+use crate::args::DemoArgs;
 use crate::output::{Output, count, table};
 use crate::{progress_bar, signals};
 use compare::Compare;
@@ -59,7 +59,7 @@ struct DonorShare {
     killed: bool,
 }
 
-pub async fn run(args: Demo, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: DemoArgs, output: &Output) -> Result<Ending, Failure> {
     let sample = Sample::find(args.file.as_deref())?;
     let stopped = signals::asked_to_stop(); // before there is anything to leave behind
     let mut pool = ThrowawayPool::new(args.dir.as_deref())?;

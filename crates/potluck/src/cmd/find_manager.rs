@@ -2,7 +2,7 @@
 
 use super::{Ending, lend};
 use crate::args;
-use crate::command_settings::{self, Settings};
+use crate::command_settings::{self, CommandSettings};
 use crate::output::Output;
 use crate::running::{self, Told};
 use potluck_wire::addresses::Addresses;
@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 pub async fn run(
-    args: args::FindManager,
-    settings: &Settings,
+    args: args::FindManagerArgs,
+    settings: &CommandSettings,
     output: &Output,
 ) -> Result<Ending, Failure> {
     let mut found = Vec::new();
@@ -76,7 +76,7 @@ pub async fn run(
 
 /// The identities that are to find it: the one named, or this user's and this machine's donor's; with
 /// a donor those of the further directories that its daemon lends.
-fn dirs(args: &args::FindManager, settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
+fn dirs(args: &args::FindManagerArgs, settings: &CommandSettings) -> Result<Vec<PathBuf>, Failure> {
     let mut dirs = own_dirs(args, settings)?;
     for dir in dirs.clone() {
         dirs.extend(lend::states(&dir)?.into_iter().filter(|further| Identity::exists(further)));
@@ -84,7 +84,10 @@ fn dirs(args: &args::FindManager, settings: &Settings) -> Result<Vec<PathBuf>, F
     Ok(dirs)
 }
 
-fn own_dirs(args: &args::FindManager, settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
+fn own_dirs(
+    args: &args::FindManagerArgs,
+    settings: &CommandSettings,
+) -> Result<Vec<PathBuf>, Failure> {
     if let Some(state) = &args.state {
         return Ok(vec![lend::absolute(state)?]);
     }

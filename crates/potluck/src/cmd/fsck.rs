@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The findings of a look at many files.
 #[derive(Debug, Default, Serialize)]
-pub struct Findings {
+pub struct FsckFindings {
     /// The path below which files were looked at.
     pub path: String,
     /// Number of files that were looked at.
@@ -48,7 +48,7 @@ pub struct Findings {
 }
 
 pub async fn run(
-    args: args::Fsck,
+    args: args::FsckArgs,
     client: &Pool,
     output: &Output,
     shown: bool,
@@ -77,7 +77,7 @@ async fn verdict(client: &Pool, all_well: bool) -> Result<Verdict, Failure> {
 }
 
 /// Looks at every file below a path, as the catalog knows it. What is in doubt is so for a moment.
-pub async fn look(client: &Pool, path: &PoolPath, shown: bool) -> Result<Findings, Failure> {
+pub async fn look(client: &Pool, path: &PoolPath, shown: bool) -> Result<FsckFindings, Failure> {
     client.call_retrying(&Check {}).await?; // answered when all that happened is known
     let started = client.env.clock.now();
     loop {
@@ -91,9 +91,9 @@ pub async fn look(client: &Pool, path: &PoolPath, shown: bool) -> Result<Finding
     }
 }
 
-async fn look_once(client: &Pool, path: &PoolPath, shown: bool) -> Result<Findings, Failure> {
+async fn look_once(client: &Pool, path: &PoolPath, shown: bool) -> Result<FsckFindings, Failure> {
     let line = progress_bar::line(shown);
-    let mut findings = Findings { path: path.to_string(), ..Findings::default() };
+    let mut findings = FsckFindings { path: path.to_string(), ..FsckFindings::default() };
     let mut after = None;
     loop {
         let ask = Fsck { path: path.clone(), incomplete: true, after };
@@ -114,7 +114,7 @@ async fn look_once(client: &Pool, path: &PoolPath, shown: bool) -> Result<Findin
     }
 }
 
-impl Findings {
+impl FsckFindings {
     /// Counts one file; a sound one is only counted by [`Self::files`].
     pub fn add(&mut self, damage: Damage) {
         match damage.health.level {
@@ -131,7 +131,7 @@ impl Findings {
 }
 
 /// The findings for people.
-pub fn text(findings: &Findings) -> String {
+pub fn text(findings: &FsckFindings) -> String {
     let mut text = String::new();
     for damage in &findings.found {
         let word = match damage.health.level {
@@ -185,12 +185,12 @@ pub fn text(findings: &Findings) -> String {
 }
 
 /// Returns the pool's verdict where it is not healthy.
-fn ailing(findings: &Findings) -> Option<&Verdict> {
+fn ailing(findings: &FsckFindings) -> Option<&Verdict> {
     findings.verdict.as_ref().filter(|verdict| verdict.state != PoolState::Healthy)
 }
 
 /// How a look with these findings ends: 0, 4 or 7; 5 where nobody can say yet.
-pub fn ending(findings: &Findings) -> Result<Ending, Failure> {
+pub fn ending(findings: &FsckFindings) -> Result<Ending, Failure> {
     match findings.outcome {
         FsckOutcome::Well => Ok(findings.verdict.as_ref().map_or(Ending::Done, status::ending)),
         FsckOutcome::InDoubt => Ok(Ending::Said(ErrorKind::Retry)),
@@ -214,8 +214,11 @@ mod tests {
             of_files,
             ..Verdict::default()
         };
-        let findings =
-            |of_files| Findings { files: 3, verdict: Some(pool(of_files)), ..Findings::default() };
+        let findings = |of_files| FsckFindings {
+            files: 3,
+            verdict: Some(pool(of_files)),
+            ..FsckFindings::default()
+        };
         let said = text(&findings(false));
         assert!(
             said.contains("3 files, all as safe as promised\nbesides files, the pool is"),
@@ -223,7 +226,7 @@ mod tests {
         );
         assert_eq!(ending(&findings(false)), Ok(Ending::Partial), "the worse of the two");
         let outcome = FsckOutcome::InDoubt;
-        let doubt = Findings { in_doubt: 1, outcome, ..Findings::default() };
+        let doubt = FsckFindings { in_doubt: 1, outcome, ..FsckFindings::default() };
         assert_eq!(ending(&doubt), Ok(Ending::Said(ErrorKind::Retry)));
         assert!(!text(&findings(true)).contains("besides"));
     }

@@ -3,7 +3,7 @@
 mod unknown;
 
 use super::Ending;
-use crate::args::Gc;
+use crate::args::GcArgs;
 use crate::output::{Output, count};
 use potluck_client::Pool;
 use potluck_wire::control::{GcResume, Status};
@@ -17,11 +17,11 @@ struct State {
     unclaimed_chunks: u64,
 }
 
-pub async fn run(args: Gc, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: GcArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     match args {
-        Gc::Unknown(args) => return unknown::run(args, client, output).await,
-        Gc::Resume => drop(client.call(&GcResume {}).await?),
-        Gc::Status => {}
+        GcArgs::Unknown(args) => return unknown::run(args, client, output).await,
+        GcArgs::Resume => drop(client.call(&GcResume {}).await?),
+        GcArgs::Status => {}
     }
     let status = client.call(&Status {}).await?;
     let state = State {

@@ -31,7 +31,7 @@ const STUCK_TIMEOUT: Duration = Duration::from_secs(60);
 const SAY_EVERY: Duration = Duration::from_secs(30);
 
 /// Which donor is emptied, and in whose words.
-pub struct Place<'a> {
+pub struct GiveBackPlace<'a> {
     /// The donor that is emptied; `None`: the one that asks.
     pub donor: Option<DonorId>,
     /// The name that people call it by.
@@ -41,13 +41,13 @@ pub struct Place<'a> {
 }
 
 /// The outcome of a give-back, for programs and for people.
-pub struct Outcome {
+pub struct GiveBackOutcome {
     ending: Ending,
     back: GivingBack,
     text: String,
 }
 
-impl Outcome {
+impl GiveBackOutcome {
     /// Tells it, and gives how its command ends.
     pub fn tell(self, output: &Output) -> Ending {
         output.result(&self.back, |_| self.text);
@@ -65,7 +65,7 @@ struct OfDirectory<'a> {
 
 /// Takes all from the donors of one machine, whose daemon has its state in `state`.
 pub async fn run(
-    args: args::GiveBack,
+    args: args::GiveBackArgs,
     state: &Path,
     donors: &[(OwnDonor, Pool)],
     output: &Output,
@@ -80,7 +80,7 @@ pub async fn run(
         Some(dir) => format!("potluck give-back --cancel --dir {}", dir.display()),
         None => "potluck give-back --cancel".to_owned(),
     };
-    let place = |name| Place { donor: None, name, cancel: cancel.clone() };
+    let place = |name| GiveBackPlace { donor: None, name, cancel: cancel.clone() };
     let file = SettingsFile::read(Daemon::Donor, state)?;
     if !args.cancel && !args.options.now && !args.options.caution.dry_run {
         // All begin before one is waited for: nothing moves from one disk of a machine to another.
@@ -112,19 +112,24 @@ pub async fn run(
 
 /// Calls an earlier give-back of everything off; `lends`: how many bytes are lent then at most.
 pub async fn cancel(
-    place: &Place<'_>,
+    place: &GiveBackPlace<'_>,
     lends: Option<u64>,
     client: &Pool,
-) -> Result<Outcome, Failure> {
+) -> Result<GiveBackOutcome, Failure> {
     let before = client.call(&GiveBackStatus { donor: place.donor }).await?;
     let call_off = GiveBack { cancel: true, ..order(place, false) };
     let back = client.call(&call_off).await?;
     let text = called_off(place, before.active, lends, &back);
-    Ok(Outcome { ending: Ending::Done, back, text })
+    Ok(GiveBackOutcome { ending: Ending::Done, back, text })
 }
 
 /// Says what holds after a give-back of everything was called off, if there was one.
-fn called_off(place: &Place<'_>, was: bool, lends: Option<u64>, back: &GivingBack) -> String {
+fn called_off(
+    place: &GiveBackPlace<'_>,
+    was: bool,
+    lends: Option<u64>,
+    back: &GivingBack,
+) -> String {
     let (name, held) = (place.name, format_size(back.held));
     let lent = lends.map(|max| format!(" up to {}", format_size(max))).unwrap_or_default();
     let mut text = match was {
@@ -142,29 +147,29 @@ fn called_off(place: &Place<'_>, was: bool, lends: Option<u64>, back: &GivingBac
 }
 
 /// Asks for all that a donor holds.
-pub fn order(place: &Place<'_>, now: bool) -> GiveBack {
+pub fn order(place: &GiveBackPlace<'_>, now: bool) -> GiveBack {
     GiveBack { donor: place.donor, now, agreed: None, cancel: false }
 }
 
 /// Asks what it means that all is taken.
-pub fn look(place: &Place<'_>) -> Departing {
+pub fn look(place: &GiveBackPlace<'_>) -> Departing {
     Departing { donors: place.donor.into_iter().collect(), over: None }
 }
 
 /// Takes all from a donor, and waits until it is done.
 pub async fn empty(
-    place: &Place<'_>,
+    place: &GiveBackPlace<'_>,
     options: GiveBackOptions,
     client: &Pool,
     output: &Output,
     shown: bool,
-) -> Result<Outcome, Failure> {
-    let done = |back, text| Ok(Outcome { ending: Ending::Done, back, text });
+) -> Result<GiveBackOutcome, Failure> {
+    let done = |back, text| Ok(GiveBackOutcome { ending: Ending::Done, back, text });
     if options.caution.dry_run {
         let planned = client.call(&look(place)).await?;
         let text = plan(place, options.now, &planned);
         let ending = if options.now { Ending::Done } else { ending(&planned) };
-        return Ok(Outcome { ending, back: planned, text });
+        return Ok(GiveBackOutcome { ending, back: planned, text });
     }
     let begun = if options.now && !options.caution.yes {
         begin_now(place, client, output).await?
@@ -189,7 +194,7 @@ pub async fn empty(
 /// Begins to take all at once, when its user agreed to what is lost by that; `None`:
 /// did not. What changed while the user was thinking is shown and asked about again.
 async fn begin_now(
-    place: &Place<'_>,
+    place: &GiveBackPlace<'_>,
     client: &Pool,
     output: &Output,
 ) -> Result<GivingBack, Failure> {
@@ -210,7 +215,7 @@ async fn begin_now(
 }
 
 /// Says what taking all would mean.
-fn plan(place: &Place<'_>, now: bool, planned: &GivingBack) -> String {
+fn plan(place: &GiveBackPlace<'_>, now: bool, planned: &GivingBack) -> String {
     let (name, held) = (place.name, format_size(planned.held));
     let mut text = format!("{name} holds {held} and would keep nothing");
     let _ = write!(text, "\n{}", meaning(place));
@@ -285,7 +290,7 @@ const LAST_DONOR: &str = "no other donor stays: the pool's own metadata is then 
      disk only; keep a copy of it elsewhere (`potluck manager backup`, and the recovery kit)";
 
 /// Says what a give-back means to a donor's lent space until it is called off.
-fn meaning(place: &Place<'_>) -> String {
+fn meaning(place: &GiveBackPlace<'_>) -> String {
     format!("nothing new is stored there until `{}`", place.cancel)
 }
 
@@ -297,7 +302,7 @@ fn why_not(back: &GivingBack) -> Option<String> {
 }
 
 /// Says what keeps a give-back from going on.
-pub fn blockers(place: &Place<'_>, back: &GivingBack) -> Vec<String> {
+pub fn blockers(place: &GiveBackPlace<'_>, back: &GivingBack) -> Vec<String> {
     if let Some(why) = why_not(back) {
         return vec![why];
     }
@@ -321,13 +326,13 @@ pub fn blockers(place: &Place<'_>, back: &GivingBack) -> Vec<String> {
 /// Says, when its user stops waiting, that the work goes on all the same.
 pub struct GoesOn<'a> {
     pub output: &'a Output,
-    pub place: &'a Place<'a>,
+    pub place: &'a GiveBackPlace<'a>,
     over: bool,
 }
 
 impl<'a> GoesOn<'a> {
     /// Makes the message, which is said unless [`Self::done`] comes first.
-    pub fn new(output: &'a Output, place: &'a Place<'a>) -> Self {
+    pub fn new(output: &'a Output, place: &'a GiveBackPlace<'a>) -> Self {
         Self { output, place, over: false }
     }
 
@@ -349,11 +354,11 @@ impl Drop for GoesOn<'_> {
 }
 
 async fn wait(
-    place: &Place<'_>,
+    place: &GiveBackPlace<'_>,
     client: &Pool,
     mut background: GoesOn<'_>,
     shown: bool,
-) -> Result<Outcome, Failure> {
+) -> Result<GiveBackOutcome, Failure> {
     let bar = progress_bar::level(shown);
     let started = client.env.clock.now();
     let (mut moved, mut all_stuck, mut said) = (started, None, None);
@@ -367,7 +372,7 @@ async fn wait(
             background.done();
             let ending = if back.done { Ending::Done } else { Ending::Partial };
             let text = outcome(place, &back);
-            return Ok(Outcome { ending, back, text });
+            return Ok(GiveBackOutcome { ending, back, text });
         }
         if back.held < least.0 || back.to_move < least.1 {
             least = (back.held.min(least.0), back.to_move.min(least.1));
@@ -404,7 +409,7 @@ fn progress(back: &GivingBack) -> String {
     }
 }
 
-fn stuck(place: &Place<'_>, back: &GivingBack) -> Failure {
+fn stuck(place: &GiveBackPlace<'_>, back: &GivingBack) -> Failure {
     let why = back.stuck_why.as_deref().unwrap_or("no other donor takes them");
     let what = format!(
         "{} % of {} is given back; {} cannot be moved now: {why}",
@@ -417,7 +422,7 @@ fn stuck(place: &Place<'_>, back: &GivingBack) -> Failure {
     )
 }
 
-fn outcome(place: &Place<'_>, back: &GivingBack) -> String {
+fn outcome(place: &GiveBackPlace<'_>, back: &GivingBack) -> String {
     if !back.done {
         return format!("called off; {} holds {}", place.name, format_size(back.held));
     }
@@ -444,8 +449,8 @@ fn outcome(place: &Place<'_>, back: &GivingBack) -> String {
 mod tests {
     use super::*;
 
-    fn place() -> Place<'static> {
-        Place { donor: None, name: "this machine", cancel: String::new() }
+    fn place() -> GiveBackPlace<'static> {
+        GiveBackPlace { donor: None, name: "this machine", cancel: String::new() }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Ending;
 use super::several::Several;
-use crate::args::Hash;
+use crate::args::HashArgs;
 use crate::output::{Output, told};
 use potluck_core::chunk::{Digest, FileDigest};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -21,7 +21,7 @@ struct Hashed<'a> {
     digest: Digest,
 }
 
-pub fn run(args: &Hash, output: &Output) -> Result<Ending, Failure> {
+pub fn run(args: &HashArgs, output: &Output) -> Result<Ending, Failure> {
     let mut several = Several::default();
     for path in &args.files {
         let hashed = hash(path).map_err(|error| unreadable(path, &error));

@@ -2,8 +2,8 @@
 
 use super::Ending;
 use super::members::called;
-use crate::args::{self, InviteAction, NewToken};
-use crate::command_settings::Settings;
+use crate::args::{self, InviteAction, NewTokenArgs};
+use crate::command_settings::CommandSettings;
 use crate::output::{Output, duration, table, time};
 use potluck_client::Pool;
 use potluck_wire::addresses::Addresses;
@@ -15,9 +15,9 @@ use potluck_wire::identity::{Identity, fingerprint};
 use potluck_wire::token::{JoinToken, Role};
 
 pub async fn run(
-    args: args::Invite,
+    args: args::InviteArgs,
     client: &Pool,
-    settings: &Settings,
+    settings: &CommandSettings,
     output: &Output,
 ) -> Result<Ending, Failure> {
     match args.action {
@@ -60,9 +60,9 @@ async fn told(client: &Pool, identity: &Identity) -> Addresses {
 }
 
 async fn invite(
-    args: NewToken,
+    args: NewTokenArgs,
     client: &Pool,
-    settings: &Settings,
+    settings: &CommandSettings,
     output: &Output,
 ) -> Result<Ending, Failure> {
     let identity = settings.identity()?;

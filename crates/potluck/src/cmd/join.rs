@@ -2,8 +2,8 @@
 
 use super::Ending;
 use crate::args;
-use crate::command_settings::{self, Settings};
-use crate::enrolment::{self, Place};
+use crate::command_settings::{self, CommandSettings};
+use crate::enrolment::{self, EnrolPlace};
 use crate::output::Output;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{About, Identity};
@@ -20,16 +20,16 @@ struct Joined<'a> {
 }
 
 pub async fn run(
-    args: args::Join,
-    settings: &Settings,
+    args: args::JoinArgs,
+    settings: &CommandSettings,
     output: &Output,
 ) -> Result<Ending, Failure> {
     let token = parse(&args.token.join(" "))?;
     let (donor_dir, pools) = (settings.donor_dir(), settings.pools_dir());
     let place = match (&args.state, token.role) {
-        (Some(dir), _) => Place::Dir(dir),
-        (None, Role::Donor) => Place::Dir(&donor_dir),
-        (None, Role::User | Role::Admin) => Place::Pools(&pools),
+        (Some(dir), _) => EnrolPlace::Dir(dir),
+        (None, Role::Donor) => EnrolPlace::Dir(&donor_dir),
+        (None, Role::User | Role::Admin) => EnrolPlace::Pools(&pools),
     };
     let (identity, dir) = enrolment::join(&token, args.name, place).await?;
     output.result(&Joined { about: &identity.about, dir: &dir }, |Joined { about, dir }| {
@@ -64,7 +64,7 @@ fn parse(text: &str) -> Result<JoinToken, Failure> {
 pub async fn donor(token: &str, name: Option<String>, dir: &Path) -> Result<Identity, Failure> {
     let token = parse(token)?;
     if !Identity::exists(dir) {
-        let (identity, _) = enrolment::join(&token, name, Place::Dir(dir)).await?;
+        let (identity, _) = enrolment::join(&token, name, EnrolPlace::Dir(dir)).await?;
         return Ok(identity);
     }
     let identity = command_settings::load_identity(dir)?;

@@ -8,13 +8,13 @@ mod of_directory;
 mod record;
 mod removal;
 
-use super::give_back::{self, Place};
+use super::give_back::{self, GiveBackPlace};
 use super::{Ending, lend};
 use crate::args::{self, Caution, GiveBackOptions};
-use crate::command_settings::{self, Settings};
+use crate::command_settings::{self, CommandSettings};
 use crate::confirm::confirm;
 use crate::output::{Output, count};
-use crate::systemd::Role as Service;
+use crate::systemd::UnitRole as Service;
 pub use of_directory::of_directory;
 use potluck_client::Pool;
 use potluck_core::ids::DonorId;
@@ -67,8 +67,8 @@ struct Open<'a> {
 }
 
 pub async fn run(
-    args: args::Leave,
-    settings: &Settings,
+    args: args::LeaveArgs,
+    settings: &CommandSettings,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
@@ -135,7 +135,7 @@ pub async fn run(
 }
 
 /// The identity of this machine's donor, or that of its user, where there is one of them.
-fn only_identity(settings: &Settings) -> Result<PathBuf, Failure> {
+fn only_identity(settings: &CommandSettings) -> Result<PathBuf, Failure> {
     let donor = settings.donor_dir();
     let pools = fs::read_dir(settings.pools_dir()).into_iter().flatten().flatten();
     let begun = pools.map(|entry| entry.path()).chain([donor.clone()]);
@@ -306,17 +306,17 @@ impl<'a> Open<'a> {
         self.membership.about.role == Role::Donor && self.held.is_none()
     }
 
-    fn place(&self) -> Place<'_> {
+    fn place(&self) -> GiveBackPlace<'_> {
         let cancel =
             format!("potluck give-back --cancel --state {}", self.membership.dir.display());
-        Place { donor: None, name: &self.name, cancel }
+        GiveBackPlace { donor: None, name: &self.name, cancel }
     }
 
     /// Ends the membership. Its owner agreed to lose `may_lose` files by that, and is asked again where
     /// it has become more.
     async fn end(
         &self,
-        args: &args::Leave,
+        args: &args::LeaveArgs,
         may_lose: &mut u64,
         output: &Output,
     ) -> Result<(), Failure> {
@@ -361,7 +361,7 @@ impl<'a> Plan<'a> {
         memberships: &'a [Membership],
         holds: Option<&'a GivingBack>,
         now: bool,
-        settings: &Settings,
+        settings: &CommandSettings,
     ) -> Result<Self, Failure> {
         let own = memberships.last().expect("at least the one that was asked for");
         let service = removal::service_of(&own.dir, Service::Lend, settings);

@@ -5,15 +5,15 @@ mod lent;
 
 use super::Ending;
 use super::join;
-use crate::args::{Given, Lend};
-use crate::command_settings::{self, Settings};
+use crate::args::{Given, LendArgs};
+use crate::command_settings::{self, CommandSettings};
 use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::running::Running;
 use crate::settings_file::SettingsFile;
 use crate::{ready, signals};
 pub use further::{OwnDonor, daemon_of, donors_of, lend_no_more, state_of, states};
-use lent::Started;
+use lent::LentStarted;
 pub use lent::{Lent, STATES};
 use potluck_core::budget::{KeepFree, Limits};
 use potluck_core::ids::DonorId;
@@ -27,7 +27,11 @@ use std::path::{Path, PathBuf};
 /// Never lend more than this unless told to.
 const DEFAULT_MAX: u64 = 500 << 30;
 
-pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(
+    args: LendArgs,
+    settings: &CommandSettings,
+    output: &Output,
+) -> Result<Ending, Failure> {
     if args.add {
         return further::add(&args, settings, output).await;
     }
@@ -36,13 +40,14 @@ pub async fn run(args: Lend, settings: &Settings, output: &Output) -> Result<End
     if let Some(token) = &args.token {
         join::donor(token, args.name, &state).await?;
     }
-    let identity = Settings::donor_identity(&state)?;
+    let identity = CommandSettings::donor_identity(&state)?;
     let claiming = match (args.adopt_store, args.new_store) {
         (true, _) => Claiming::Adopt,
         (_, true) => Claiming::Anew,
         _ => Claiming::Own,
     };
-    let asked = Asked { given: &args.given, dirs: &args.dirs, claiming, place: Place::default() };
+    let asked =
+        LendAsked { given: &args.given, dirs: &args.dirs, claiming, place: LendPlace::default() };
     let pool = identity.pool();
     let lent = start(asked, state, identity, output).await?;
     let address = lent.address();
@@ -65,7 +70,7 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 
 /// Where a donor listens and how others reach it, as far as its settings do not say.
 #[derive(Debug, Clone, Default)]
-pub struct Place {
+pub struct LendPlace {
     /// The address to listen at ([`DonorConfig::listen`]).
     pub listen: Option<String>,
     /// The addresses that others are told ([`DonorConfig::advertise`]).
@@ -77,10 +82,10 @@ pub struct Place {
 pub struct Machine {
     /// The label of the donors where several directories are lent: they fail together.
     name: String,
-    place: Place,
+    place: LendPlace,
 }
 
-impl Place {
+impl LendPlace {
     fn under(&self, file: &SettingsFile, config: DonorConfig) -> DonorConfig {
         let set = file.set_to(keys::key("lend.listen"));
         let listen = set.or_else(|| self.listen.clone()).unwrap_or(config.listen);
@@ -91,17 +96,17 @@ impl Place {
 }
 
 /// The directories that a daemon is told to lend, and how.
-pub struct Asked<'a, O> {
+pub struct LendAsked<'a, O> {
     /// The terms that the command line gives.
     pub given: &'a Given<O>,
     /// Which directories, beside those lent before; none: only those.
     pub dirs: &'a [PathBuf],
     /// How the daemon's own donor comes by its store.
     pub claiming: Claiming,
-    pub place: Place,
+    pub place: LendPlace,
 }
 
-impl<O> Asked<'_, O> {
+impl<O> LendAsked<'_, O> {
     /// Puts it into the settings. `own` is what the daemon's own donor lends.
     fn put_into(
         &self,
@@ -125,7 +130,7 @@ impl<O> Asked<'_, O> {
 /// settings. A directory that cannot be lent now is named and tried again when the settings are read
 /// again, unless none can.
 pub async fn start<O>(
-    asked: Asked<'_, O>,
+    asked: LendAsked<'_, O>,
     state: PathBuf,
     identity: Identity,
     output: &Output,
@@ -150,7 +155,7 @@ pub async fn start<O>(
     }
     let name = format!("{} ({})", identity.about.name, identity.about.member);
     let machine = Machine { name, place: asked.place.clone() };
-    let first = Started::begin(&file, &own, &state, asked.claiming, &identity, &machine).await;
+    let first = LentStarted::begin(&file, &own, &state, asked.claiming, &identity, &machine).await;
     let moved = before.as_ref().is_some_and(|before| *before != own);
     let first = match first {
         // The settings still say where the store was.

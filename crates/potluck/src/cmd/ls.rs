@@ -1,22 +1,22 @@
 //! `potluck ls`: directories, spaces.
 
 use super::Ending;
-use crate::args::Ls;
+use crate::args::LsArgs;
 use crate::output::{Output, name, table, time};
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_core::size::format_size;
-use potluck_wire::control::{Entry, EntryKind};
+use potluck_wire::control::{EntryKind, ListedEntry};
 use potluck_wire::error::Failure;
 use serde::Serialize;
 
 #[derive(Serialize)]
 struct Entries {
     path: String,
-    entries: Vec<Entry>,
+    entries: Vec<ListedEntry>,
 }
 
-pub async fn run(args: Ls, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: LsArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let entries = client.list(&args.path, args.recursive).await?;
     let listed = Entries { path: args.path.to_string(), entries };
     output.result(&listed, |listed| match args.long {
@@ -26,7 +26,7 @@ pub async fn run(args: Ls, client: &Pool, output: &Output) -> Result<Ending, Fai
     Ok(Ending::Done)
 }
 
-fn shown_name(asked: &PoolPath, entry: &Entry) -> String {
+fn shown_name(asked: &PoolPath, entry: &ListedEntry) -> String {
     let shown = if entry.path.is_empty() { asked.file_name().unwrap_or("") } else { &entry.path };
     let shown = name(shown);
     match entry.kind {
@@ -35,19 +35,19 @@ fn shown_name(asked: &PoolPath, entry: &Entry) -> String {
     }
 }
 
-fn short(asked: &PoolPath, entries: &[Entry]) -> String {
+fn short(asked: &PoolPath, entries: &[ListedEntry]) -> String {
     entries.iter().map(|entry| shown_name(asked, entry) + "\n").collect()
 }
 
 /// Copies, or the erasure code; of what is on no donor, where it is.
-fn kept_as(entry: &Entry) -> Option<String> {
+fn kept_as(entry: &ListedEntry) -> Option<String> {
     if entry.in_catalog {
         return Some("catalog".into());
     }
     entry.ec.map(|ec| ec.to_string()).or(entry.copies.map(|copies| copies.to_string()))
 }
 
-fn long(asked: &PoolPath, entries: &[Entry], exact: bool) -> String {
+fn long(asked: &PoolPath, entries: &[ListedEntry], exact: bool) -> String {
     let shown = |size: u64| if exact { size.to_string() } else { format_size(size) };
     let rows: Vec<_> = entries
         .iter()

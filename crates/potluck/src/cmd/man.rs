@@ -1,7 +1,7 @@
 //! `potluck man`: manual pages, made from the same declarations as `--help`.
 
 use super::Ending;
-use crate::args::{Args, Man};
+use crate::args::{Args, ManArgs};
 use crate::output::{Output, Piped};
 use clap::{Command, CommandFactory};
 use clap_mangen::roff::{Roff, bold, roman};
@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-pub fn run(args: &Man, output: &Output) -> Result<Ending, Failure> {
+pub fn run(args: &ManArgs, output: &Output) -> Result<Ending, Failure> {
     let mut root = Args::command().disable_help_subcommand(true);
     // Gives every command its full name and the global options.
     root.build();

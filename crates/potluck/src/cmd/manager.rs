@@ -4,21 +4,21 @@ mod restore;
 
 use super::Ending;
 use crate::args::{self, ManagerAction, ManagerOptions};
-use crate::command_settings::{self, Settings};
+use crate::command_settings::{self, CommandSettings};
 use crate::keys::Daemon;
 use crate::output::Output;
 use crate::running::{Running, tell_reloaded};
 use crate::settings_file::SettingsFile;
 use crate::{ready, signals};
-use potluck_manager::{Controls, Made, Manager, ManagerConfig};
+use potluck_manager::{Made, Manager, ManagerConfig, ManagerControls};
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
 use potluck_wire::mdns::{self, Announced, Announcing};
 use std::path::{Path, PathBuf};
 
 pub async fn run(
-    args: args::Manager,
-    settings: &Settings,
+    args: args::ManagerArgs,
+    settings: &CommandSettings,
     output: &Output,
 ) -> Result<Ending, Failure> {
     match args.action {
@@ -30,7 +30,8 @@ pub async fn run(
     }
     let (stopped, hangups) = signals::daemon_signals();
     let state = args.state.unwrap_or_else(|| settings.manager_dir());
-    let Started { mut made, manager, mut tuning } = start(&args.options, state, output).await?;
+    let ManagerStarted { mut made, manager, mut tuning } =
+        start(&args.options, state, output).await?;
     ready::announce(args.options.ready_file.as_deref(), manager.address())?;
     made.keep();
     let ended = tokio::select! {
@@ -44,7 +45,7 @@ pub async fn run(
 /// Has a running manager go by its settings file.
 pub struct Tuning {
     state: PathBuf,
-    controls: Controls,
+    controls: ManagerControls,
     running: Running,
     _announcing: Option<Announcing>,
     /// Whether this start made the pool.
@@ -62,7 +63,7 @@ impl Tuning {
 }
 
 /// A manager that was started.
-pub struct Started {
+pub struct ManagerStarted {
     /// The pool, if it is new, to be kept once all has begun that was asked for. It goes last: when nobody uses
     /// the directory any more, a pool that is new is taken back.
     pub made: Made,
@@ -77,7 +78,7 @@ pub async fn start(
     options: &ManagerOptions,
     state: PathBuf,
     output: &Output,
-) -> Result<Started, Failure> {
+) -> Result<ManagerStarted, Failure> {
     let mut file = SettingsFile::read(Daemon::Manager, &state)?;
     options.given.put_into(&mut file);
     if !file.is_on("manager.mdns") {
@@ -112,7 +113,7 @@ pub async fn start(
     let controls = manager.controls();
     let _announcing = mdns::announce(Announced::Manager, manager.pool(), manager.address());
     let tuning = Tuning { state, controls, running, _announcing, pool_is_new };
-    Ok(Started { made, manager, tuning })
+    Ok(ManagerStarted { made, manager, tuning })
 }
 
 /// A manager that runs as its settings say.

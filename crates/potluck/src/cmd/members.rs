@@ -3,8 +3,8 @@
 use super::Ending;
 use super::give_back::weakened;
 use super::nodes::{only_there, removable, would_end};
-use crate::args::{self, MembersLs, MembersRm};
-use crate::command_settings::Settings;
+use crate::args::{self, MembersLsArgs, MembersRmArgs};
+use crate::command_settings::CommandSettings;
 use crate::confirm::confirm;
 use crate::output::{Output, count, table, time};
 use potluck_client::Pool;
@@ -17,24 +17,24 @@ use potluck_wire::token::Role;
 use serde::Serialize;
 
 pub async fn run(
-    args: args::Members,
+    args: args::MembersArgs,
     client: &Pool,
-    settings: &Settings,
+    settings: &CommandSettings,
     output: &Output,
 ) -> Result<Ending, Failure> {
     let all = client.call(&MemberList {}).await?.members;
     match args {
-        args::Members::Ls(args) => {
+        args::MembersArgs::Ls(args) => {
             list(&args, all, output);
             Ok(Ending::Done)
         }
-        args::Members::Rm(args) => {
+        args::MembersArgs::Rm(args) => {
             remove(&args, &all, settings.identity()?.about.member, client, output).await
         }
     }
 }
 
-fn list(args: &MembersLs, all: Vec<MemberAbout>, output: &Output) {
+fn list(args: &MembersLsArgs, all: Vec<MemberAbout>, output: &Output) {
     let shown = |member: &&MemberAbout| {
         (args.revoked || !member.revoked) && args.role.is_none_or(|role| role == member.role)
     };
@@ -97,7 +97,7 @@ impl<'a> RemovedMembers<'a> {
 }
 
 async fn remove(
-    args: &MembersRm,
+    args: &MembersRmArgs,
     all: &[MemberAbout],
     own: MemberId,
     client: &Pool,

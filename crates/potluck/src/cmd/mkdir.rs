@@ -2,14 +2,14 @@
 
 use super::Ending;
 use super::cp::policy_override;
-use crate::args::Mkdir;
+use crate::args::MkdirArgs;
 use crate::output::Output;
 use potluck_client::Pool;
 use potluck_core::policy::Override;
 use potluck_wire::control::PolicySet;
 use potluck_wire::error::Failure;
 
-pub async fn run(args: Mkdir, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: MkdirArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let policy = policy_override(&args.policy)?;
     client.make_dir(&args.path, args.parents).await?;
     if policy == Override::default() {

@@ -47,7 +47,7 @@ pub use ending::Ending;
 
 use crate::INTERRUPTED;
 use crate::args::Command;
-use crate::command_settings::Settings;
+use crate::command_settings::CommandSettings;
 use crate::output::Output;
 use crate::progress_bar;
 use crate::signals;
@@ -60,7 +60,7 @@ use std::time::Duration;
 /// Runs one command.
 pub async fn run(
     command: Command,
-    settings: &Settings,
+    settings: &CommandSettings,
     output: &Output,
 ) -> Result<Ending, Failure> {
     let shown = settings.progress && output.wants_progress();
@@ -122,7 +122,7 @@ pub async fn run(
 fn own_donors(
     state: &Path,
     dir: Option<&Path>,
-    settings: &Settings,
+    settings: &CommandSettings,
     watched: &impl Fn(Pool) -> Pool,
 ) -> Result<Vec<(lend::OwnDonor, Pool)>, Failure> {
     let donors = lend::donors_of(state, dir)?.into_iter();
@@ -181,7 +181,7 @@ async fn remember_donors(client: &Pool) {
 async fn with_client(
     command: Command,
     client: &Pool,
-    settings: &Settings,
+    settings: &CommandSettings,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {

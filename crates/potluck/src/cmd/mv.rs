@@ -1,8 +1,8 @@
 //! `potluck mv`: move or rename inside a space.
 
 use super::Ending;
-use super::cp::{At, Landing, Place, target};
-use crate::args::Mv;
+use super::cp::{CopyPlace, Landing, PlacedAt, target};
+use crate::args::MvArgs;
 use crate::confirm::{can_ask, confirm};
 use crate::output::Output;
 use potluck_client::Pool;
@@ -10,13 +10,13 @@ use potluck_core::path::PoolPath;
 use potluck_wire::control::EntryKind;
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-pub async fn run(args: Mv, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: MvArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let Some(name) = args.from.file_name() else {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_PATH, "a space cannot be moved")
             .hint("move what is in it"));
     };
-    let place = Place::target(&args.to)?;
-    let At::Pool(to) = &place.at else {
+    let place = CopyPlace::target(&args.to)?;
+    let PlacedAt::Pool(to) = &place.at else {
         let what = "a file is moved inside the pool";
         return Err(Failure::new(ErrorKind::Usage, code::BAD_PATH, what)
             .hint("write pot://SPACE/PATH; to take it out of the pool, copy it, then remove it"));
@@ -31,7 +31,7 @@ pub async fn run(args: Mv, client: &Pool, output: &Output) -> Result<Ending, Fai
 }
 
 /// Moves, and replaces a file only if somebody said so.
-async fn rename(args: &Mv, to: &PoolPath, client: &Pool) -> Result<(), Failure> {
+async fn rename(args: &MvArgs, to: &PoolPath, client: &Pool) -> Result<(), Failure> {
     let refused = match client.rename(&args.from, to, !args.yes).await {
         Err(refused) if refused.code == code::EXISTS && !args.no_replace => refused,
         result => return result,

@@ -1,9 +1,9 @@
 //! `potluck nodes`: donors, as admins see and steer them.
 
 use super::Ending;
-use super::give_back::{self, Place, weakened};
+use super::give_back::{self, GiveBackPlace, weakened};
 use super::{away, donors};
-use crate::args::{Drain, NodeAway, NodeName, NodeRemove, Nodes};
+use crate::args::{DrainArgs, NodeAwayArgs, NodeName, NodeRemoveArgs, NodesArgs};
 use crate::confirm::confirm;
 use crate::output::{Output, count, table};
 use potluck_client::Pool;
@@ -21,19 +21,19 @@ struct Donors {
 }
 
 pub async fn run(
-    args: Nodes,
+    args: NodesArgs,
     client: &Pool,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
     match args {
-        Nodes::Ls => list(client, output).await,
-        Nodes::Drain(args) => drain(args, client, output, shown).await,
-        Nodes::Away(NodeAway { donor, time, .. }) => {
+        NodesArgs::Ls => list(client, output).await,
+        NodesArgs::Drain(args) => drain(args, client, output, shown).await,
+        NodesArgs::Away(NodeAwayArgs { donor, time, .. }) => {
             let donor = donors::named(client, &donor).await?;
             away::announce(Some(donor.donor), &donor.name, time, client, output).await
         }
-        Nodes::Trust(NodeName { donor }) => {
+        NodesArgs::Trust(NodeName { donor }) => {
             let donor = donors::named(client, &donor).await?;
             if donor.quarantined.is_none() {
                 let mut alarms = client.call(&Status {}).await?.alarms;
@@ -48,7 +48,7 @@ pub async fn run(
             });
             Ok(Ending::Done)
         }
-        Nodes::Rm(args) => remove(args, client, output).await,
+        NodesArgs::Rm(args) => remove(args, client, output).await,
     }
 }
 
@@ -92,13 +92,13 @@ fn row(donor: &DonorStatus) -> Vec<String> {
 }
 
 async fn drain(
-    args: Drain,
+    args: DrainArgs,
     client: &Pool,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
     let donor = donors::named(client, &args.donor).await?;
-    let place = Place {
+    let place = GiveBackPlace {
         donor: Some(donor.donor),
         name: &donor.name,
         cancel: format!("potluck nodes drain {} --cancel", donor.name),
@@ -121,9 +121,10 @@ struct RemovedDonor<'a> {
 }
 
 /// Removes a donor. The manager refuses while a file needs it, unless the options say otherwise.
-async fn remove(args: NodeRemove, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+async fn remove(args: NodeRemoveArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let donor = donors::named(client, &args.donor).await?;
-    let place = Place { donor: Some(donor.donor), name: &donor.name, cancel: String::new() };
+    let place =
+        GiveBackPlace { donor: Some(donor.donor), name: &donor.name, cancel: String::new() };
     let look = client.call(&give_back::look(&place)).await?;
     let report = |removed| RemovedDonor {
         donor: &donor.name,

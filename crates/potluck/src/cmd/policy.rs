@@ -3,7 +3,7 @@
 use super::Ending;
 use super::cp::policy_override;
 use super::health;
-use crate::args::{Policy, PolicySet, PolicyShow};
+use crate::args::{PolicyArgs, PolicySetArgs, PolicyShowArgs};
 use crate::confirm::confirm;
 use crate::output::{Output, count};
 use potluck_client::Pool;
@@ -13,14 +13,14 @@ use potluck_wire::control::{self, PolicyChanged};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::fmt::Write;
 
-pub async fn run(args: Policy, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: PolicyArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     match args {
-        Policy::Show(args) => show(args, client, output).await,
-        Policy::Set(args) => set(args, client, output).await,
+        PolicyArgs::Show(args) => show(args, client, output).await,
+        PolicyArgs::Set(args) => set(args, client, output).await,
     }
 }
 
-async fn show(args: PolicyShow, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+async fn show(args: PolicyShowArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let stated = client.stat(&args.path).await?;
     let shown = serde_json::json!({ "path": args.path, "policy": stated.policy });
     output.result(&shown, |_| text(&args.path.to_string(), &stated.policy));
@@ -48,7 +48,7 @@ fn text(path: &str, policy: &policy::Policy) -> String {
     text
 }
 
-async fn set(args: PolicySet, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+async fn set(args: PolicySetArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let over = policy_override(&args.policy)?;
     if over == policy::Override::default() {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, "nothing to set is named")

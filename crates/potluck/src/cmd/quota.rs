@@ -1,7 +1,7 @@
 //! `potluck quota`: limits of what may be stored, and what is used of them.
 
 use super::Ending;
-use crate::args::{self, QuotaSet};
+use crate::args::{self, QuotaSetArgs};
 use crate::output::{Output, table};
 use potluck_client::Pool;
 use potluck_core::quota::{Quota, QuotaOf};
@@ -9,15 +9,15 @@ use potluck_core::size::format_size;
 use potluck_wire::control::{self, QuotaList, QuotaUse, Quotas};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-pub async fn run(args: args::Quota, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: args::QuotaArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     match args {
-        args::Quota::Set(QuotaSet { of, bytes, files, none: _ }) => {
+        args::QuotaArgs::Set(QuotaSetArgs { of, bytes, files, none: _ }) => {
             let quota = Quota { bytes, files };
             let call = control::QuotaSet { of, quota };
             client.call(&call).await?;
             output.result(&call, |_| String::new());
         }
-        args::Quota::Get(args) => {
+        args::QuotaArgs::Get(args) => {
             let mut quotas = client.call(&QuotaList {}).await?.quotas;
             quotas.retain(|quota| is_of(quota, &args.of));
             let Some(quota) = quotas.pop() else {
@@ -27,7 +27,7 @@ pub async fn run(args: args::Quota, client: &Pool, output: &Output) -> Result<En
             };
             output.result(&quota, |quota| text(std::slice::from_ref(quota)));
         }
-        args::Quota::Ls => {
+        args::QuotaArgs::Ls => {
             let quotas = client.call(&QuotaList {}).await?;
             output.result(&quotas, |Quotas { quotas }| text(quotas));
         }

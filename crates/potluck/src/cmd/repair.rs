@@ -1,7 +1,7 @@
 //! `potluck repair`: what makes lost copies again.
 
 use super::Ending;
-use crate::args::{Repair, Watch};
+use crate::args::{RepairArgs, WatchArgs};
 use crate::output::{Output, count, duration};
 use crate::progress_bar;
 use potluck_client::Pool;
@@ -20,24 +20,24 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
 const STANDSTILL: Duration = Duration::from_secs(60);
 
 pub async fn run(
-    args: Repair,
+    args: RepairArgs,
     client: &Pool,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
     let control = |action| RepairControl { action };
     let (state, watch) = match args {
-        Repair::Status(Watch { watch }) => {
+        RepairArgs::Status(WatchArgs { watch }) => {
             client.call(&Check {}).await?; // answered when all that happened is known
             (client.call(&RepairStatus {}).await?, watch)
         }
-        Repair::Pause => (client.call(&control(RepairAction::Pause)).await?, false),
-        Repair::Resume => (client.call(&control(RepairAction::Resume)).await?, false),
-        Repair::Now(Watch { watch: false }) => {
+        RepairArgs::Pause => (client.call(&control(RepairAction::Pause)).await?, false),
+        RepairArgs::Resume => (client.call(&control(RepairAction::Resume)).await?, false),
+        RepairArgs::Now(WatchArgs { watch: false }) => {
             client.call(&control(RepairAction::Now)).await?;
             (looked_anew(client).await?, false)
         }
-        Repair::Now(Watch { watch: true }) => {
+        RepairArgs::Now(WatchArgs { watch: true }) => {
             client.call(&control(RepairAction::Now)).await?;
             let state = until_idle(client, shown, true).await?;
             return Ok(ended(&state, output));

@@ -2,7 +2,7 @@
 
 use super::Ending;
 use super::several::Several;
-use crate::args::Rm;
+use crate::args::RmArgs;
 use crate::confirm::{can_ask, confirm};
 use crate::output::{Output, count};
 use potluck_client::Pool;
@@ -20,7 +20,7 @@ struct Report<'a> {
     several: &'a Several,
 }
 
-pub async fn run(args: Rm, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: RmArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let (mut removed, mut several) = (Removed::default(), Several::default());
     for path in &args.paths {
         let one = match remove(&args, path, client).await {
@@ -46,7 +46,7 @@ pub async fn run(args: Rm, client: &Pool, output: &Output) -> Result<Ending, Fai
 
 /// Removes what is at `path`, or only looks. A person is asked before a tree goes; a script that
 /// says -r means it.
-async fn remove(args: &Rm, path: &PoolPath, client: &Pool) -> Result<Removed, Failure> {
+async fn remove(args: &RmArgs, path: &PoolPath, client: &Pool) -> Result<Removed, Failure> {
     if path.names().is_empty() && !path.space().is_empty() {
         let space = path.space();
         let what = format!("{path} is a space, not a directory in one");

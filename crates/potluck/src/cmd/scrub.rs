@@ -1,7 +1,7 @@
 //! `potluck scrub`: donors read back what they hold.
 
 use super::{Ending, donors};
-use crate::args::{Scrub, ScrubNow};
+use crate::args::{ScrubArgs, ScrubNowArgs};
 use crate::output::{Output, count, table};
 use potluck_client::Pool;
 use potluck_core::size::format_size;
@@ -22,10 +22,10 @@ struct DonorScrub {
     bad: u64,
 }
 
-pub async fn run(args: Scrub, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: ScrubArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     match args {
-        Scrub::Now(args) => now(args, client, output).await,
-        Scrub::Status => {
+        ScrubArgs::Now(args) => now(args, client, output).await,
+        ScrubArgs::Status => {
             let donors = client.call(&Status {}).await?.donors;
             let scrubs: Vec<_> = donors.iter().map(of_donor).collect();
             output.result(&serde_json::json!({ "donors": scrubs }), |_| text(&scrubs));
@@ -34,7 +34,7 @@ pub async fn run(args: Scrub, client: &Pool, output: &Output) -> Result<Ending, 
     }
 }
 
-async fn now(args: ScrubNow, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+async fn now(args: ScrubNowArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     if args.rate < SLOWEST_SCRUB {
         let what = format!("--rate: no donor reads slower than {}/s", format_size(SLOWEST_SCRUB));
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)

@@ -2,13 +2,15 @@
 
 use super::Ending;
 use super::lend::absolute;
-use crate::args::{Service, ServiceInstall, ServicePlace, ServiceUninstall};
-use crate::command_settings::Settings;
+use crate::args::{ServiceArgs, ServiceInstallArgs, ServicePlaceArgs, ServiceUninstallArgs};
+use crate::command_settings::CommandSettings;
 use crate::keys::Daemon;
 use crate::output::Output;
 use crate::running;
 use crate::settings_file::SettingsFile;
-use crate::systemd::{self, Place, ROLES, Role, SYSTEM_USER, Scope, UnitFile, call, file_failed};
+use crate::systemd::{
+    self, ROLES, SYSTEM_USER, Scope, UnitFile, UnitPlace, UnitRole, call, file_failed,
+};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
@@ -23,15 +25,19 @@ use std::time::Duration;
 /// How long a daemon may take to answer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-pub async fn run(args: Service, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(
+    args: ServiceArgs,
+    settings: &CommandSettings,
+    output: &Output,
+) -> Result<Ending, Failure> {
     match args {
-        Service::Install(args) => install(args, settings, output),
-        Service::Status(args) => status(&place(&args, settings)?, output).await,
-        Service::Uninstall(args) => uninstall(&args, settings, output),
+        ServiceArgs::Install(args) => install(args, settings, output),
+        ServiceArgs::Status(args) => status(&place(&args, settings)?, output).await,
+        ServiceArgs::Uninstall(args) => uninstall(&args, settings, output),
     }
 }
 
-fn place(args: &ServicePlace, settings: &Settings) -> Result<Place, Failure> {
+fn place(args: &ServicePlaceArgs, settings: &CommandSettings) -> Result<UnitPlace, Failure> {
     let scope = match (args.system, args.user) {
         (true, _) => Scope::System,
         (_, true) => Scope::User,
@@ -39,7 +45,7 @@ fn place(args: &ServicePlace, settings: &Settings) -> Result<Place, Failure> {
         _ => Scope::User,
     };
     let root = args.root.as_deref().map(absolute).transpose()?;
-    Ok(Place::new(scope, root, settings))
+    Ok(UnitPlace::new(scope, root, settings))
 }
 
 #[derive(Debug, Serialize)]
@@ -51,7 +57,11 @@ struct Installed {
     started: bool,
 }
 
-fn install(args: ServiceInstall, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+fn install(
+    args: ServiceInstallArgs,
+    settings: &CommandSettings,
+    output: &Output,
+) -> Result<Ending, Failure> {
     let place = place(&args.place, settings)?;
     let role = args.role.map_or_else(|| role_of(&place), Ok)?;
     let program =
@@ -122,12 +132,12 @@ fn install(args: ServiceInstall, settings: &Settings, output: &Output) -> Result
 }
 
 /// Returns the role of this machine's daemons, as far as their state shows.
-fn role_of(place: &Place) -> Result<Role, Failure> {
+fn role_of(place: &UnitPlace) -> Result<UnitRole, Failure> {
     let has = |daemon| place.here(&place.state_of(daemon)).is_dir();
     match (has(Daemon::Manager), has(Daemon::Donor)) {
-        (true, true) => Ok(Role::Up),
-        (true, false) => Ok(Role::Manager),
-        (false, true) => Ok(Role::Lend),
+        (true, true) => Ok(UnitRole::Up),
+        (true, false) => Ok(UnitRole::Manager),
+        (false, true) => Ok(UnitRole::Lend),
         (false, false) => {
             let looked = place.state_of(Daemon::Manager);
             let looked = looked.parent().unwrap_or(&looked).display();
@@ -162,7 +172,7 @@ fn linger(output: &Output) {
 
 /// Makes the state directory of a daemon; the system's belongs to the services' user, which is made if
 /// there is none.
-fn make_state(place: &Place, daemon: Daemon) -> Result<(), Failure> {
+fn make_state(place: &UnitPlace, daemon: Daemon) -> Result<(), Failure> {
     if place.is_live() && place.scope == Scope::System && user().is_none() {
         call(Command::new("useradd").args([
             "--system",
@@ -192,7 +202,7 @@ fn make_state(place: &Place, daemon: Daemon) -> Result<(), Failure> {
 
 /// Makes a directory that a service writes. One that is there and empty is given to the service's user;
 /// one that holds anything is left alone.
-fn make_dir(place: &Place, path: &Path) -> Result<(), Failure> {
+fn make_dir(place: &UnitPlace, path: &Path) -> Result<(), Failure> {
     let here = place.here(path);
     let failed = |why: std::io::Error| file_failed("make", path, &why);
     if !here.exists() {
@@ -251,7 +261,7 @@ struct Report {
     services: Vec<Known>,
 }
 
-async fn status(place: &Place, output: &Output) -> Result<Ending, Failure> {
+async fn status(place: &UnitPlace, output: &Output) -> Result<Ending, Failure> {
     let mut services = Vec::new();
     for role in ROLES.into_iter().filter(|role| place.is_installed(*role)) {
         let told = match place.is_live() && place.needs_systemd().is_ok() {
@@ -275,7 +285,7 @@ async fn status(place: &Place, output: &Output) -> Result<Ending, Failure> {
     Ok(if well { Ending::Done } else { Ending::Partial })
 }
 
-async fn look_at(place: &Place, daemon: Daemon) -> KnownDaemon {
+async fn look_at(place: &UnitPlace, daemon: Daemon) -> KnownDaemon {
     let state = place.here(&place.state_of(daemon));
     let said = running::find(&state).ok().flatten();
     let address = said.as_ref().and_then(|said| said.address);
@@ -329,12 +339,12 @@ struct Uninstalled {
 }
 
 fn uninstall(
-    args: &ServiceUninstall,
-    settings: &Settings,
+    args: &ServiceUninstallArgs,
+    settings: &CommandSettings,
     output: &Output,
 ) -> Result<Ending, Failure> {
     let place = place(&args.place, settings)?;
-    let wanted = |role: &Role| args.role.is_none_or(|wanted| wanted == *role);
+    let wanted = |role: &UnitRole| args.role.is_none_or(|wanted| wanted == *role);
     let roles: Vec<_> =
         ROLES.into_iter().filter(|role| wanted(role) && place.is_installed(*role)).collect();
     if roles.is_empty() {

@@ -2,9 +2,9 @@
 
 use super::Ending;
 use super::lend::{absolute, check_terms};
-use crate::args::Set;
-use crate::command_settings::Settings;
-use crate::keys::{self, Applies, Daemon, Key, Kind};
+use crate::args::SetArgs;
+use crate::command_settings::CommandSettings;
+use crate::keys::{self, Applies, Daemon, Key, SettingKind};
 use crate::output::Output;
 use crate::running::{self, Told};
 use crate::settings_file::SettingsFile;
@@ -12,7 +12,11 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-pub async fn run(args: Set, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(
+    args: SetArgs,
+    settings: &CommandSettings,
+    output: &Output,
+) -> Result<Ending, Failure> {
     let places = places(args.state.as_deref(), settings);
     let Some(name) = &args.key else {
         let shown = show(&places, |_| true)?;
@@ -25,7 +29,7 @@ pub async fn run(args: Set, settings: &Settings, output: &Output) -> Result<Endi
         let what = format!("{}: {why}", key.full);
         Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what).hint(key.meaning)
     })?;
-    if let Some(dir) = value.as_deref().filter(|_| key.kind == Kind::Path) {
+    if let Some(dir) = value.as_deref().filter(|_| key.kind == SettingKind::Path) {
         check_there(key, Path::new(dir))?;
     }
     if value.is_none() && !args.unset {
@@ -142,7 +146,7 @@ impl Places {
 }
 
 /// A state directory is that of `potluck up`, with one for each daemon below, or a daemon's own.
-fn places(state: Option<&Path>, settings: &Settings) -> Places {
+fn places(state: Option<&Path>, settings: &CommandSettings) -> Places {
     let Some(state) = state else {
         let (manager, donor) = (settings.manager_dir(), settings.donor_dir());
         return match (manager.is_dir(), donor.is_dir()) {

@@ -2,7 +2,7 @@
 
 use super::Ending;
 use super::cp::policy_override;
-use crate::args::{Space, SpaceCreate, SpaceGrant, SpaceRevoke, SpaceRm};
+use crate::args::{SpaceArgs, SpaceCreateArgs, SpaceGrantArgs, SpaceRevokeArgs, SpaceRmArgs};
 use crate::confirm::confirm;
 use crate::output::{Output, count, table};
 use potluck_client::Pool;
@@ -12,30 +12,30 @@ use potluck_core::size::format_size;
 use potluck_wire::control::{self, Granted, SpaceGrants, Spaces};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-pub async fn run(args: Space, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: SpaceArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     match args {
-        Space::Create(args) => create(args, client, output).await?,
-        Space::Rm(args) => remove(args, client, output).await?,
-        Space::Grant(SpaceGrant { space, who, rights }) => {
+        SpaceArgs::Create(args) => create(args, client, output).await?,
+        SpaceArgs::Rm(args) => remove(args, client, output).await?,
+        SpaceArgs::Grant(SpaceGrantArgs { space, who, rights }) => {
             let rights = rights.into_iter().collect();
             let call = control::SpaceGrant { space, who, rights };
             granted(&call.space, &client.call(&call).await?, output);
         }
-        Space::Revoke(SpaceRevoke { space, who, rights }) => {
+        SpaceArgs::Revoke(SpaceRevokeArgs { space, who, rights }) => {
             let rights = if rights.is_empty() { Rights::ALL } else { rights.into_iter().collect() };
             let call = control::SpaceRevoke { space, who, rights };
             granted(&call.space, &client.call(&call).await?, output);
         }
-        Space::Who(args) => {
+        SpaceArgs::Who(args) => {
             let call = control::SpaceWho { space: args.space };
             output.result(&client.call(&call).await?, who);
         }
-        Space::Ls => output.result(&Spaces { spaces: client.spaces().await? }, text),
+        SpaceArgs::Ls => output.result(&Spaces { spaces: client.spaces().await? }, text),
     }
     Ok(Ending::Done)
 }
 
-async fn create(args: SpaceCreate, client: &Pool, output: &Output) -> Result<(), Failure> {
+async fn create(args: SpaceCreateArgs, client: &Pool, output: &Output) -> Result<(), Failure> {
     let base = Policy { sealed: !args.plain, ..Policy::default() };
     let policy = base
         .with(&policy_override(&args.policy)?)
@@ -53,8 +53,8 @@ async fn create(args: SpaceCreate, client: &Pool, output: &Output) -> Result<(),
 }
 
 /// Removes a space. An empty one is soon made again; of any other a person says yes to what goes.
-async fn remove(args: SpaceRm, client: &Pool, output: &Output) -> Result<(), Failure> {
-    let SpaceRm { name, recursive, caution } = args;
+async fn remove(args: SpaceRmArgs, client: &Pool, output: &Output) -> Result<(), Failure> {
+    let SpaceRmArgs { name, recursive, caution } = args;
     let spaces = client.spaces().await?;
     let (files, bytes) = match spaces.iter().find(|space| space.name == name) {
         Some(space) => (space.files, space.bytes),

@@ -12,7 +12,7 @@ use potluck_wire::error::Failure;
 use serde::Serialize;
 use std::fmt::Write;
 
-pub async fn run(args: args::Stat, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: args::StatArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let stated = match args.chunks {
         true => client.stat_chunks(&args.path).await?,
         false => client.stat(&args.path).await?,

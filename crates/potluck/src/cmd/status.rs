@@ -12,7 +12,11 @@ use potluck_wire::control::{
 };
 use potluck_wire::error::{ErrorKind, Failure};
 
-pub async fn run(args: args::Status, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(
+    args: args::StatusArgs,
+    client: &Pool,
+    output: &Output,
+) -> Result<Ending, Failure> {
     // Answered when all that happened is known: what is asked for after it tells the same.
     let verdict = client.call(&Check {}).await?;
     if args.check {

@@ -1,11 +1,11 @@
 //! `potluck tree`: everything below a path, drawn.
 
 use super::Ending;
-use crate::args::Tree;
+use crate::args::TreeArgs;
 use crate::output::{self, Output};
 use potluck_client::Pool;
 use potluck_core::size::{count, format_size};
-use potluck_wire::control::{Entry, EntryKind};
+use potluck_wire::control::{EntryKind, ListedEntry};
 use potluck_wire::error::Failure;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -13,17 +13,17 @@ use std::collections::BTreeMap;
 #[derive(Serialize)]
 struct Drawn {
     path: String,
-    entries: Vec<Entry>,
+    entries: Vec<ListedEntry>,
 }
 
 /// A directory's children by name; a file has none.
 #[derive(Default)]
 struct Node<'a> {
-    entry: Option<&'a Entry>,
+    entry: Option<&'a ListedEntry>,
     children: BTreeMap<&'a str, Node<'a>>,
 }
 
-pub async fn run(args: Tree, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: TreeArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let mut entries = client.list(&args.path, true).await?;
     if let Some(depth) = args.depth {
         entries.retain(|entry| entry.path.split('/').count() <= depth);

@@ -1,10 +1,10 @@
 //! `potluck up`: a pool on this machine, manager and donor in one process.
 
-use super::lend::{Asked, Place};
-use super::manager::Started;
+use super::lend::{LendAsked, LendPlace};
+use super::manager::ManagerStarted;
 use super::{Ending, join, lend, manager};
-use crate::args::Up;
-use crate::command_settings::{self, Settings};
+use crate::args::UpArgs;
+use crate::command_settings::{self, CommandSettings};
 use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::settings_file::SettingsFile;
@@ -22,7 +22,11 @@ use std::path::Path;
 /// Seconds for which the token is good that this process makes for itself.
 const OWN_TOKEN_SECONDS: u64 = 60;
 
-pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(
+    args: UpArgs,
+    settings: &CommandSettings,
+    output: &Output,
+) -> Result<Ending, Failure> {
     let (stopped, hangups) = signals::daemon_signals();
     let (manager_dir, donor_dir) = match &args.state {
         Some(state) => (state.join("manager"), state.join("donor")),
@@ -36,7 +40,7 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
         false => args.dirs,
     };
 
-    let Started { mut made, manager, tuning: mut of_manager } =
+    let ManagerStarted { mut made, manager, tuning: mut of_manager } =
         manager::start(&args.manager, manager_dir.clone(), output).await?;
     // A donor of a pool that is taken back goes with it.
     // One whose identity alone was lost may have further donors' beside it, of another pool: these stay.
@@ -55,7 +59,7 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
 
     let donor = async {
         let identity = donor_identity(&admin_dir, &donor_dir, address).await?;
-        let asked = Asked { given: &terms, dirs: &dirs, claiming: Claiming::Own, place };
+        let asked = LendAsked { given: &terms, dirs: &dirs, claiming: Claiming::Own, place };
         let mut lent = lend::start(asked, donor_dir, identity, output).await?;
         ready::announce(args.manager.ready_file.as_deref(), address)?;
         made.keep();
@@ -81,11 +85,11 @@ pub async fn run(args: Up, settings: &Settings, output: &Output) -> Result<Endin
 
 /// Where the donor of a machine listens whose manager listens at `manager`: at the port of donors, or
 /// at any if the manager was given any. Others reach it by the hosts by which they reach the manager.
-fn beside(manager: SocketAddr, settings: &SettingsFile) -> Place {
+fn beside(manager: SocketAddr, settings: &SettingsFile) -> LendPlace {
     let any = settings.text_of("manager.listen").is_some_and(|listen| listen.ends_with(":0"));
     let said = settings.text_of("manager.advertise").unwrap_or_default();
     let hosts = said.split(',').filter_map(|one| Address::parse(one, DONOR_PORT).ok());
-    Place {
+    LendPlace {
         listen: Some(SocketAddr::new(manager.ip(), if any { 0 } else { DONOR_PORT }).to_string()),
         advertise: hosts.map(|address| address.host().to_owned()).collect(),
     }

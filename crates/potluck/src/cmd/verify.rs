@@ -1,9 +1,9 @@
 //! `potluck verify`: how safe files are, and whether their bytes are right.
 
 use super::Ending;
-use super::fsck::{self, Findings};
+use super::fsck::{self, FsckFindings};
 use super::health::{sentence, window};
-use crate::args::Verify;
+use crate::args::VerifyArgs;
 use crate::output::{Output, count, name, told};
 use crate::progress_bar;
 use potluck_client::{ByteRange, Pool, Progress, RetryLimits, cat, check_tree};
@@ -20,7 +20,7 @@ use std::time::Duration;
 #[derive(Serialize)]
 struct Verified {
     #[serde(flatten)]
-    findings: Findings,
+    findings: FsckFindings,
     /// The health of the file, where the path is of a single one.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<Health>,
@@ -45,7 +45,7 @@ struct FailedFile {
 }
 
 pub async fn run(
-    args: Verify,
+    args: VerifyArgs,
     client: &Pool,
     output: &Output,
     shown: bool,
@@ -77,7 +77,7 @@ pub async fn run(
 }
 
 /// Whether a single file is named; a directory is verified only where that was asked for.
-async fn is_file(args: &Verify, client: &Pool) -> Result<bool, Failure> {
+async fn is_file(args: &VerifyArgs, client: &Pool) -> Result<bool, Failure> {
     let kind = match args.path.space().is_empty() {
         true => EntryKind::Dir,
         false => client.stat(&args.path).await?.entry.kind,

@@ -10,7 +10,7 @@ use toml_edit::{Array, Value};
 
 /// The kind of values that a key takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SettingKind {
     /// A time, such as `10m`, no shorter than this.
     Time {
         /// The shortest time that is taken.
@@ -37,7 +37,7 @@ pub enum Kind {
     Flag,
 }
 
-impl Kind {
+impl SettingKind {
     /// Returns the placeholder of a value in help texts.
     pub fn placeholder(self) -> &'static str {
         match self {
@@ -183,19 +183,19 @@ mod tests {
 
     #[test]
     fn what_is_no_value_is_refused_with_what_to_write_instead() {
-        let time = Kind::Time { least: Duration::from_millis(1) };
+        let time = SettingKind::Time { least: Duration::from_millis(1) };
         for (kind, text, said) in [
             (time, "10", "10m"),
             (time, "0s", "too short"),
-            (Kind::Size { least: 1 << 20 }, "10", "such as 200GiB"),
-            (Kind::Size { least: 1 << 20 }, "0", "too little"),
-            (Kind::Share, "0.1", "10%"),
-            (Kind::Count, "-1", "whole number"),
-            (Kind::Text, "  ", "names nothing"),
-            (Kind::Path, "backups", "from the root"),
-            (Kind::Address, "lab-head", "HOST:PORT"),
-            (Kind::Addresses, ",", "HOST"),
-            (Kind::Flag, "yes", "true"),
+            (SettingKind::Size { least: 1 << 20 }, "10", "such as 200GiB"),
+            (SettingKind::Size { least: 1 << 20 }, "0", "too little"),
+            (SettingKind::Share, "0.1", "10%"),
+            (SettingKind::Count, "-1", "whole number"),
+            (SettingKind::Text, "  ", "names nothing"),
+            (SettingKind::Path, "backups", "from the root"),
+            (SettingKind::Address, "lab-head", "HOST:PORT"),
+            (SettingKind::Addresses, ",", "HOST"),
+            (SettingKind::Flag, "yes", "true"),
         ] {
             let why = kind.check(text).expect_err(text);
             assert!(why.contains(said), "{text}: {why}");
@@ -205,11 +205,11 @@ mod tests {
     #[test]
     fn a_value_comes_back_from_a_file_as_it_was_set() {
         for (kind, text) in [
-            (Kind::Count, "3"),
-            (Kind::Flag, "true"),
-            (Kind::Addresses, "a:1,b"),
-            (Kind::Text, "room-12"),
-            (Kind::Size { least: 0 }, "1.5TB"),
+            (SettingKind::Count, "3"),
+            (SettingKind::Flag, "true"),
+            (SettingKind::Addresses, "a:1,b"),
+            (SettingKind::Text, "room-12"),
+            (SettingKind::Size { least: 0 }, "1.5TB"),
         ] {
             let kept = kind.check(text).expect("a value");
             assert_eq!(kind.text_of(&kind.value_of(&kept)).as_deref(), Some(text));

@@ -9,11 +9,11 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::entropy::SystemEntropy;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::{AckLevel, Override};
-use potluck_wire::bulk::{BulkIo, Reply, Request, Status};
+use potluck_wire::bulk::{BulkIo, BulkStatus, Reply, Request};
 use potluck_wire::control::{Condition, DonorAccess, Reserve, Reserved};
 use potluck_wire::ticket::{Caveat, Ops, Secret, Ticket};
 use potluck_wire::tls::{Dial, TlsDial};
-use potluck_wire::upgrade::{self, OpenError, Opened};
+use potluck_wire::upgrade::{self, OpenedBulk, UpgradeError};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
@@ -198,7 +198,7 @@ fn reserve(admin: &Member, name: &str, bytes: u64) -> Reserved {
 fn bulk(
     admin: &Member,
     access: &DonorAccess,
-    say: impl AsyncFnOnce(&mut Opened),
+    say: impl AsyncFnOnce(&mut OpenedBulk),
 ) -> Result<Option<(u32, Reply)>, String> {
     let mut opened = admin.open(access);
     admin.runtime.block_on(async {
@@ -228,7 +228,7 @@ fn truncated_forged_and_oversized_frames_end_the_connection() {
         opened.io.write(&head, &body).await.expect("sent");
     });
     let (tag, reply) = answer.expect("an answer").expect("an answer");
-    assert_eq!((tag, reply.status), (3, Status::Ok));
+    assert_eq!((tag, reply.status), (3, BulkStatus::Ok));
     let stored = lab.lent("donor-1").chunks().len();
 
     closed(
@@ -295,7 +295,7 @@ fn truncated_forged_and_oversized_frames_end_the_connection() {
         opened.io.write(&head, &wrong).await.expect("sent");
     });
     let reply = answer.expect("an answer").expect("an answer").1;
-    assert_eq!((reply.status, reply.receipt.is_some()), (Status::Mismatch, false));
+    assert_eq!((reply.status, reply.receipt.is_some()), (BulkStatus::Mismatch, false));
     assert_eq!(lab.lent("donor-1").chunks().len(), stored, "nothing of all this was stored");
     wait_until("temporary files to be gone", DEADLINE, || lab.lent("donor-1").temp().is_empty());
     assert_serves(&mut lab, "frames");
@@ -313,7 +313,7 @@ fn tickets_are_kept_to() {
         admin.runtime.block_on(async {
             let mut opened = match upgrade::open(net, &SystemEntropy, address, &ticket).await {
                 Ok(opened) => opened,
-                Err(OpenError::Refused(status)) => return assert_eq!(status, 403, "{what}"),
+                Err(UpgradeError::Refused(status)) => return assert_eq!(status, 403, "{what}"),
                 Err(other) => panic!("{what}: {other}"),
             };
             let put = Request::put(ChunkName::of(&body), AckLevel::Memory, 1000);
@@ -321,7 +321,7 @@ fn tickets_are_kept_to() {
             opened.io.write(&head, &body).await.expect("sent");
             // A connection that ends is a refusal, too.
             if let Ok(Some((_, reply))) = opened.inbox.reply(&mut opened.io).await {
-                assert_eq!(reply.status, Status::Denied, "{what}");
+                assert_eq!(reply.status, BulkStatus::Denied, "{what}");
             }
         });
     };
@@ -371,7 +371,7 @@ fn tickets_are_kept_to() {
         }
         answers
     });
-    let (ok, denied) = (Status::Ok, Status::Denied);
+    let (ok, denied) = (BulkStatus::Ok, BulkStatus::Denied);
     assert_eq!(answers, [ok, ok, ok, denied, denied, denied], "a ticket for 200 kB");
     assert_serves(&mut lab, "tickets");
 }

@@ -7,7 +7,7 @@ use potluck_wire::error::Failure;
 use potluck_wire::identity::Identity;
 use potluck_wire::net::{BoxStream, SystemNet};
 use potluck_wire::tls::{Dial, TlsDial, install_provider};
-use potluck_wire::upgrade::{self, Opened};
+use potluck_wire::upgrade::{self, OpenedBulk};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
@@ -70,7 +70,7 @@ impl Member {
     }
 
     /// Opens a bulk connection to a donor.
-    pub fn open(&self, access: &DonorAccess) -> Opened {
+    pub fn open(&self, access: &DonorAccess) -> OpenedBulk {
         let ticket = access.ticket.as_ref().expect("a ticket");
         let opening = upgrade::open(&*self.env.net, &*self.env.entropy, &access.addresses, ticket);
         self.runtime.block_on(opening).expect("a donor that takes the ticket")

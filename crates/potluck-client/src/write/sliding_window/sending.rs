@@ -2,11 +2,11 @@
 
 use super::{Event, Window};
 use crate::link::{LinkError, PutResult};
-use crate::write::groups::{Place, Send, Stored, StoredChunk, Stranded};
+use crate::write::groups::{Place, Send, StoredChunk, StoredGroup, Stranded};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
-use potluck_wire::bulk::Status;
+use potluck_wire::bulk::BulkStatus;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::ticket::Acknowledged;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Window {
         self.events.push(Box::pin(async move {
             let result = match donors.link(donor).await {
                 Ok(link) => match link.put(name, ack, Arc::clone(&body), forward).await {
-                    Err(LinkError::Refused(Status::Mismatch))
+                    Err(LinkError::Refused(BulkStatus::Mismatch))
                         if offload.run(move || body.has_changed(&name)).await =>
                     {
                         Err(LinkError::FileChanged)
@@ -104,7 +104,7 @@ impl Window {
         tracing::debug!(%donor, %error, "a chunk was not taken");
         self.outage.failed(donor, &error);
         match error {
-            LinkError::Refused(Status::Mismatch) | LinkError::WrongBytes => {
+            LinkError::Refused(BulkStatus::Mismatch) | LinkError::WrongBytes => {
                 self.sending.mismatches += 1;
                 if self.sending.mismatches > MAX_MISMATCHES {
                     let what = format!(
@@ -115,9 +115,9 @@ impl Window {
                         .hint("check the memory of this machine and the network between the two"));
                 }
             }
-            LinkError::Refused(Status::Denied) => self.denied(donor, sent_at),
+            LinkError::Refused(BulkStatus::Denied) => self.denied(donor, sent_at),
             error => {
-                self.room.donor_full |= error == LinkError::Refused(Status::Full);
+                self.room.donor_full |= error == LinkError::Refused(BulkStatus::Full);
                 self.targets.give_up(donor, true);
             }
         }
@@ -126,7 +126,7 @@ impl Window {
 
     /// Tells files which of their groups have what they wait for.
     fn take_stored(&mut self) {
-        for Stored { file, chunks } in self.groups.take_stored() {
+        for StoredGroup { file, chunks } in self.groups.take_stored() {
             let mut state = self.files.get_mut(&file);
             for StoredChunk { place, sent, left_out, acks } in chunks {
                 match sent {

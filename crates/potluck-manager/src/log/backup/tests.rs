@@ -9,7 +9,7 @@ use potluck_catalog::fixture::new_space;
 use potluck_core::policy::Policy;
 use potluck_recovery::backups::{OWNER, backup, names};
 use potluck_recovery::log::block;
-use potluck_recovery::log::file::{Next, Reader};
+use potluck_recovery::log::file::{BackupReader, Next};
 use potluck_recovery::state_dir::CATALOG;
 use std::path::Path;
 use tempfile::TempDir;
@@ -28,10 +28,10 @@ async fn make_space(manager: &Handles, name: &'static str) {
 }
 
 /// The parts of the file at `path` that can be read, and whether they are all.
-fn read(manager: &Handles, path: &Path) -> Result<(Vec<block::Part>, bool), StateError> {
+fn read(manager: &Handles, path: &Path) -> Result<(Vec<block::BlockPart>, bool), StateError> {
     let key = kit::load_key(&manager.state.ca())?;
     let ours = Authority::new(&manager.term.pool_name, &fingerprint(manager.ca.certificate()));
-    let mut reader = Reader::open(path, Path::new("kit"), key, &ours)?;
+    let mut reader = BackupReader::open(path, Path::new("kit"), key, &ours)?;
     let mut parts = Vec::new();
     loop {
         match reader.next_block().expect("read") {
@@ -52,7 +52,7 @@ fn backups_take_a_twentieth_of_the_time_at_most() {
 #[tokio::test]
 async fn what_changed_is_added_to_the_newest_file_and_one_that_is_not_as_it_was_left_is_not_touched()
  {
-    use block::Part::{BaseEnd, Log};
+    use block::BlockPart::{BaseEnd, Log};
     let (_dir, manager) = still().await;
     let dir = manager.state.backups();
     let bytes = |number| fs::metadata(dir.join(name(number))).expect("there").len();
@@ -67,7 +67,7 @@ async fn what_changed_is_added_to_the_newest_file_and_one_that_is_not_as_it_was_
     assert!(bytes(1) > base && bytes(1) < base + 4096, "{base} and then {}", bytes(1));
     let whole = read(&manager, &dir.join(name(1))).expect("a backup");
     assert_eq!(whole, (vec![BaseEnd, Log], true));
-    assert_eq!(manager.catalog.log_waiting(Copy::InFile).await, Ok(0), "it has all changes");
+    assert_eq!(manager.catalog.log_waiting(LogCopy::InFile).await, Ok(0), "it has all changes");
 
     // Another manager, on a copy of this catalog, has added to it.
     let mut theirs = fs::read(dir.join(name(1))).expect("read");

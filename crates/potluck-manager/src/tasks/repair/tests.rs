@@ -1,11 +1,11 @@
 //! When everything is looked at, and what heartbeats wait for.
 
 use super::Repair;
+use crate::applying_task_results::ApplyingTaskResults;
 use crate::handles::Handles;
 use crate::scan::Scan;
 use crate::scan_state::Priority;
-use crate::scan_state::{Due, Kept, RETRY};
-use crate::task_results::TaskResults;
+use crate::scan_state::{Due, RETRY, ScanMemory};
 use crate::{Manager, ManagerConfig, init};
 use potluck_catalog::conversions::Encoded;
 use potluck_catalog::fixture::new_space;
@@ -28,7 +28,7 @@ fn at(seconds: u64) -> Tick {
     Duration::from_secs(seconds)
 }
 
-fn due(kept: &Kept, now: u64) -> Option<Priority> {
+fn due(kept: &ScanMemory, now: u64) -> Option<Priority> {
     kept.due(at(now), SETTLE, EVERY, false)
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn still() -> (TempDir, Handles) {
 
 #[test]
 fn a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time_a3() {
-    let mut kept = Kept::default();
+    let mut kept = ScanMemory::default();
     (kept.dirty, kept.hurry) = (Some(at(1)), true);
     assert_eq!(due(&kept, 3), Some(Priority::Urgent));
     let taken = kept.begin(at(3));
@@ -107,7 +107,7 @@ async fn a_heartbeat_waits_for_the_writer_once_however_much_its_donor_did() {
             turns.set(turns.get() + 1);
         }
     };
-    let taking = TaskResults::from(&manager);
+    let taking = ApplyingTaskResults::from(&manager);
     tokio::select! {
         biased;
         done = taking.take(donor, results) => done.expect("written"),
@@ -127,7 +127,7 @@ fn a_first_answer_whose_second_does_not_come_is_no_ones_second() {
         parity: Vec::new(),
         holders: vec![DonorId(1)],
     };
-    let mut kept = Kept::default();
+    let mut kept = ScanMemory::default();
     kept.encoded.extend([0, 1].map(|group| ((VersionId(1), ec, group), encoded(group))));
     let abandoned = kept.abandoned(&[(VersionId(1), ec, 0)].into());
     assert_eq!(abandoned.iter().map(|first| first.group).collect::<Vec<_>>(), [1]);

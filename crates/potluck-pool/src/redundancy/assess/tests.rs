@@ -2,7 +2,7 @@
 
 use super::{Findings, MAX_QUEUED};
 use crate::redundancy::judge_file;
-use crate::redundancy::layout::{Layout, Piece, Unit, Version};
+use crate::redundancy::layout::{Layout, LayoutChunk, Unit, Version};
 use crate::tests::{at, chunk, pool, register, register_in};
 use crate::{Giving, Pool};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
@@ -50,7 +50,7 @@ fn add_leaving(findings: &mut Findings, n: u64, len: u32, holders: &[(u32, bool)
     let holders = holders.iter().map(|(holder, leaving)| (DonorId(*holder), *leaving)).collect();
     let name = chunk(n);
     let layout = Layout {
-        pieces: vec![Piece { name, len, refs: 1, holders }],
+        pieces: vec![LayoutChunk { name, len, refs: 1, holders }],
         data: 1,
         units: vec![Unit { number: 0, group: None, shards: vec![0, 0] }],
         ..Layout::default()
@@ -130,7 +130,7 @@ fn a_file_that_lost_a_copy_on_its_way_to_a_goal_keeps_its_old_promise_when_it_is
         inline: false,
     };
     let layout = |holders: &[u32]| Layout {
-        pieces: vec![Piece {
+        pieces: vec![LayoutChunk {
             name: chunk(1),
             len: 1000,
             refs: 1,

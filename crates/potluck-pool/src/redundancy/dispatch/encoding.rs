@@ -2,7 +2,7 @@
 
 use super::Round;
 use crate::pool::Pool;
-use crate::redundancy::Group;
+use crate::redundancy::GroupInCode;
 use crate::redundancy::encodings::Differed;
 use crate::redundancy::repairs::{Handed, LEFT_ALONE, Purpose};
 use crate::redundancy::{Encode, ShardAt};
@@ -86,7 +86,7 @@ impl Pool {
 
     /// Two donors computed different parity of a group: one of them at least is wrong, and it is
     /// not known which.
-    pub fn parity_differs(&mut self, group: Group, mut donors: [DonorId; 2], now: Tick) {
+    pub fn parity_differs(&mut self, group: GroupInCode, mut donors: [DonorId; 2], now: Tick) {
         donors.sort_unstable();
         let differed = self.repairs.encodings.differed.entry(group).or_default();
         differed.pairs.insert(donors);

@@ -2,10 +2,10 @@
 
 use super::{Purpose, UNREACHABLE};
 use crate::redundancy::Make;
-use crate::redundancy::queue::Sums;
-use crate::redundancy::{Encode, Findings, Job, ShardAt};
+use crate::redundancy::queue::RepairSums;
+use crate::redundancy::{Encode, Findings, RepairJob, ShardAt};
 use crate::tests::{MIB, at, chunk, pool, register, send_heartbeat};
-use crate::{Limits, Pool};
+use crate::{Pool, PoolLimits};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::{DonorId, Incarnation, VersionId};
 use potluck_wire::control::{Holding, Task, Work};
@@ -29,8 +29,8 @@ fn shard(n: u64, from: u32) -> ShardAt {
 }
 
 /// A chunk that only `from` has.
-fn job(n: u64, tolerates: u32, from: u32) -> Job {
-    Job {
+fn job(n: u64, tolerates: u32, from: u32) -> RepairJob {
+    RepairJob {
         unit: (VersionId(n), 0, false),
         kind: ChunkKind::Data,
         tolerates,
@@ -42,7 +42,7 @@ fn job(n: u64, tolerates: u32, from: u32) -> Job {
     }
 }
 
-fn found(jobs: impl Iterator<Item = Job>) -> Findings {
+fn found(jobs: impl Iterator<Item = RepairJob>) -> Findings {
     let mut findings = Findings::default();
     for (number, job) in jobs.enumerate() {
         findings.queue.insert((job.tolerates, number as u64), job);
@@ -77,7 +77,7 @@ fn work(pool: &mut Pool, donors: u32, now: f64) {
 #[test]
 fn what_only_a_slow_donor_has_holds_up_nothing_else_a3() {
     // Donor 1 may be asked for one chunk in four seconds, and so may donor 2.
-    let limits = Limits { repair_rate: 400 * MIB, repair_donor_rate: MIB, ..pool().limits };
+    let limits = PoolLimits { repair_rate: 400 * MIB, repair_donor_rate: MIB, ..pool().limits };
     let mut pool = with_donors(6);
     pool.limits = limits;
     pool.repairs = super::Repairs::new(limits.repair_rate, limits.repair_donor_rate, at(0.0));
@@ -135,7 +135,7 @@ fn a_donor_that_registers_is_asked_again_whatever_was_tried_where_it_was_before(
 #[test]
 fn what_files_are_changed_to_takes_no_room_of_what_was_promised() {
     let mut pool = with_donors(3);
-    let goal = |n| Job { unit: (VersionId(n), 0, true), ..job(n, 0, 1) };
+    let goal = |n| RepairJob { unit: (VersionId(n), 0, true), ..job(n, 0, 1) };
     // Room for one chunk, at one donor; the file that lacks a copy survives one more death.
     for full in [1, 3] {
         pool.donors.registration_mut(DonorId(full)).expect("registered").room = 0;
@@ -189,16 +189,18 @@ fn what_one_look_cannot_remember_is_counted_until_the_next() {
     assert_eq!(state.bytes_left, 78 * CHUNK);
     assert!(pool.repairs.wants_more());
     pool.repairs.take_findings(&mut Findings::default(), at(2.0), at(2.0));
-    assert_eq!(pool.repairs.beyond, Sums::default());
+    assert_eq!(pool.repairs.beyond, RepairSums::default());
 }
 
 #[test]
 fn a_copy_that_serves_several_files_is_counted_once() {
     let mut pool = with_donors(4);
-    let of =
-        |version, tolerates| Job { unit: (VersionId(version), 0, false), ..job(9, tolerates, 1) };
+    let of = |version, tolerates| RepairJob {
+        unit: (VersionId(version), 0, false),
+        ..job(9, tolerates, 1)
+    };
     let two = vec![Make { shard: 0, missing: false }; 2];
-    let jobs = [of(1, 0), of(2, 1), Job { make: two, ..of(3, 1) }, job(7, 1, 1)];
+    let jobs = [of(1, 0), of(2, 1), RepairJob { make: two, ..of(3, 1) }, job(7, 1, 1)];
     pool.repairs.take_findings(&mut found(jobs.into_iter()), at(0.0), at(0.0));
     let state = pool.repair_state(at(0.0));
     assert_eq!(state.queued, [1, 2], "as urgent as for whom it is most urgent");
@@ -215,7 +217,7 @@ fn a_copy_that_serves_several_files_is_counted_once() {
 #[test]
 fn what_files_are_changed_to_has_a_rate_and_an_end() {
     let mut pool = with_donors(4);
-    let goal = Job { unit: (VersionId(1), 0, true), ..job(1, 0, 1) };
+    let goal = RepairJob { unit: (VersionId(1), 0, true), ..job(1, 0, 1) };
     let group = Encode {
         version: VersionId(2),
         group: 0,
@@ -240,7 +242,7 @@ fn what_files_are_changed_to_has_a_rate_and_an_end() {
 #[test]
 fn tasks_that_wait_behind_others_do_not_expire_while_those_are_carried_out() {
     let mut pool = with_donors(2);
-    let jobs = (0..40).map(|n| Job { over_quota: true, ..job(n, 1, 1) });
+    let jobs = (0..40).map(|n| RepairJob { over_quota: true, ..job(n, 1, 1) });
     let mut findings = Findings::default();
     findings.over_quota.extend(jobs.enumerate().map(|(n, job)| ((1, n as u64), job)));
     pool.repairs.take_findings(&mut findings, at(0.0), at(0.0));
@@ -344,7 +346,7 @@ fn the_rate_needs_no_more_memory_than_its_window() {
 #[test]
 fn what_files_are_changed_to_says_why_it_waits_while_what_was_promised_lacks_room() {
     let mut pool = with_donors(2);
-    let goal = Job { unit: (VersionId(1), 0, true), ..job(1, 0, 1) };
+    let goal = RepairJob { unit: (VersionId(1), 0, true), ..job(1, 0, 1) };
     let mut big = job(3, 1, 1);
     big.shards[0].len = 2 * CHUNK as u32;
     pool.donors.registration_mut(DonorId(2)).expect("registered").room = CHUNK;

@@ -3,10 +3,10 @@
 use super::directories::Policies;
 use super::place::{bad_path, cannot_read, not_utf8, own_name, target};
 use super::{
-    At, CpReport, FailedFile, Landing, Place, StoredVersion, condition, one_version,
+    CopyPlace, CpReport, FailedFile, Landing, PlacedAt, StoredVersion, condition, one_version,
     policy_override, usage,
 };
-use crate::args::Cp;
+use crate::args::CpArgs;
 use crate::progress_bar;
 use potluck_client::{Input, Item, Pool, PutOptions, PutReport, put};
 use potluck_core::path::PoolPath;
@@ -41,8 +41,8 @@ enum Source {
 }
 
 pub async fn copy(
-    args: &Cp,
-    from: &[Place],
+    args: &CpArgs,
+    from: &[CopyPlace],
     to: &PoolPath,
     into: bool,
     client: &Pool,
@@ -167,8 +167,8 @@ impl CpReport {
 }
 
 fn find(
-    args: &Cp,
-    from: &[Place],
+    args: &CpArgs,
+    from: &[CopyPlace],
     to: &PoolPath,
     into: bool,
     kind: Option<EntryKind>,
@@ -178,7 +178,7 @@ fn find(
     landing.check()?;
     let mut found = Found::default();
     for source in from {
-        let At::Local(local) = &source.at else {
+        let PlacedAt::Local(local) = &source.at else {
             if landing.takes_in(false) {
                 return Err(
                     usage("standard input has no name").hint("name the file: pot://SPACE/PATH")

@@ -1,7 +1,7 @@
 //! Copies files and trees of the pool to local files, trees or standard output.
 
-use super::{At, CpReport, FailedFile, Landing, Place, one_version};
-use crate::args::Cp;
+use super::{CopyPlace, CpReport, FailedFile, Landing, PlacedAt, one_version};
+use crate::args::CpArgs;
 use crate::output::Piped;
 use crate::progress_bar;
 use potluck_client::{ByteRange, GetOptions, GetReport, Pool, Progress, cat, get_file, get_tree};
@@ -13,26 +13,26 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub async fn copy(
-    args: &Cp,
-    from: &[Place],
-    to: &Place,
+    args: &CpArgs,
+    from: &[CopyPlace],
+    to: &CopyPlace,
     client: &Pool,
     shown: bool,
 ) -> Result<CpReport, Failure> {
-    let is_dir = matches!(&to.at, At::Local(local) if local.is_dir());
+    let is_dir = matches!(&to.at, PlacedAt::Local(local) if local.is_dir());
     let landing = Landing { into: to.into, is_dir, several: from.len() > 1 };
-    if to.at != At::Stdio {
+    if to.at != PlacedAt::Stdio {
         landing.check()?;
     }
     let mut report = CpReport { failovers: Some(0), ..CpReport::default() };
     let mut patient = client.clone();
     for source in from {
-        let At::Pool(path) = &source.at else { continue };
+        let PlacedAt::Pool(path) = &source.at else { continue };
         let client = &patient;
         let progress = progress_bar::transfer(client, shown, Some(0));
         let client = &client.watched(Arc::clone(&progress));
         let copied = match &to.at {
-            At::Local(local) => {
+            PlacedAt::Local(local) => {
                 copy_one(args, source, path, local, landing, client, progress).await
             }
             _ => {
@@ -61,8 +61,8 @@ impl CpReport {
 }
 
 async fn copy_one(
-    args: &Cp,
-    source: &Place,
+    args: &CpArgs,
+    source: &CopyPlace,
     path: &PoolPath,
     to: &Path,
     landing: Landing,

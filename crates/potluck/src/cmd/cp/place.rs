@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 /// One argument, as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct CopyPlace {
     /// The machine or the pool, and the path there.
-    pub at: At,
+    pub at: PlacedAt,
     /// True where `DIR/.` names a source: what is in the directory is meant, and not the directory.
     pub contents: bool,
     /// True where things go into a target, whatever is there. A trailing slash says so, and so do a space and
@@ -19,9 +19,9 @@ pub struct Place {
     pub into: bool,
 }
 
-/// The machine or the pool that a [`Place`] is in, and its path there.
+/// The machine or the pool that a [`CopyPlace`] is in, and its path there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum At {
+pub enum PlacedAt {
     /// Standard input or output.
     Stdio,
     /// A path on this machine. The name need not be UTF-8.
@@ -30,7 +30,7 @@ pub enum At {
     Pool(PoolPath),
 }
 
-impl Place {
+impl CopyPlace {
     /// Reads the text of a source.
     pub fn source(text: &OsStr) -> Result<Self, Failure> {
         Self::parse(text, true)
@@ -46,12 +46,12 @@ impl Place {
         let ends = |end: &[u8]| bytes.ends_with(end);
         let contents = is_source && ends(b"/.");
         if bytes == b"-" {
-            return Ok(Self { at: At::Stdio, contents: false, into: false });
+            return Ok(Self { at: PlacedAt::Stdio, contents: false, into: false });
         }
         if !bytes.starts_with(SCHEME.as_bytes()) {
             let into = [&b"/"[..], b"/.", b"/.."].into_iter().any(ends)
                 || [".", ".."].contains(&text.to_str().unwrap_or(""));
-            return Ok(Self { at: At::Local(text.into()), contents, into });
+            return Ok(Self { at: PlacedAt::Local(text.into()), contents, into });
         }
         let text = text.to_str().ok_or_else(|| {
             let what = format!("{} is not UTF-8", text.display());
@@ -60,14 +60,14 @@ impl Place {
         let named = text.strip_suffix('.').filter(|_| contents).unwrap_or(text);
         let path: PoolPath = named.parse().map_err(bad_path)?;
         let into = text.ends_with('/') || path.names().is_empty();
-        Ok(Self { at: At::Pool(path), contents, into })
+        Ok(Self { at: PlacedAt::Pool(path), contents, into })
     }
 }
 
 /// The facts known of a target before anything is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Landing {
-    /// True where things go into the target ([`Place::into`]).
+    /// True where things go into the target ([`CopyPlace::into`]).
     pub into: bool,
     /// Whether a directory is there.
     pub is_dir: bool,
@@ -134,18 +134,18 @@ mod tests {
 
     #[test]
     fn a_target_takes_in_what_its_form_says() {
-        let into = |text: &str| Place::target(OsStr::new(text)).expect(text).into;
+        let into = |text: &str| CopyPlace::target(OsStr::new(text)).expect(text).into;
         for text in ["pot://lab", "pot://lab/", "pot://lab/a/", ".", "..", "a/", "a/..", "/"] {
             assert!(into(text), "{text}");
         }
         for text in ["pot://lab/a", "a", "a/b", "-", "a.", "..."] {
             assert!(!into(text), "{text}");
         }
-        let contents = |text: &str| Place::source(OsStr::new(text)).expect(text).contents;
+        let contents = |text: &str| CopyPlace::source(OsStr::new(text)).expect(text).contents;
         assert!(contents("a/.") && contents("pot://lab/a/.") && contents("./."));
         assert!(!contents(".") && !contents("a/..") && !contents("a/b."));
-        assert!(Place::source(OsStr::new("pot://lab/../x")).is_err());
-        assert!(Place::target(OsStr::new("pot://lab/.")).is_err());
+        assert!(CopyPlace::source(OsStr::new("pot://lab/../x")).is_err());
+        assert!(CopyPlace::target(OsStr::new("pot://lab/.")).is_err());
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use super::place::bad_path;
 use super::{
-    At, CpReport, FailedFile, Landing, Place, StoredVersion, condition, one_version,
+    CopyPlace, CpReport, FailedFile, Landing, PlacedAt, StoredVersion, condition, one_version,
     policy_override, target,
 };
-use crate::args::Cp;
+use crate::args::CpArgs;
 use crate::progress_bar;
 use potluck_client::{CopyReport, Pool, PutOptions, PutReport};
 use potluck_core::path::PoolPath;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Copies inside the pool to one target.
 struct Copying<'a> {
-    args: &'a Cp,
+    args: &'a CpArgs,
     client: Pool,
     to: &'a PoolPath,
     landing: Landing,
@@ -24,8 +24,8 @@ struct Copying<'a> {
 }
 
 pub async fn copy(
-    args: &Cp,
-    from: &[Place],
+    args: &CpArgs,
+    from: &[CopyPlace],
     to: &PoolPath,
     into: bool,
     client: &Pool,
@@ -38,7 +38,7 @@ pub async fn copy(
     let mut copying = Copying { args, client: client.clone(), to, landing, over };
     let mut report = CpReport::default();
     for source in from {
-        let At::Pool(path) = &source.at else { continue };
+        let PlacedAt::Pool(path) = &source.at else { continue };
         match copying.one(path, source.contents, shown, &mut report).await {
             Ok(()) => {}
             Err(failure) if from.len() == 1 => return Err(failure),

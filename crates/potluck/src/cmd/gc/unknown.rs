@@ -1,6 +1,6 @@
 //! `potluck gc unknown`: chunks on donors that the catalog does not know.
 
-use crate::args::GcUnknown;
+use crate::args::GcUnknownArgs;
 use crate::cmd::Ending;
 use crate::confirm::confirm;
 use crate::output::{Output, count, table};
@@ -43,15 +43,15 @@ struct Reclaimed {
     absent: Vec<String>,
 }
 
-pub async fn run(args: GcUnknown, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+pub async fn run(args: GcUnknownArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let status = client.call(&Status {}).await?;
     let unknown = unknown(&status);
     let caution = match args {
-        GcUnknown::Ls => {
+        GcUnknownArgs::Ls => {
             output.result(&unknown, listed);
             return Ok(Ending::Done);
         }
-        GcUnknown::Reclaim(caution) => caution,
+        GcUnknownArgs::Reclaim(caution) => caution,
     };
     if let Some(why) = &status.gc_frozen {
         let what = format!("nothing may be reclaimed now: {why}");

@@ -2,7 +2,7 @@
 //! donor's settings and the rest stays lent: the cap holds at once, and the pool moves elsewhere what
 //! the donor holds beyond it.
 
-use super::{GoesOn, Place, blockers, ending, moving};
+use super::{GiveBackPlace, GoesOn, blockers, ending, moving};
 use crate::args;
 use crate::cmd::Ending;
 use crate::cmd::lend::absolute;
@@ -53,7 +53,7 @@ impl Less {
 
 /// Lends less of the donor whose state is in `state`, and waits until it holds no more than that.
 pub async fn run(
-    args: args::GiveBack,
+    args: args::GiveBackArgs,
     state: &Path,
     client: &Pool,
     output: &Output,
@@ -64,7 +64,7 @@ pub async fn run(
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
             .hint("leave --now out; space that nothing lies on is given back at once"));
     }
-    let place = Place { donor: None, name: "this machine", cancel: String::new() };
+    let place = GiveBackPlace { donor: None, name: "this machine", cancel: String::new() };
     let file = SettingsFile::read(Daemon::Donor, state)?;
     let wanted = args.dir.as_deref().map(absolute).transpose()?;
     let dir = one_of(&file, wanted.as_deref())?;
@@ -83,8 +83,10 @@ pub async fn run(
         output.result(&less, |less| plan(less, "would lend"));
         return Ok(less.planned.as_ref().map_or(Ending::Done, ending));
     }
-    let place =
-        Place { cancel: format!("potluck set lend.max {}{of}", exact_size(less.lent)), ..place };
+    let place = GiveBackPlace {
+        cancel: format!("potluck set lend.max {}{of}", exact_size(less.lent)),
+        ..place
+    };
     set(&less, state, output).await?;
     if args.options.no_wait || running::find(state).is_ok_and(|daemon| daemon.is_none()) {
         output.result(&less, |less| plan(less, "lends"));

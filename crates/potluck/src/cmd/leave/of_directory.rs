@@ -1,16 +1,16 @@
 //! `potluck lend --remove`: which donor leaves.
 
 use super::record;
-use crate::args::{Caution, Leave, Lend};
+use crate::args::{Caution, LeaveArgs, LendArgs};
 use crate::cmd::lend;
-use crate::command_settings::Settings;
+use crate::command_settings::CommandSettings;
 use crate::keys::Daemon;
 use crate::settings_file::SettingsFile;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::path::PathBuf;
 
 /// What is asked of `leave` by `potluck lend --remove`: the donor of one directory leaves, the others stay.
-pub fn of_directory(args: &Lend, settings: &Settings) -> Result<Leave, Failure> {
+pub fn of_directory(args: &LendArgs, settings: &CommandSettings) -> Result<LeaveArgs, Failure> {
     let state = lend::state_of(args, settings)?;
     let [dir] = args.dirs.as_slice() else {
         let what = "one directory is lent no more at a time";
@@ -40,5 +40,5 @@ pub fn of_directory(args: &Lend, settings: &Settings) -> Result<Leave, Failure> 
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(hint));
     };
     let caution = Caution { dry_run: args.dry_run, yes: args.yes };
-    Ok(Leave { now: false, pool_is_gone: false, caution, state: Some(own) })
+    Ok(LeaveArgs { now: false, pool_is_gone: false, caution, state: Some(own) })
 }

@@ -2,11 +2,11 @@
 
 use super::record::{LEAVING, Membership, local};
 use crate::cmd::{Ending, lend};
-use crate::command_settings::Settings;
+use crate::command_settings::CommandSettings;
 use crate::output::Output;
 use crate::running::{self, Said};
-use crate::systemd::{self, Place, Role};
-use potluck_donor::{Owner, Removed, StoreError, remove_store};
+use crate::systemd::{self, UnitPlace, UnitRole};
+use potluck_donor::{Owner, StoreError, StoreRemoved, remove_store};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::{About, Identity};
 use rustix::process::{Pid, Signal, kill_process};
@@ -45,7 +45,7 @@ struct Stays {
 /// all, and goes last.
 pub async fn clean_up(
     memberships: &[Membership],
-    settings: &Settings,
+    settings: &CommandSettings,
     output: &Output,
 ) -> Result<Ending, Failure> {
     let Some(own) = memberships.last() else { return Ok(Ending::Done) };
@@ -70,15 +70,15 @@ impl Left<'_> {
     async fn remove(&mut self, membership: &Membership) -> Result<(), Failure> {
         for dir in &membership.lent {
             let (empty, why) = match remove_unlocked(dir, &membership.owner).await {
-                Ok(Removed::All) => {
+                Ok(StoreRemoved::All) => {
                     self.removed.push(dir.clone());
                     continue;
                 }
-                Ok(Removed::Emptied) => (true, "it is empty; a mount point is not removed".into()),
-                Ok(Removed::OthersStay) => {
+                Ok(StoreRemoved::Emptied) => (true, "it is empty; a mount point is not removed".into()),
+                Ok(StoreRemoved::OthersStay) => {
                     (false, "Potluck's files are gone; others, which are yours, are there".into())
                 }
-                Ok(Removed::NotAStore) => (
+                Ok(StoreRemoved::NotAStore) => (
                     false,
                     "it holds no store; if its disk is not mounted, mount it and lend nothing there: \
                      what it holds is nobody's any more"
@@ -116,7 +116,7 @@ impl Left<'_> {
 
 /// Removes a store once nobody has it: a daemon that was told to stop lets go of it with its last thread,
 /// a moment after it is found to have stopped.
-async fn remove_unlocked(dir: &Path, owner: &Owner) -> Result<Removed, StoreError> {
+async fn remove_unlocked(dir: &Path, owner: &Owner) -> Result<StoreRemoved, StoreError> {
     let unlocked = async {
         loop {
             match remove_store(dir, owner) {
@@ -138,13 +138,13 @@ fn remove_file(path: &Path) -> io::Result<()> {
 
 /// Sees to it that nothing runs on what is to be removed, nor is started there again. Gives the files
 /// of a service that was removed for that.
-async fn stop(own: &Membership, settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
+async fn stop(own: &Membership, settings: &CommandSettings) -> Result<Vec<PathBuf>, Failure> {
     if let Some(daemon) = lend::daemon_of(&own.dir) {
         lend::lend_no_more(daemon, &own.lent).await?;
         return Ok(Vec::new());
     }
-    let removed = match service_of(&own.dir, Role::Lend, settings) {
-        Some(place) => systemd::uninstall(&place, Role::Lend)?,
+    let removed = match service_of(&own.dir, UnitRole::Lend, settings) {
+        Some(place) => systemd::uninstall(&place, UnitRole::Lend)?,
         None => Vec::new(),
     };
     stop_daemon(&own.dir, settings).await?;
@@ -152,14 +152,17 @@ async fn stop(own: &Membership, settings: &Settings) -> Result<Vec<PathBuf>, Fai
 }
 
 /// Where a service of `role` is installed that runs the donor whose state is in `dir`.
-pub fn service_of(dir: &Path, role: Role, settings: &Settings) -> Option<Place> {
+pub fn service_of(dir: &Path, role: UnitRole, settings: &CommandSettings) -> Option<UnitPlace> {
     systemd::of_donor(dir, settings).filter(|place| place.is_installed(role))
 }
 
 /// Says what is to be done by hand where the donor whose state is in `dir` runs in one process with the
 /// manager, or is made to by a service.
-pub fn beside_manager(dir: &Path, settings: &Settings) -> Result<Option<&'static str>, Failure> {
-    if service_of(dir, Role::Up, settings).is_some() {
+pub fn beside_manager(
+    dir: &Path,
+    settings: &CommandSettings,
+) -> Result<Option<&'static str>, Failure> {
+    if service_of(dir, UnitRole::Up, settings).is_some() {
         return Ok(Some(
             "end that service with `potluck service uninstall up`, have the manager go on alone with \
              `potluck service install manager`",
@@ -174,7 +177,7 @@ fn find_daemon(dir: &Path) -> Result<Option<Said>, Failure> {
 }
 
 /// Whether the donor whose state is in `dir` runs in one process with a manager.
-fn running_in_manager(dir: &Path, settings: &Settings) -> Result<bool, Failure> {
+fn running_in_manager(dir: &Path, settings: &CommandSettings) -> Result<bool, Failure> {
     let Some(said) = find_daemon(dir)? else { return Ok(false) };
     let managers = [Some(settings.manager_dir()), dir.parent().map(|above| above.join("manager"))];
     let found = |manager: PathBuf| running::find(&manager).ok().flatten();
@@ -182,7 +185,7 @@ fn running_in_manager(dir: &Path, settings: &Settings) -> Result<bool, Failure> 
 }
 
 /// Ends the daemon that runs on a state directory, if one does.
-async fn stop_daemon(dir: &Path, settings: &Settings) -> Result<(), Failure> {
+async fn stop_daemon(dir: &Path, settings: &CommandSettings) -> Result<(), Failure> {
     let Some(said) = find_daemon(dir)? else { return Ok(()) };
     if running_in_manager(dir, settings)? {
         let todo = beside_manager(dir, settings)?.unwrap_or_default();
@@ -228,6 +231,6 @@ mod tests {
         held.try_lock().expect("nobody else has it");
         let let_go = async { drop(held) };
         let (removed, ()) = tokio::join!(remove_unlocked(dir.path(), &owner), let_go);
-        assert!(matches!(removed, Ok(Removed::NotAStore)), "{removed:?}");
+        assert!(matches!(removed, Ok(StoreRemoved::NotAStore)), "{removed:?}");
     }
 }

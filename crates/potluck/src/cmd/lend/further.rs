@@ -3,10 +3,10 @@
 
 use super::absolute;
 use super::lent::{STATES, own_dir};
-use crate::args::Lend;
+use crate::args::LendArgs;
 use crate::cmd::Ending;
 use crate::cmd::set::one_of;
-use crate::command_settings::Settings;
+use crate::command_settings::CommandSettings;
 use crate::keys::Daemon;
 use crate::output::Output;
 use crate::running::{self, Told};
@@ -16,9 +16,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// `potluck lend --add`: more directories.
-pub async fn add(args: &Lend, settings: &Settings, output: &Output) -> Result<Ending, Failure> {
+pub async fn add(
+    args: &LendArgs,
+    settings: &CommandSettings,
+    output: &Output,
+) -> Result<Ending, Failure> {
     let state = state_of(args, settings)?;
-    Settings::donor_identity(&state)?;
+    CommandSettings::donor_identity(&state)?;
     let dirs = args.dirs.iter().map(|dir| absolute(dir)).collect::<Result<Vec<_>, _>>()?;
     let refused = |what: String, hint: &str| {
         Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(hint))
@@ -107,6 +111,6 @@ pub async fn lend_no_more(state: &Path, dirs: &[PathBuf]) -> Result<(), Failure>
 }
 
 /// The state directory of the daemon that a command is about.
-pub fn state_of(args: &Lend, settings: &Settings) -> Result<PathBuf, Failure> {
+pub fn state_of(args: &LendArgs, settings: &CommandSettings) -> Result<PathBuf, Failure> {
     absolute(&args.state.clone().unwrap_or_else(|| settings.donor_dir()))
 }

@@ -4,9 +4,9 @@
 //! The daemon's own donor has joined with a token. Those of further directories it enrols itself: the
 //! pool lets a donor invite others, which count as one machine with it.
 
-use super::{Machine, Place, config, disk_of, failed, owner};
+use super::{LendPlace, Machine, config, disk_of, failed, owner};
 use crate::cmd::join;
-use crate::command_settings::{self, Settings};
+use crate::command_settings::{self, CommandSettings};
 use crate::keys::{self, Daemon};
 use crate::output::Output;
 use crate::running::{Running, tell_reloaded};
@@ -14,7 +14,7 @@ use crate::settings_file::SettingsFile;
 use crate::signals::Hangups;
 use potluck_core::size::{exact_size, format_size};
 use potluck_donor::disk::SystemDisk;
-use potluck_donor::{Claiming, Controls, Donor, DonorConfig, DonorError, Lender};
+use potluck_donor::{Claiming, Donor, DonorConfig, DonorControls, DonorError, Lender};
 use potluck_wire::control::Invite;
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -60,19 +60,19 @@ pub struct Lent {
 /// The donor of one directory.
 struct Lending {
     state: PathBuf,
-    controls: Controls,
+    controls: DonorControls,
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     task: Id,
 }
 
 /// A donor that was started.
-pub struct Started {
+pub struct LentStarted {
     donor: Donor,
     state: PathBuf,
 }
 
-impl Started {
+impl LentStarted {
     /// Begins to lend `dir` with the donor whose state is in `state`.
     pub async fn begin(
         file: &SettingsFile,
@@ -128,8 +128,8 @@ impl Lent {
         several.filter_map(|lent| shared_room(&lent)).collect()
     }
 
-    fn add(&mut self, dir: &Path, started: Started) {
-        let Started { donor, state } = started;
+    fn add(&mut self, dir: &Path, started: LentStarted) {
+        let LentStarted { donor, state } = started;
         let (controls, address) = (donor.controls(), donor.address());
         let (stop, stopped) = oneshot::channel();
         let ends = donor.run(async {
@@ -257,7 +257,7 @@ impl Lent {
     /// Has every donor look where the manager is by what was written down since it began.
     async fn find_manager(&self) -> Result<(), Failure> {
         for Lending { state, controls, .. } in self.donors.values() {
-            controls.find_manager(Settings::donor_identity(state)?.about.manager).await;
+            controls.find_manager(CommandSettings::donor_identity(state)?.about.manager).await;
         }
         Ok(())
     }
@@ -331,9 +331,10 @@ impl Lent {
                 state
             }
         };
-        let identity = Settings::donor_identity(&state)?;
+        let identity = CommandSettings::donor_identity(&state)?;
         let claiming = Claiming::Own;
-        let started = Started::begin(file, dir, &state, claiming, &identity, &self.machine).await?;
+        let started =
+            LentStarted::begin(file, dir, &state, claiming, &identity, &self.machine).await?;
         self.begun(file, dir, started)
     }
 
@@ -342,7 +343,7 @@ impl Lent {
         &mut self,
         file: &SettingsFile,
         dir: &Path,
-        started: Started,
+        started: LentStarted,
     ) -> Result<String, Failure> {
         keep_max(file, dir, &self.state, started.donor.controls().used())?;
         let at = started.donor.told();
@@ -484,7 +485,7 @@ fn terms(
     machine: &Machine,
 ) -> Result<DonorConfig, Failure> {
     let config = config(file, dir, state, used, &machine.name)?;
-    let config = Place::under(&machine.place, file, config);
+    let config = LendPlace::under(&machine.place, file, config);
     let number = match state.parent().is_some_and(|above| above.ends_with(STATES)) {
         true => state.file_name().and_then(|name| name.to_str()?.parse::<u16>().ok()).unwrap_or(2),
         false => 1,

@@ -1,20 +1,20 @@
 //! `potluck manager restore`: a lost manager comes back; `potluck manager backup`: its log in a file.
 
 use super::failed;
-use crate::args::{Asking, ManagerBackup, ManagerRestore, NewPlace};
+use crate::args::{AskingArgs, ManagerBackupArgs, ManagerRestoreArgs, NewPlaceArgs};
 use crate::cmd::Ending;
-use crate::command_settings::Settings;
+use crate::command_settings::CommandSettings;
 use crate::output::{Output, count, time};
 use potluck_core::size::format_size;
-use potluck_recovery::{Extent, Gaps, ListenOptions, Replayed, Restore, Restored};
+use potluck_recovery::{Gaps, ListenOptions, Replayed, Restore, RestoreExtent, Restored};
 use potluck_wire::addresses::{Addresses, MANAGER_LISTEN};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::path::PathBuf;
 
 pub async fn restore(
-    args: ManagerRestore,
-    settings: &Settings,
+    args: ManagerRestoreArgs,
+    settings: &CommandSettings,
     output: &Output,
 ) -> Result<Ending, Failure> {
     let ask = ask(args.kit, args.place, settings);
@@ -40,12 +40,12 @@ fn with_port(listen: &str, restored: &Restored) -> String {
     }
 }
 
-fn ask(kit: PathBuf, place: NewPlace, settings: &Settings) -> Restore {
+fn ask(kit: PathBuf, place: NewPlaceArgs, settings: &CommandSettings) -> Restore {
     let state = place.state.unwrap_or_else(|| settings.manager_dir());
     Restore { kit, state, advertise: Addresses::new(place.advertise) }
 }
 
-fn listen_options(asking: Asking) -> ListenOptions {
+fn listen_options(asking: AskingArgs) -> ListenOptions {
     ListenOptions {
         listen: asking.listen,
         quiet: asking.wait,
@@ -59,7 +59,7 @@ fn told(
     restored: &Restored,
     ask: &Restore,
     listen: &str,
-    settings: &Settings,
+    settings: &CommandSettings,
     output: &Output,
 ) -> Result<Ending, Failure> {
     output.result(restored, text);
@@ -81,9 +81,9 @@ fn told(
         ));
     }
     match restored.extent() {
-        Extent::Whole => Ok(Ending::Done),
-        Extent::Incomplete => Ok(Ending::Partial),
-        Extent::Unreadable => {
+        RestoreExtent::Whole => Ok(Ending::Done),
+        RestoreExtent::Incomplete => Ok(Ending::Partial),
+        RestoreExtent::Unreadable => {
             let files = restored.unlisted.as_ref().map_or(0, |unlisted| unlisted.files);
             let what = format!("{} cannot be read now", count(files, "file"));
             Err(Failure::new(ErrorKind::Integrity, code::UNREADABLE, what)
@@ -157,8 +157,8 @@ fn log_text(log: &Replayed) -> String {
 }
 
 pub async fn backup(
-    args: ManagerBackup,
-    settings: &Settings,
+    args: ManagerBackupArgs,
+    settings: &CommandSettings,
     output: &Output,
 ) -> Result<Ending, Failure> {
     let state = args.state.unwrap_or_else(|| settings.manager_dir());

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 handles! {
     /// The handles for taking the results of tasks.
-    pub struct TaskResults {
+    pub struct ApplyingTaskResults {
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
@@ -28,7 +28,7 @@ handles! {
     }
 }
 
-impl TaskResults {
+impl ApplyingTaskResults {
     /// A donor says what came of tasks. However many they are, its heartbeat waits for the writer
     /// once for each sort: else donors that do much would seem silent while others commit.
     pub async fn take(&self, donor: DonorId, results: Vec<TaskResult>) -> Result<(), Error> {

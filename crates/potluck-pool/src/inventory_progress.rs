@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 
 /// An inventory under way.
 #[derive(Debug, Default)]
-pub struct Taking {
+pub struct InventoryProgress {
     pub(crate) next_page: u32,
     /// Known chunks that were listed.
     pub(crate) listed: Vec<ChunkId>,
@@ -30,7 +30,7 @@ pub struct Taking {
 /// which more did, and the next one tells.
 const MOST_ARRIVED: usize = 1 << 20;
 
-impl Taking {
+impl InventoryProgress {
     /// Chunks that a page listed. A donor that lists some again and again takes no more memory for that.
     pub fn list(&mut self, chunks: &[ChunkId]) {
         self.listed.extend_from_slice(chunks);

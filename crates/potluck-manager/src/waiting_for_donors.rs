@@ -15,7 +15,7 @@ use std::time::Duration;
 
 handles! {
     /// The handles for holding calls up until donors have reported.
-    pub struct Reports {
+    pub struct WaitingForDonors {
         time: PoolTime,
         pool: SharedPool,
         scan_state: Arc<ScanState>,
@@ -33,7 +33,7 @@ const OVERDUE: Duration = Duration::from_secs(2);
 /// Time between two looks whether donors have reported.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-impl Reports {
+impl WaitingForDonors {
     /// Holds a call up while `expects` says that donors are still to report.
     pub async fn donors_reported(&self, expects: impl Fn(&Pool) -> bool) {
         while self.time.uptime() < ASSEMBLING && expects(&self.pool.lock()) {

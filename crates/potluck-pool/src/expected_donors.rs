@@ -9,14 +9,14 @@ use std::collections::BTreeSet;
 
 /// Donors of which an earlier term heard until its end.
 #[derive(Debug, Default)]
-pub struct Expected {
+pub struct ExpectedDonors {
     /// Donors that have not registered.
     pub(crate) report: BTreeSet<DonorId>,
     /// Donors that have not told all they hold.
     pub(crate) listing: BTreeSet<DonorId>,
 }
 
-impl Expected {
+impl ExpectedDonors {
     /// The donor has registered with this registration.
     pub fn registered(&mut self, donor: DonorId) {
         self.report.remove(&donor);

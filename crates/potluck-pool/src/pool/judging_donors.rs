@@ -1,10 +1,11 @@
-//! How the donors are seen at a moment, and when so many fell silent at once that repair waits.
+//! What each donor is worth at a moment: as a holder, as a source, and as a target of copies. What is known
+//! and announced of a donor is set here too; what its silence means is judged in `liveness`.
 
 use super::Pool;
-use crate::circuit_breaker::{Changes, CircuitBreaker};
-use crate::donors::Donor;
+use crate::donor_snapshot::DonorSnapshot;
+use crate::donor_table::KnownDonor;
+use crate::pool_view::{DonorView, LeavingRule, PoolView};
 use crate::record::Giving;
-use crate::view::{DonorView, PoolView, Rule};
 use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
@@ -12,17 +13,9 @@ use potluck_core::repair_plan::{Domain, Helper, Worth};
 use potluck_wire::control::DonorState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-/// When so many percent of the donors are dead within [`TOGETHER`], a switch died rather than the
-/// donors (promise A4).
-const TOO_MANY_PERCENT: usize = 30;
-/// Number of donors below which one or two are that share already.
-const TOO_MANY_OF: usize = 4;
 /// Donors that are named where all have something in common; of more it is said how many.
 const NAMED: usize = 4;
-/// Losses this close to each other have one cause.
-const TOGETHER: Duration = Duration::from_secs(600);
 
 impl Pool {
     /// Returns which donors fail together, as numbers of domains; donors without a label fail alone.
@@ -46,15 +39,15 @@ impl Pool {
     /// Every donor as a scan should see it.
     pub fn view(&self, now: Tick) -> PoolView {
         let domains = self.domains();
-        let status = |(id, donor): (DonorId, &Donor)| {
+        let status = |(id, donor): (DonorId, &KnownDonor)| {
             let record = &donor.record;
             let over_quota = record.excess > 0;
             let given = if record.giving.is_some() { PARTS } else { 0 };
             let at_once = record.giving.as_ref().filter(|giving| giving.at_once);
             let (below, rule) = match at_once {
-                Some(_) => (given, Rule::AtOnce),
-                None if over_quota => (record.quota_below.max(given), Rule::WhenSafe),
-                None => (given, Rule::WhenWhole),
+                Some(_) => (given, LeavingRule::AtOnce),
+                None if over_quota => (record.quota_below.max(given), LeavingRule::WhenSafe),
+                None => (given, LeavingRule::WhenWhole),
             };
             let worth = self.worth(id, donor, now);
             let status = DonorView {
@@ -77,7 +70,25 @@ impl Pool {
         PoolView(self.donors.iter().map(status).collect())
     }
 
-    fn worth(&self, id: DonorId, donor: &Donor, now: Tick) -> Worth {
+    /// Donors as they stand. Copies at one whose removal is being looked at are no reason to give others
+    /// up: what it holds was found to be elsewhere, and must stay there.
+    pub fn snapshot(&self, now: Tick) -> DonorSnapshot {
+        let mut view = self.view(now);
+        view.rely_on_none_that_is_being_removed();
+        self.losses.snapshot(view)
+    }
+
+    /// How many losses of donors were noted so far ([`DonorSnapshot::for_work_begun_at`]).
+    pub fn losses(&self) -> u64 {
+        self.losses.count()
+    }
+
+    /// Returns whether one of `donors` was started again after so many losses.
+    pub fn has_restarted(&self, donors: &BTreeSet<DonorId>, after: u64) -> bool {
+        self.losses.has_restarted(donors, after)
+    }
+
+    fn worth(&self, id: DonorId, donor: &KnownDonor, now: Tick) -> Worth {
         let live = self.donors.is_live(id, now, &self.limits);
         let compared =
             donor.registration.as_ref().is_some_and(|registration| registration.compared);
@@ -123,7 +134,7 @@ impl Pool {
 
     /// Names the donors, each with why.
     fn why_not(&self, which: impl Fn(DonorId) -> bool, now: Tick) -> Option<String> {
-        let why = |(id, donor): (DonorId, &Donor)| {
+        let why = |(id, donor): (DonorId, &KnownDonor)| {
             let record = &donor.record;
             let why = match self.donors.state(id, now, &self.limits) {
                 DonorState::Dead => "is given up",
@@ -152,7 +163,7 @@ impl Pool {
     /// How many donors would be left for files to lie on if `but` left: those that are not given up,
     /// and do not leave themselves.
     pub fn staying(&self, but: &BTreeSet<DonorId>, now: Tick) -> usize {
-        let stays = |(id, donor): &(DonorId, &Donor)| {
+        let stays = |(id, donor): &(DonorId, &KnownDonor)| {
             let record = &donor.record;
             let leaves = record.leaves() || record.quarantined.is_some();
             !but.contains(id) && !leaves && !self.has_nothing(*id, now)
@@ -169,7 +180,7 @@ impl Pool {
     /// Donors that can take copies, and what fails with each.
     pub fn takers(&self, now: Tick) -> Vec<Helper> {
         let domains = self.domains();
-        let taker = |(id, _): (DonorId, &Donor)| {
+        let taker = |(id, _): (DonorId, &KnownDonor)| {
             self.takes(id, now).then(|| Helper {
                 donor: id,
                 domain: domains[&id],
@@ -181,144 +192,6 @@ impl Pool {
         self.donors.iter().filter_map(taker).collect()
     }
 
-    /// Whether a donor is silent beyond its grace.
-    pub fn is_dead(&self, donor: DonorId, now: Tick) -> bool {
-        self.donors.state(donor, now, &self.limits) == DonorState::Dead
-    }
-
-    /// Looks who left and who came back as time passed.
-    pub fn pass_time(&mut self, now: Tick) -> Changes {
-        self.age_complaints(now);
-        let mut changes = Changes::default();
-        let state = |pool: &Self, id| pool.donors.state(id, now, &pool.limits);
-        let all: Vec<_> = self.donors.iter().map(|(id, _)| (id, state(self, id))).collect();
-        for (id, state) in all {
-            let silent = !self.vouches(id, now);
-            let Some(donor) = self.donors.get_mut(id) else { continue };
-            let record = &mut donor.record;
-            changes.silence |= std::mem::replace(&mut record.silent, silent) != silent;
-            match (record.dead, state == DonorState::Dead) {
-                (false, true) => {
-                    (record.dead, record.stale) = (true, true);
-                    changes.dead.push(id);
-                }
-                (true, false) => {
-                    record.dead = false;
-                    // An incarnation that went on lists nothing again, and from now on counts: its next
-                    // silence is one like any other's. A new one lists first.
-                    record.stale &= !donor
-                        .registration
-                        .as_ref()
-                        .is_some_and(|registration| registration.compared);
-                    changes.back.push(id);
-                }
-                _ => {}
-            }
-        }
-        // Nobody waits for what the dead were asked: it is given to others now.
-        changes.dead.iter().for_each(|donor| self.forget_tasks(*donor));
-        changes.dead.iter().for_each(|donor| self.losses.note(*donor));
-        self.judge_circuit_breaker(now);
-        changes
-    }
-
-    fn judge_circuit_breaker(&mut self, now: Tick) {
-        let state = |id| self.donors.state(id, now, &self.limits);
-        let dead: BTreeSet<DonorId> = self
-            .donors
-            .iter()
-            .map(|(id, _)| id)
-            .filter(|id| state(*id) == DonorState::Dead)
-            .collect();
-        self.circuit_breaker.declared_dead.retain(|donor| dead.contains(donor));
-        let lately = |id: &&DonorId| {
-            let silent = self.donors.silence(**id, now);
-            let grace = self.donors.grace(**id, &self.limits);
-            silent.is_some_and(|silent| silent.saturating_sub(grace) <= TOGETHER)
-                && !self.circuit_breaker.declared_dead.contains(id)
-        };
-        let lately: BTreeSet<DonorId> = dead.iter().filter(lately).copied().collect();
-        // Machines are counted: nobody stops repair by taking away the many disks of one.
-        let machines = |which: &dyn Fn(&DonorId) -> bool| {
-            let donors = self.donors.iter().map(|(id, _)| id).filter(which);
-            donors.map(|id| self.donors.machine(id)).collect::<BTreeSet<_>>().len()
-        };
-        let all = machines(&|_| true);
-        let were = machines(&|id| !dead.contains(id) || lately.contains(id));
-        let went = machines(&|id| lately.contains(id));
-        let still =
-            |tripped: &BTreeSet<DonorId>| machines(&|id| tripped.contains(id) && dead.contains(id));
-        let mut tripped = self.circuit_breaker.tripped.clone();
-        if too_many(went, were) {
-            tripped.extend(lately.iter().copied());
-        }
-        let still = still(&tripped);
-        if !too_many(still, all) && !too_many(still, were) {
-            tripped.clear();
-        }
-        self.circuit_breaker.tripped = tripped;
-    }
-
-    /// Why repair rests though donors are dead: too many of them at once (promise A4).
-    pub fn too_many_dead(&self) -> Option<String> {
-        let dead = self.circuit_breaker.tripped.len();
-        (dead > 0).then(|| {
-            format!(
-                "{dead} of {} donors went within minutes of each other, as if a switch had died: bring them back, or `potluck repair now` to go on without them",
-                self.donor_count()
-            )
-        })
-    }
-
-    /// Returns the decisions about donors that went at once, to be remembered.
-    pub fn circuit_breaker(&self) -> CircuitBreaker {
-        self.circuit_breaker.clone()
-    }
-
-    /// An earlier term of the manager decided so.
-    pub fn resume_circuit_breaker(&mut self, circuit_breaker: CircuitBreaker) {
-        for donor in &circuit_breaker.declared_dead {
-            if let Some(donor) = self.donors.get_mut(*donor) {
-                // It was dead then, and is until it is heard.
-                donor.record.declared_dead = true;
-            }
-        }
-        self.circuit_breaker = circuit_breaker;
-    }
-
-    /// An admin says to repair after all.
-    pub fn declare_dead(&mut self, now: Tick) {
-        let dead = self.donors.iter().map(|(id, _)| id).filter(|id| self.is_dead(*id, now));
-        self.circuit_breaker.declared_dead = dead.collect();
-        self.circuit_breaker.tripped.clear();
-    }
-
-    /// An admin does not wait for silent donors that announced nothing: they are as good as dead.
-    pub fn declare_silent_dead(&mut self, now: Tick) {
-        let limits = self.limits;
-        let silent: Vec<DonorId> = self
-            .donors
-            .iter()
-            .filter(|(id, donor)| {
-                let announced = donor.record.away_until.is_some_and(|until| now < until);
-                !announced && !self.donors.is_live(*id, now, &limits)
-            })
-            .map(|(id, _)| id)
-            .collect();
-        for id in silent {
-            if let Some(donor) = self.donors.get_mut(id) {
-                donor.record.declared_dead = true;
-            }
-        }
-    }
-
-    /// A donor's absence is announced until then; `None` ends it.
-    pub fn announce(&mut self, donor: DonorId, until: Option<Tick>) {
-        if let Some(donor) = self.donors.get_mut(donor) {
-            donor.record.away_until = until;
-        }
-    }
-
     /// A donor by its name and its number, for the log.
     pub fn called(&self, donor: DonorId) -> String {
         crate::called(&self.named(donor), donor)
@@ -327,28 +200,6 @@ impl Pool {
     /// Returns the name that people call a donor by.
     pub fn named(&self, donor: DonorId) -> String {
         self.donors.get(donor).map_or("unknown", |known| known.name()).to_owned()
-    }
-
-    /// How long each donor has been silent; those never heard left out.
-    pub fn silences(&self, now: Tick) -> Vec<(DonorId, Duration)> {
-        let ids = self.donors.iter().map(|(id, _)| id);
-        ids.filter_map(|id| Some((id, self.donors.silence(id, now)?))).collect()
-    }
-
-    /// How long a donor has been silent; `None` if it was never heard.
-    pub fn silence(&self, donor: DonorId, now: Tick) -> Option<Duration> {
-        self.donors.silence(donor, now)
-    }
-
-    /// How long that donor has been silent that was heard least lately, of those that are not given up.
-    pub fn longest_silence(&self, now: Tick) -> Duration {
-        let awaited = self.donors.iter().filter(|(id, _)| !self.has_nothing(*id, now));
-        awaited.filter_map(|(id, _)| self.donors.silence(id, now)).max().unwrap_or_default()
-    }
-
-    /// The longest absence that a donor may claim for itself.
-    pub fn longest_absence(&self) -> Duration {
-        self.limits.longest_absence
     }
 
     /// Stops, or with `None` begins again, to trust a donor.
@@ -384,7 +235,7 @@ impl Pool {
 
     /// Donors that must hold less, with the bytes that must go.
     pub fn must_shrink(&self) -> Vec<(DonorId, u64)> {
-        let over = |(id, donor): (DonorId, &Donor)| {
+        let over = |(id, donor): (DonorId, &KnownDonor)| {
             let over = donor.record.excess;
             (over > 0).then_some((id, over))
         };
@@ -421,11 +272,8 @@ impl Pool {
 
     /// Donors that are not trusted, and why.
     pub fn quarantined(&self) -> Vec<(DonorId, String)> {
-        let why = |(id, donor): (DonorId, &Donor)| Some((id, donor.record.quarantined.clone()?));
+        let why =
+            |(id, donor): (DonorId, &KnownDonor)| Some((id, donor.record.quarantined.clone()?));
         self.donors.iter().filter_map(why).collect()
     }
-}
-
-fn too_many(dead: usize, of: usize) -> bool {
-    of >= TOO_MANY_OF && dead * 100 > of * TOO_MANY_PERCENT
 }

@@ -1,5 +1,4 @@
-//! Judges the worth of each donor's copies: who is silent beyond its grace, who is giving space back, who
-//! is not trusted.
+//! Donors as a scan sees them at one moment: what the copies of each are worth, and which of them leave.
 
 use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::ids::{DonorId, VersionId};
@@ -9,7 +8,7 @@ use std::sync::Arc;
 
 /// When a copy that leaves may be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
+pub enum LeavingRule {
     /// The copy may be deleted when its unit is whole without it.
     WhenWhole,
     /// When its unit survives one more death without it.
@@ -38,7 +37,7 @@ pub struct DonorView {
     /// Copies with names in parts below this leave.
     pub below: u32,
     /// The rule under which copies leave.
-    pub rule: Rule,
+    pub rule: LeavingRule,
     /// Versions that may be lost for that, in order.
     pub lose: Arc<[VersionId]>,
     /// Whether its owner needs the space now.
@@ -67,7 +66,7 @@ impl DonorView {
     /// Whether its copy of a chunk is to leave without being made elsewhere first, as far as the
     /// rule allows.
     pub fn leaves_at_once(&self, name: &ChunkName) -> bool {
-        self.rule == Rule::AtOnce && self.leaves(name)
+        self.rule == LeavingRule::AtOnce && self.leaves(name)
     }
 
     /// Whether its owner agreed, or was agreed with, to lose a version by taking space back.
@@ -141,7 +140,7 @@ impl PoolView {
     pub fn leaving(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut leaving = self.clone();
         for status in leaving.each(donors) {
-            (status.below, status.rule, status.takes) = (PARTS, Rule::WhenWhole, false);
+            (status.below, status.rule, status.takes) = (PARTS, LeavingRule::WhenWhole, false);
         }
         leaving
     }
@@ -151,7 +150,7 @@ impl PoolView {
     pub fn shrinking(&self, donor: DonorId, below: u32) -> Self {
         let mut shrinking = self.clone();
         if let Some(status) = shrinking.0.get_mut(&donor).filter(|at| at.below < below) {
-            (status.below, status.rule, status.takes) = (below, Rule::WhenSafe, false);
+            (status.below, status.rule, status.takes) = (below, LeavingRule::WhenSafe, false);
         }
         shrinking
     }
@@ -168,7 +167,7 @@ impl PoolView {
     pub fn beside(&self, donors: &BTreeSet<DonorId>) -> Self {
         let mut beside = self.clone();
         for (id, status) in &mut beside.0 {
-            if !donors.contains(id) && status.rule == Rule::AtOnce {
+            if !donors.contains(id) && status.rule == LeavingRule::AtOnce {
                 status.worth_leaving = Worth::Lost;
             }
         }

@@ -1,7 +1,7 @@
-//! Donors that an earlier term of the manager heard until its end are expected for a while.
+//! A manager that has just started expects those donors that an earlier term heard until its end.
 
 use super::Pool;
-use crate::expected::Expected;
+use crate::expected_donors::ExpectedDonors;
 use potluck_core::ids::DonorId;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ impl Pool {
         let lately = |silent: Option<Duration>| silent.is_none_or(|silent| silent <= HEARD_LATELY);
         let donors = self.donors.iter().filter(|(_, donor)| lately(donor.record.silent_before));
         let donors: BTreeSet<DonorId> = donors.map(|(id, _)| id).collect();
-        self.expected = Expected { report: donors.clone(), listing: donors };
+        self.expected = ExpectedDonors { report: donors.clone(), listing: donors };
     }
 
     /// Whether a donor that is expected has not reported yet.

@@ -1,6 +1,4 @@
-//! Whom to trust. A donor that sends wrong bytes looks at its own copy first: disks rot, and an
-//! honest donor quarantines the copy. Where it calls the copy sound, other donors that the manager draws fetch it,
-//! and only what they find counts: who complained may lie, or its memory may.
+//! Complaints of members about the copies of donors, and the inquiries into them.
 
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;

@@ -1,6 +1,5 @@
 //! Write sessions: their lease, their plan, what was promised to them and what they offered.
 
-use super::parking::Parked;
 use potluck_core::chunk::sealed_len;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
@@ -41,7 +40,7 @@ pub struct NewSession {
 }
 
 #[derive(Debug)]
-pub struct Session {
+pub struct OpenSession {
     pub member: MemberId,
     pub(crate) space: SpaceId,
     pub(crate) policy: Policy,
@@ -59,9 +58,17 @@ pub struct Session {
     pub ending: bool,
 }
 
+/// A session whose client is away.
+#[derive(Debug)]
+pub struct Parked {
+    pub(crate) since: Tick,
+    /// Bytes promised to the session and not used, by donor: promised again when it goes on.
+    pub(crate) promised: BTreeMap<DonorId, u64>,
+}
+
 /// A session that is ending.
 #[derive(Debug)]
-pub struct Ending {
+pub struct EndingSession {
     /// The id of the session.
     pub id: SessionId,
     /// Whether it was parked before, so that its chunks have been unused for long enough.
@@ -155,7 +162,7 @@ pub(crate) fn stored_len(policy: &Policy, plain: u32) -> u32 {
     if policy.sealed { sealed_len(plain) } else { plain }
 }
 
-impl Session {
+impl OpenSession {
     /// A donor has taken all that it may of this session: it may take more, as long as there is any.
     pub(crate) fn allow_more(&mut self, donor: DonorId) {
         let more = self.ticketed().next_allowance(donor);

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 /// The donors being tested.
 #[derive(Debug, Default)]
-pub struct Probations(pub(crate) BTreeMap<DonorId, Probation>);
+pub struct RunningProbations(pub(crate) BTreeMap<DonorId, RunningProbation>);
 
 #[derive(Debug)]
-pub(crate) struct Probation {
+pub(crate) struct RunningProbation {
     /// The reason why it was quarantined.
     pub(crate) why: String,
     /// Number of chunks that are tested in all.

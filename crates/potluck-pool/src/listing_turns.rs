@@ -15,10 +15,10 @@ const TURN: Duration = Duration::from_secs(600);
 
 /// The donors whose unknown chunks were given up, until they listed them.
 #[derive(Debug, Default)]
-pub struct GivenUp(pub(crate) BTreeMap<DonorId, Turn>);
+pub struct ListingTurns(pub(crate) BTreeMap<DonorId, ListingTurn>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum ListingTurn {
     /// The donor waits while others list.
     Waits,
     /// The donor was asked at this time to list what it holds.
@@ -27,11 +27,13 @@ pub(crate) enum Turn {
     Lists(Tick),
 }
 
-impl GivenUp {
+impl ListingTurns {
     pub(crate) fn at_work(&self, now: Tick) -> usize {
-        let works = |turn: &&Turn| match turn {
-            Turn::Waits => false,
-            Turn::Asked(since) | Turn::Lists(since) => now.saturating_sub(*since) < TURN,
+        let works = |turn: &&ListingTurn| match turn {
+            ListingTurn::Waits => false,
+            ListingTurn::Asked(since) | ListingTurn::Lists(since) => {
+                now.saturating_sub(*since) < TURN
+            }
         };
         self.0.values().filter(works).count()
     }
@@ -44,15 +46,15 @@ impl GivenUp {
     /// The first page of a list came.
     pub(super) fn begins(&mut self, donor: DonorId) {
         if let Some(turn) = self.0.get_mut(&donor)
-            && let Turn::Asked(since) = *turn
+            && let ListingTurn::Asked(since) = *turn
         {
-            *turn = Turn::Lists(since);
+            *turn = ListingTurn::Lists(since);
         }
     }
 
     /// The last page of a list came: all of it was seen if the first one was.
     pub(super) fn ends(&mut self, donor: DonorId) {
-        if matches!(self.0.get(&donor), Some(Turn::Lists(_))) {
+        if matches!(self.0.get(&donor), Some(ListingTurn::Lists(_))) {
             self.0.remove(&donor);
         }
     }

@@ -1,10 +1,10 @@
 //! Donors as they were last heard.
 
 use super::decided::Count;
-use super::inventory::Taking;
-use super::limits::Limits;
-use super::reach::Reach;
-use super::record::Record;
+use super::inventory_progress::InventoryProgress;
+use super::limits::PoolLimits;
+use super::reach_record::ReachRecord;
+use super::record::DonorRecord;
 use potluck_core::budget::DiskState;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation};
@@ -16,14 +16,14 @@ use std::collections::BTreeMap;
 
 /// The donors that joined and were not removed.
 #[derive(Debug, Default)]
-pub struct Donors {
-    pub(crate) all: BTreeMap<DonorId, Donor>,
+pub struct DonorTable {
+    pub(crate) all: BTreeMap<DonorId, KnownDonor>,
     /// When this manager began to listen.
     pub(crate) started: Tick,
 }
 
 #[derive(Debug, Default)]
-pub struct Donor {
+pub struct KnownDonor {
     pub(crate) name: String,
     /// The donor of the same machine that invited it.
     pub(crate) machine: Option<DonorId>,
@@ -37,7 +37,7 @@ pub struct Donor {
     pub(crate) hung_up: bool,
     /// How many are about to remove it: nothing is promised on its word meanwhile.
     pub(crate) removing: u32,
-    pub record: Record,
+    pub record: DonorRecord,
 }
 
 /// A donor since it registered.
@@ -47,7 +47,7 @@ pub struct Registration {
     pub(crate) key: Secret,
     /// The addresses at which the donor is reached, the best first.
     pub addresses: Addresses,
-    pub reach: Reach,
+    pub reach: ReachRecord,
     pub(crate) version: String,
     pub disk: DiskState,
     pub room: u64,
@@ -61,7 +61,7 @@ pub struct Registration {
     pub computed: u64,
     /// Whether its whole inventory was compared; before, its copies count for nothing new.
     pub compared: bool,
-    pub taking: Option<Taking>,
+    pub taking: Option<InventoryProgress>,
     /// The fault of its disk.
     pub(crate) fault: Option<DiskFault>,
     /// The reason why the donor goes by earlier settings, if it does.
@@ -74,7 +74,7 @@ pub struct Registration {
 
 /// How to reach a donor.
 #[derive(Debug, Clone)]
-pub struct Contact {
+pub struct DonorContact {
     /// The id of the donor.
     pub donor: DonorId,
     /// The name that people call it by.
@@ -103,12 +103,12 @@ pub enum Enlisted {
     InTurns,
 }
 
-impl Donors {
-    pub fn get(&self, donor: DonorId) -> Option<&Donor> {
+impl DonorTable {
+    pub fn get(&self, donor: DonorId) -> Option<&KnownDonor> {
         self.all.get(&donor)
     }
 
-    pub fn get_mut(&mut self, donor: DonorId) -> Option<&mut Donor> {
+    pub fn get_mut(&mut self, donor: DonorId) -> Option<&mut KnownDonor> {
         self.all.get_mut(&donor)
     }
 
@@ -154,7 +154,7 @@ impl Donors {
         id: DonorId,
         heartbeat: &Heartbeat,
         now: Tick,
-        limits: &Limits,
+        limits: &PoolLimits,
     ) -> bool {
         let Some(donor) = self.all.get_mut(&id) else { return false };
         let Some(registration) = donor
@@ -182,12 +182,12 @@ impl Donors {
         true
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (DonorId, &Donor)> {
+    pub fn iter(&self) -> impl Iterator<Item = (DonorId, &KnownDonor)> {
         self.all.iter().map(|(id, donor)| (*id, donor))
     }
 }
 
-impl Donor {
+impl KnownDonor {
     /// Whether somebody is about to remove it.
     pub fn is_being_removed(&self) -> bool {
         self.removing > 0
@@ -200,7 +200,7 @@ impl Donor {
 
     /// Whether no manager ever heard it.
     pub(crate) fn has_never_lent(&self) -> bool {
-        let Record { silent_before, addresses, .. } = &self.record;
+        let DonorRecord { silent_before, addresses, .. } = &self.record;
         let registered = self.registration.is_some() || !addresses.is_empty();
         !registered && self.heard.is_none() && silent_before.is_none()
     }
@@ -213,7 +213,7 @@ impl Donor {
 
     /// A sign of registration. A daemon without its disk gives none: to the pool it is as good as silent,
     /// with the same grace, and what it held is treated as that of a machine that was pulled.
-    pub(crate) fn hear(&mut self, now: Tick, limits: &Limits) {
+    pub(crate) fn hear(&mut self, now: Tick, limits: &PoolLimits) {
         if self.diskless() {
             return;
         }

@@ -2,7 +2,7 @@
 //! catalog, where nothing of the pool is locked. What happened to donors since is known by numbers, its
 //! versions, which the pool raises and a snapshot compares.
 
-use super::view::PoolView;
+use super::pool_view::PoolView;
 use potluck_core::ids::DonorId;
 use potluck_core::repair_plan::Worth;
 use std::borrow::Cow;
@@ -63,16 +63,16 @@ impl Losses {
     }
 
     /// Returns a snapshot of donors as they are in `view`.
-    pub(crate) fn snapshot(&self, view: PoolView) -> Snapshot {
+    pub(crate) fn snapshot(&self, view: PoolView) -> DonorSnapshot {
         let of = |(donor, _)| Some((donor, Arc::clone(self.donors.get(&donor)?)));
         let (noted, seen) = (view.iter().filter_map(of).collect(), self.count());
-        Snapshot { view, count: Arc::clone(&self.count), noted, seen, begun: seen }
+        DonorSnapshot { view, count: Arc::clone(&self.count), noted, seen, begun: seen }
     }
 }
 
 /// Donors as they stood.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub struct DonorSnapshot {
     view: PoolView,
     /// The pool's number of losses now.
     count: Arc<AtomicU64>,
@@ -84,7 +84,7 @@ pub struct Snapshot {
     begun: u64,
 }
 
-impl Snapshot {
+impl DonorSnapshot {
     /// Returns the snapshot for work that began when so many losses were noted: donors that were started
     /// again since are as good as dead to it, for their receipts are void.
     pub fn for_work_begun_at(self, losses: u64) -> Self {

@@ -19,7 +19,7 @@ const COMPLAINANTS: usize = 64;
 
 /// How a donor was reached since it registered.
 #[derive(Debug, Default)]
-pub struct Reach {
+pub struct ReachRecord {
     /// When the donor was tried last.
     pub(crate) last: Tick,
     /// When the donor is to be tried next.
@@ -29,18 +29,18 @@ pub struct Reach {
     /// The outcome of the last try.
     pub(crate) why: String,
     /// Members who do not reach it.
-    pub(crate) complaints: BTreeMap<MemberId, Complaint>,
+    pub(crate) complaints: BTreeMap<MemberId, ReachComplaint>,
 }
 
 /// A member said that it cannot reach a donor.
 #[derive(Debug)]
-pub(crate) struct Complaint {
+pub(crate) struct ReachComplaint {
     pub(crate) until: Tick,
     /// The manager has reached the donor since: it is there, and only this member does not get to it.
     pub(crate) stands: bool,
 }
 
-impl Reach {
+impl ReachRecord {
     /// Returns why nobody reaches the donor, if so.
     pub fn unreachable(&self) -> Option<&str> {
         (self.failures >= FAILED).then_some(self.why.as_str())
@@ -48,7 +48,7 @@ impl Reach {
 
     /// Members who do not reach the donor, though the manager does.
     pub fn unreached_by(&self, now: Tick) -> impl Iterator<Item = MemberId> {
-        let stands = move |complaint: &Complaint| complaint.stands && now < complaint.until;
+        let stands = move |complaint: &ReachComplaint| complaint.stands && now < complaint.until;
         let upheld = self.complaints.iter().filter(move |(_, complaint)| stands(complaint));
         upheld.map(|(member, _)| *member)
     }
@@ -72,7 +72,7 @@ impl Reach {
         self.complaints.retain(|_, complaint| now < complaint.until);
         if self.complaints.len() < COMPLAINANTS || self.complaints.contains_key(&member) {
             let until = now + COMPLAINT;
-            let new = Complaint { until, stands: false };
+            let new = ReachComplaint { until, stands: false };
             self.complaints.entry(member).or_insert(new).until = until;
             self.next = self.next.min(now.max(self.last + SOON));
         }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_complaint_stands_once_the_manager_has_reached_the_donor_and_ends_by_itself() {
-        let mut reach = Reach::default();
+        let mut reach = ReachRecord::default();
         reach.reached(at(100));
         reach.complain(ADA, at(101));
         assert_eq!(reach.unreached_by(at(101)).count(), 0, "it may just have died");
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn complaints_of_many_members_take_no_more_memory_than_those_of_some() {
-        let mut reach = Reach::default();
+        let mut reach = ReachRecord::default();
         (0..1000).for_each(|member| reach.complain(MemberId(member), at(1)));
         assert_eq!(reach.complaints.len(), COMPLAINANTS);
         reach.complain(MemberId(5000), at(400));

@@ -1,7 +1,7 @@
-//! Donors that were given up, and what they list when they come back.
+//! What donors hold and the catalog does not know: they list it once an admin has given it up.
 
 use super::Pool;
-use crate::given_up::{GivenUp, Turn};
+use crate::listing_turns::{ListingTurn, ListingTurns};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
@@ -16,23 +16,23 @@ impl Pool {
     pub fn give_up_unknown(&mut self, now: Tick) -> (Vec<DonorId>, Vec<DonorId>) {
         let ids = self.donors.iter().map(|(id, _)| id);
         let (there, absent): (Vec<_>, Vec<_>) = ids.partition(|id| self.vouches(*id, now));
-        self.given_up.0.extend(there.iter().map(|id| (*id, Turn::Waits)));
+        self.given_up.0.extend(there.iter().map(|id| (*id, ListingTurn::Waits)));
         (there, absent)
     }
 
     /// Ends the giving up of unknown chunks.
     pub fn keep_unknown(&mut self) {
-        self.given_up = GivenUp::default();
+        self.given_up = ListingTurns::default();
     }
 
     /// Whether to ask a donor, which has just been heard, to list what it holds.
     pub fn is_to_list(&mut self, donor: DonorId, now: Tick) -> bool {
         match self.given_up.0.get(&donor) {
-            Some(Turn::Waits) if self.given_up.at_work(now) < AT_ONCE => {
-                self.given_up.0.insert(donor, Turn::Asked(now));
+            Some(ListingTurn::Waits) if self.given_up.at_work(now) < AT_ONCE => {
+                self.given_up.0.insert(donor, ListingTurn::Asked(now));
                 true
             }
-            Some(Turn::Asked(_)) => true,
+            Some(ListingTurn::Asked(_)) => true,
             _ => false,
         }
     }
