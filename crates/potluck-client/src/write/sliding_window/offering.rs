@@ -10,7 +10,8 @@ use potluck_wire::control::Offered;
 const OFFER_BYTES: usize = 32 << 20;
 /// Chunks that wait for an offer; with so many it is made.
 const OFFER_CHUNKS: usize = 256;
-/// Bytes that are offered sooner when donors would have nothing to do meanwhile; with fewer, and as few chunks, only
+/// Bytes that are offered sooner when no chunk waits for a donor, if they are half as many chunks as are on their way:
+/// so much is sent while the answer comes, and a fast pool is not asked about each chunk by itself. With fewer, only
 /// when nothing at all is under way.
 const NEXT_BYTES: usize = 4 << 20;
 
@@ -19,7 +20,8 @@ impl Window {
         let stage = &mut self.offering;
         let enough = stage.names.len() >= OFFER_CHUNKS || stage.bytes >= OFFER_BYTES;
         let dry = self.groups.queued() == 0;
-        let idle = dry && (stage.bytes >= NEXT_BYTES || self.sending.is_idle());
+        let next = stage.bytes >= NEXT_BYTES && 2 * stage.names.len() >= self.sending.chunks();
+        let idle = dry && (next || self.sending.is_idle());
         let nothing = stage.names.is_empty() && !self.groups.has_unoffered();
         let now = enough || idle || stage.is_awaited || self.cutting.is_over();
         if stage.under_way || nothing || !now {

@@ -108,6 +108,11 @@ impl Sending {
     pub fn is_idle(&self) -> bool {
         self.under_way.is_empty()
     }
+
+    /// How many are, each copy counted.
+    pub fn chunks(&self) -> usize {
+        self.under_way.len()
+    }
 }
 
 /// The session's promise, as far as it is in question.
