@@ -75,6 +75,7 @@ impl GiveBacks {
         let Outlook { leaving, loss, less_safe } = outlook;
         let back = self.of(departure, leaving).await?;
         Ok(GivingBack {
+            needed: back.to_move > 0 || loss.files > 0 || less_safe.files > 0,
             removal: Some(needs(&loss, &less_safe, &back.may_go)),
             listing: Some(loss.digest()),
             lost: loss.paths,
