@@ -1,6 +1,7 @@
 //! A catalog in a directory of its own, and files to put into it.
 
 use crate::commit::{self, Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile};
+use crate::donors::{self, StoredDonor};
 use crate::engine::{self, Database};
 use crate::sessions::{self, StoredSession};
 use crate::spaces::{self, NewSpace};
@@ -29,6 +30,11 @@ impl Catalog {
     /// Limits the pages that its file may have, as if the disk had no more.
     pub async fn limit_pages(&self, pages: u32) -> Result<(), Error> {
         self.write(Durability::Process, move |db| db.limit_pages(pages)).await
+    }
+
+    /// The donors there are, as the next term of the manager finds them.
+    pub async fn donors(&self) -> Result<Vec<StoredDonor>, Error> {
+        self.read(donors::all).await
     }
 
     /// Changes that some copy of the log waits for.

@@ -134,7 +134,7 @@ fn check_there(db: &Tx, whom: &Grantee) -> Result<(), Error> {
 }
 
 /// The spaces that whoever asks about the whole pool may know of, with their rights there.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenSpaces(Option<Arc<BTreeMap<String, Rights>>>);
 
 impl SeenSpaces {

@@ -1,71 +1,100 @@
 //! The catalog: everything the pool must not forget.
 //!
 //! Its face is the operations of [`Catalog`] ([`operations`]), each of which changes all it changes in
-//! one transaction and reads what it tells at one moment, on plain types. Below them are functions over a [`Tx`](sql::Tx), a module for each thing that is kept,
+//! one transaction and reads what it tells at one moment, on the plain types that are named here. Below them are functions over a [`Tx`](sql::Tx), a module for each thing that is kept,
 //! whose statements are in the SQL that engines share ([`sql`]). The engine ([`engine`]) has one
 //! writer that commits many jobs at once, and readers that see the last commit. Each write job is all or
 //! nothing, and may run again from its start, so it takes nothing with it and locks nothing of others.
 
 mod acknowledged;
-pub mod authority;
-pub mod changes;
-pub mod chunks;
-pub mod commit;
-pub mod conversions;
-pub mod copies;
+mod authority;
+mod changes;
+mod chunks;
+mod commit;
+mod conversions;
+mod copies;
 mod dir_policies;
-pub mod donors;
+mod donors;
 mod durability;
 mod engine;
 mod entries;
 mod error;
 mod excess;
-pub mod export;
+mod export;
 mod failure;
 mod fault;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
-pub mod goals;
+mod goals;
 mod grantees;
-pub mod grants;
+mod grants;
 mod groups;
 mod lists;
-pub mod log_position;
-pub mod members;
+mod log_position;
+mod members;
 mod meta;
-pub mod names;
+mod names;
 mod notes;
 mod open;
 mod open_error;
 mod operations;
-pub mod placements;
-pub mod quotas;
+mod placements;
+mod quotas;
 mod reaping;
-pub mod rebuild;
-pub mod records;
+mod rebuild;
+mod records;
 mod replay;
-pub mod restored;
-pub mod sessions;
-pub mod spaces;
+mod restored;
+mod sessions;
+mod spaces;
 mod sql;
 mod sqlite;
-pub mod stats;
-pub mod system;
-pub mod term_history;
-pub mod tokens;
+mod stats;
+mod system;
+mod term_history;
+mod tokens;
 mod trash;
-pub mod units;
-pub mod unlisted;
-pub mod unused_chunks;
+mod units;
+mod unlisted;
+mod unused_chunks;
 mod versions;
 mod visible;
 mod walk;
 
+pub use authority::Authority;
+pub use changes::ChangeNumber;
+pub use chunks::{KnownChunk, UnusedChunk};
+pub use commit::{Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile};
+pub use conversions::{Computed, Encoded};
+pub use copies::{Copied, CopiedVersion, CopyOutcome, CopyRequest};
+pub use donors::{Goal, StoredDonor};
 pub use durability::Durability;
 pub use error::Error;
+pub use export::CatalogSnapshot;
+pub use goals::PolicyScope;
+pub use grants::SeenSpaces;
+pub use log_position::{Advance, Extent, LogCopy, LogPlace, Position};
+pub use members::StoredMember;
+pub use names::When;
 pub use open_error::OpenError;
-pub use operations::{CommittedFiles, Founding, Learnt, LogAhead, LogCommitted, TermStart};
-pub use units::PageLimit;
+pub use operations::{
+    CommittedFiles, DonorNote, Founding, GroupEdit, Learnt, LogAhead, LogCommitted, TermStart,
+    Upkeep, WrittenDown,
+};
+pub use placements::ToldCopies;
+pub use quotas::StoredQuota;
+pub use rebuild::{Rebuild, Revival};
+pub use records::Record;
+pub use restored::RestoredContent;
+pub use sessions::StoredSession;
+pub use spaces::{NewSpace, Space, Sums};
+pub use stats::Stats;
+pub use system::block_path;
+pub use term_history::{LAST_EPOCH, Term};
+pub use tokens::{Certified, Moment, NewToken, Token};
+pub use units::{Met, PageLimit, Root, judge as judge_files, kind_of};
+pub use unlisted::{ListedNames, Unlisted, unlisted as unlisted_files};
+pub use unused_chunks::{Condemned, UnusedSince};
 
 use engine::{CatalogWriter, Readers};
 use fault::CatalogDiskFault;
@@ -116,7 +145,7 @@ impl Catalog {
     }
 
     /// How many changes it has that no power cut undoes; it only grows. Donors are told, and know
-    /// by it whether they meet an older copy ([`term_history`]).
+    /// by it whether they meet an older copy (`term_history`).
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }

@@ -7,6 +7,25 @@
 //!
 //! Which engine runs it, which rows it touches and what its
 //! statements look like is known in the modules beside this one alone.
+//!
+//! All of them, by the file that they are in:
+//!
+//! | subject | operations |
+//! |---|---|
+//! | Names (`names`) | `list_directory` `stat` `usage` `make_directory` `rename` `remove` `copy_files` |
+//! | Files, as they are read and judged (`files`) | `open_files` `roots` `files_of` `files_at` |
+//! | Commits (`commits`) | `commit_files` `committed_before` |
+//! | Write sessions (`sessions`) | `admit_write` `open_session` `grow_session` `end_session` `offer` `keep_unused` |
+//! | Spaces and policies (`spaces`) | `create_space` `remove_space` `spaces` `space` `plan_policy` `set_policy` `follow_policy` |
+//! | Rights and groups (`grants`) | `rights` `grants` `change_rights` `groups` `edit_group` |
+//! | Quotas (`quotas`) | `set_quota` `quotas` |
+//! | Members (`members`) | `add_token` `tokens` `remove_token` `join` `revoke` |
+//! | Donors and their copies (`donors`) | `note_donor` `note_repair` `compare` `tell` `unlisted_at` `mark_missing` `used_at` `bytes_by_part` `sample` `dispensable` `held_bytes` |
+//! | Redundancy (`redundancy`) | `set_safe` `arrive` `learn_parity` `mark_excess` |
+//! | Garbage (`garbage`) | `unused_chunks` `condemn` `condemned_chunks` `still_condemned` `forget_copies` |
+//! | Terms of managers (`terms`) | `authority` `begin_term` `is_unknown_term` `freeze_gc` `end_gc_freeze` |
+//! | The metadata log (`log`) | `log_ahead` `note_log` `commit_log` `system_space` `adapt_metadata` `give_up_metadata` |
+//! | Upkeep (`upkeep`) | `stats` `in_turn` `save_time` `upkeep` |
 
 mod commits;
 mod donors;
@@ -25,7 +44,10 @@ mod terms;
 mod upkeep;
 
 pub use commits::CommittedFiles;
+pub use donors::{DonorNote, WrittenDown};
 pub use founding::Founding;
+pub use grants::GroupEdit;
 pub use log::{LogAhead, LogCommitted};
 pub use redundancy::Learnt;
 pub use terms::TermStart;
+pub use upkeep::Upkeep;

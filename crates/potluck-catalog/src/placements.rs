@@ -108,6 +108,11 @@ pub struct ToldCopies {
     pub added: Vec<Holding>,
     /// Names of chunks that were looked at and are sound.
     pub sound: Vec<ChunkName>,
+    /// Chunks that the donor has, that the catalog does not know, and that nobody writes: they become known as
+    /// chunks that no file uses.
+    pub unused: Vec<Holding>,
+    /// Names of chunks that the donor stored by order, and that are on its disk.
+    pub on_disk: Vec<ChunkName>,
 }
 
 impl ToldCopies {
@@ -117,6 +122,8 @@ impl ToldCopies {
             && self.spoiled.is_empty()
             && self.added.is_empty()
             && self.sound.is_empty()
+            && self.unused.is_empty()
+            && self.on_disk.is_empty()
     }
 }
 
@@ -189,7 +196,8 @@ pub(crate) fn tell(db: &Tx, donor: DonorId, told: &ToldCopies, now_ms: u64) -> R
             }
         }
     }
-    let there = told.added.iter().map(|holding| &holding.name).chain(&told.sound);
+    let added = told.added.iter().chain(&told.unused).map(|holding| &holding.name);
+    let there = added.chain(&told.sound);
     for name in there {
         if let Some(chunk) = chunks::get(db, name)? {
             confirm(db, chunk.id, donor)?;
@@ -200,6 +208,7 @@ pub(crate) fn tell(db: &Tx, donor: DonorId, told: &ToldCopies, now_ms: u64) -> R
             }
         }
     }
+    told.on_disk.iter().try_for_each(|name| on_disk(db, name, donor))?;
     Ok(lost)
 }
 
@@ -291,7 +300,7 @@ pub(crate) fn used_at(db: &Tx, donor: DonorId) -> Result<(u64, u64), Error> {
 }
 
 /// A copy that an order had stored is on disk.
-pub(crate) fn on_disk(db: &Tx, name: &ChunkName, donor: DonorId) -> Result<(), Error> {
+fn on_disk(db: &Tx, name: &ChunkName, donor: DonorId) -> Result<(), Error> {
     db.prepare(
         "UPDATE placements SET ack = 1 WHERE state = 0 AND ack < 1 AND donor = ?2
          AND chunk = (SELECT id FROM chunks WHERE name = ?1)",
@@ -335,14 +344,6 @@ pub struct DrawnCopy {
     pub len: u32,
     /// The donors that have the chunk.
     pub holders: Vec<DonorId>,
-}
-
-/// One of a donor's copies that files use; `random` says which.
-pub(crate) fn drawn(db: &Tx, donor: DonorId, random: u64) -> Result<Option<DrawnCopy>, Error> {
-    match rows_at(db, donor)? {
-        Some((first, rows)) => next_at(db, donor, first + (random % rows) as i64),
-        None => Ok(None),
-    }
 }
 
 /// Up to `count` of a donor's copies that files use, spread over all of them; `random` says from

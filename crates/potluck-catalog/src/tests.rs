@@ -4,4 +4,5 @@
 mod costs;
 mod damage;
 mod log;
+mod operations;
 mod writing;

@@ -34,7 +34,7 @@ impl Pool {
     /// manager that is away is waited for here.
     ///
     /// Errors: those of [`Pool::call`]; one of kind [`ErrorKind::Retry`] from the manager comes back at once.
-    pub async fn call_for_manager<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
+    pub(crate) async fn call_for_manager<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
         self.call_under_way(request, Duration::ZERO).await
     }
 

@@ -11,7 +11,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::{Policy, Width};
 use potluck_wire::call::Caller;
-use potluck_wire::control::Unreached;
+use potluck_wire::control::{Find, Unreached};
 use potluck_wire::env::Env;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,19 +32,24 @@ const CUT_AHEAD: usize = 12;
 /// How long the manager is not told again that the same donor cannot be reached.
 const MISSED_AGAIN: Duration = Duration::from_secs(60);
 
+/// How long what is remembered of the donors is not asked for again, in milliseconds.
+const FOUND_AGAIN_MS: i64 = 600_000;
+/// How long the manager may take to say where donors are.
+const FIND_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// A client of one pool. Cheap to clone; clones share connections and memory.
 #[derive(Clone)]
 pub struct Pool {
     /// The outside world: time, chance, and the network.
-    pub env: Env,
+    pub(crate) env: Env,
     /// The caller of the manager.
-    pub caller: Caller,
+    pub(crate) caller: Caller,
     /// Memory for chunks that are written.
     pub(crate) buffers: Buffers,
     /// How long it waits for those who do not answer.
-    pub retry_limits: RetryLimits,
+    pub(crate) retry_limits: RetryLimits,
     /// Is told whom it waits for.
-    pub watcher: Arc<dyn Progress>,
+    pub(crate) watcher: Arc<dyn Progress>,
     /// Memory for what is read.
     reading: Arc<Mutex<Option<ReadMemory>>>,
     /// Memory for what writers push.
@@ -75,6 +80,44 @@ impl Pool {
     /// Returns this client with other limits: it waits as long as `retry_limits` say.
     pub fn with_retry_limits(&self, retry_limits: RetryLimits) -> Self {
         Self { retry_limits, ..self.clone() }
+    }
+
+    /// How long it waits for those who do not answer.
+    pub fn retry_limits(&self) -> RetryLimits {
+        self.retry_limits
+    }
+
+    /// The time since a moment of its own, which never goes back.
+    pub fn now(&self) -> Tick {
+        self.env.clock.now()
+    }
+
+    /// The time of day, in milliseconds since 1970.
+    pub fn wall_ms(&self) -> i64 {
+        self.env.clock.wall()
+    }
+
+    /// Whoever is told whom it waits for.
+    pub fn watcher(&self) -> Arc<dyn Progress> {
+        Arc::clone(&self.watcher)
+    }
+
+    /// Notes from time to time where some donors are, who will know when the manager moves. While those are few,
+    /// every call of this does.
+    pub async fn remember_donors(&self) {
+        let now = self.wall_ms();
+        let guide = self.caller.guide();
+        let Some(guide) = guide.filter(|it| it.is_poorer_than(now - FOUND_AGAIN_MS)) else {
+            return;
+        };
+        // An answer that cannot be had now is asked for the next time.
+        if let Ok(Ok(found)) = tokio::time::timeout(FIND_TIMEOUT, self.caller.call(&Find {})).await
+        {
+            if let Some(manager) = &found.manager {
+                self.caller.learn_from_manager(manager);
+            }
+            guide.remember(found.donors, now);
+        }
     }
 
     /// Returns this client for the rest of work that has begun: whatever it calls the manager for, one that
@@ -155,7 +198,7 @@ impl Pool {
     }
 
     /// Does something that nobody waits for now, such as telling the manager of a bad copy.
-    pub fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         // Without a runtime the work is lost, which its nature allows.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let mut background = self.background.lock().expect("no holder panics");

@@ -17,11 +17,6 @@ pub struct Quota {
 impl Quota {
     /// A quota without limits.
     pub const NONE: Self = Self { bytes: None, files: None };
-
-    /// Whether so much may not be stored.
-    pub fn is_exceeded_by(self, files: u64, bytes: u64) -> bool {
-        self.files.is_some_and(|most| files > most) || self.bytes.is_some_and(|most| bytes > most)
-    }
 }
 
 /// Whatever has a quota.

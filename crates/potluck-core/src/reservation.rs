@@ -57,12 +57,6 @@ impl Ledger {
         promised.try_into().unwrap_or(u64::MAX)
     }
 
-    /// Bytes `session` may still store over all donors; at most `u64::MAX`.
-    pub fn session_total(&self, session: SessionId) -> u64 {
-        let held = self.sessions.get(&session);
-        held.map_or(0, |held| held.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)))
-    }
-
     fn forget(&mut self, donor: DonorId, bytes: u64) {
         let Some(promised) = self.promised.get_mut(&donor) else { return };
         *promised -= u128::from(bytes);

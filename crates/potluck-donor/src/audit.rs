@@ -1,9 +1,9 @@
 //! Answers to the manager's questions about chunks that are here, without moving them.
 
 use crate::disk::read_exact_at;
-use crate::fault::TaskFailure;
 use crate::service::Service;
 use crate::store::{Cursor, Store};
+use crate::task_failure::TaskFailure;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_wire::bulk::PIECE;
 use potluck_wire::control::{Holding, TaskFault, TaskOutcome};

@@ -2,9 +2,9 @@
 //! the manager's own time. Each piece is hashed and written as it arrives, exactly as if a client
 //! had put it, so the cap and the owner's reserve hold here too.
 
-use crate::fault::{TaskFailure, not_placed};
 use crate::service::Service;
 use crate::store::ChunkOrigin;
+use crate::task_failure::{TaskFailure, not_placed};
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::policy::AckLevel;
 use potluck_wire::bulk::PIECE;

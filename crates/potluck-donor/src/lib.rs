@@ -21,7 +21,6 @@ mod chunk_orders;
 mod copy;
 pub mod disk;
 mod error;
-mod fault;
 mod heartbeat;
 mod lending_terms;
 mod load;
@@ -42,6 +41,7 @@ mod socket;
 mod stall_timeout;
 mod state;
 mod store;
+mod task_failure;
 mod tasks;
 mod tickets;
 

@@ -1,7 +1,7 @@
 //! Connections to other donors: opened for tasks of the manager, and kept for a while, for tasks come
 //! in crowds.
 
-use crate::fault::TaskFailure;
+use crate::task_failure::TaskFailure;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;

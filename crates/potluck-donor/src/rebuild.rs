@@ -3,10 +3,10 @@
 //! piece of each chunk whatever their size.
 
 use crate::copy::{NewCopy, deadline};
-use crate::fault::{TaskFailure, not_placed};
 use crate::peer_connections::ChunkFetch;
 use crate::service::Service;
 use crate::store::{ChunkOrigin, IncomingChunk};
+use crate::task_failure::{TaskFailure, not_placed};
 use potluck_core::chunk::{ChunkKind, ChunkName, Verifier};
 use potluck_core::erasure::{Codec, Ec};
 use potluck_core::policy::AckLevel;

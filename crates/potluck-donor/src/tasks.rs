@@ -6,9 +6,9 @@
 
 use crate::audit;
 use crate::copy::{self, NewCopy};
-use crate::fault::TaskFailure;
 use crate::rebuild::{self, RebuiltGroup};
 use crate::service::Service;
+use crate::task_failure::TaskFailure;
 use potluck_wire::control::{Task, TaskFault, TaskOutcome, TaskResult, Work};
 use potluck_wire::packed::Packed;
 use std::collections::{BTreeSet, VecDeque};

@@ -6,8 +6,7 @@
 use crate::callers::CallingMember;
 use crate::calls::Verb;
 use crate::handles::handles;
-use potluck_catalog::grants::SeenSpaces;
-use potluck_catalog::{Catalog, Error};
+use potluck_catalog::{Catalog, Error, SeenSpaces};
 use potluck_core::path::PoolPath;
 use potluck_core::rights::{Right, Rights};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -26,7 +25,9 @@ impl Access {
         let who = caller.member()?;
         match who.role {
             Role::Admin => Ok(Rights::ALL),
-            Role::User => Ok(self.catalog.rights(who.member, space.into()).await?),
+            Role::User => {
+                Ok(self.catalog.rights(who.member, Some(space.into())).await?.rights(space))
+            }
             Role::Donor => Ok(Rights::NONE),
         }
     }
@@ -86,7 +87,7 @@ impl Access {
         let who = caller.member()?;
         match who.role {
             Role::Admin => Ok(SeenSpaces::ALL),
-            _ => Ok(SeenSpaces::only(self.catalog.spaces_of(who.member).await?)),
+            _ => Ok(self.catalog.rights(who.member, None).await?),
         }
     }
 

@@ -6,9 +6,7 @@ use crate::probation::Probation;
 use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::tasks::audit::Audit;
-use potluck_catalog::Catalog;
-use potluck_catalog::conversions::{Computed, Encoded};
-use potluck_catalog::{Error, Learnt};
+use potluck_catalog::{Catalog, Computed, Encoded, Error, Learnt, ToldCopies};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
@@ -65,7 +63,8 @@ impl ApplyingTaskResults {
             }
         }
         if !made.is_empty() {
-            self.catalog.on_disk(donor, made).await?;
+            let told = ToldCopies { on_disk: made, ..ToldCopies::default() };
+            self.catalog.tell(donor, told, self.time.now_ms()).await?;
             self.finished(now);
         }
         if !computed.is_empty() {

@@ -11,7 +11,7 @@ mod refusals;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use files::{AuditFiles, LogFileOf};
+use files::{AuditFileKind, AuditFiles};
 use potluck_core::clock::Tick;
 use potluck_core::ids::MemberId;
 use potluck_wire::control::{AuditEntry, AuditKind, AuditPage};
@@ -95,7 +95,7 @@ impl Auditor {
     /// unless the disk fails, which the manager's own log says: the change has happened all the same.
     pub async fn changed(&self, caller: &CallingMember, call: &str, what: String) {
         let entry = self.entry(caller, call, AuditKind::Changed, &what);
-        self.write(vec![entry], LogFileOf::Changes).await;
+        self.write(vec![entry], AuditFileKind::Changes).await;
     }
 
     fn entry(&self, caller: &CallingMember, call: &str, kind: AuditKind, what: &str) -> AuditEntry {
@@ -116,7 +116,7 @@ impl Auditor {
         }
     }
 
-    async fn write(&self, entries: Vec<AuditEntry>, kept: LogFileOf) {
+    async fn write(&self, entries: Vec<AuditEntry>, kept: AuditFileKind) {
         let log = Arc::clone(&self.audit_log);
         let write = move || log.files.lock().expect("no holder panics").write(entries, kept);
         if let Err(why) = self.env.offload.run(write).await {
@@ -139,7 +139,7 @@ impl Auditor {
         let (now, wall_ms) = (self.time.tick(), self.time.wall_ms());
         let due = self.audit_log.refusals.lock().expect("no holder panics").due(now, wall_ms);
         if !due.is_empty() {
-            self.write(due, LogFileOf::Refusals).await;
+            self.write(due, AuditFileKind::Refusals).await;
         }
     }
 

@@ -1,6 +1,6 @@
 //! Who is who, by certificate: the member list as every request asks it.
 
-use potluck_catalog::members::StoredMember;
+use potluck_catalog::StoredMember;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::error::{ErrorKind, Failure, code};

@@ -111,7 +111,7 @@ impl Answers for Handles {
     }
 
     async fn ready(&self) -> Result<(), String> {
-        self.catalog.pool_name().await.map(drop).map_err(|why| why.to_string())
+        self.catalog.authority().await.map(drop).map_err(|why| why.to_string())
     }
 
     async fn connection_ended(self: Arc<Self>, connection: u64) {

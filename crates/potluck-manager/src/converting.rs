@@ -3,8 +3,7 @@
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::shared_pool::SharedPool;
-use potluck_catalog::Catalog;
-use potluck_catalog::Error;
+use potluck_catalog::{Catalog, Error};
 use potluck_core::ids::VersionId;
 use potluck_core::policy::Redundancy;
 

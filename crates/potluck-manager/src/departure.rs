@@ -17,9 +17,7 @@ use crate::scan::leaving_below;
 use crate::scan_state::{Leaving, ScanState};
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
-use potluck_catalog::Catalog;
-use potluck_catalog::units::{Met, Root};
-use potluck_catalog::{Error, PageLimit};
+use potluck_catalog::{Catalog, Error, Met, PageLimit, Root};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_pool::PoolView;
@@ -253,7 +251,7 @@ impl Looking {
                 Met::File(version, layout)
                     if Self::lies_at(&layout, |at| self.departure.donors.contains(at)) =>
                 {
-                    self.findings.add_any(&version, potluck_catalog::units::kind_of(root), &layout);
+                    self.findings.add_any(&version, potluck_catalog::kind_of(root), &layout);
                     // Lost parts of the pool's own metadata are written anew (log::adapting), and a part of
                     // the chunks that a donor holds leaves only once it is elsewhere.
                     if !self.findings.own && self.departure.over.is_none() {

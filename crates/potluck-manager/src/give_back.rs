@@ -13,8 +13,7 @@ use crate::pool_time::PoolTime;
 use crate::scan_state::Leaving;
 use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
-use potluck_catalog::Catalog;
-use potluck_catalog::{Error, donors};
+use potluck_catalog::{Catalog, DonorNote, Error, Goal};
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_pool::Giving;
 use potluck_wire::control::{GivingBack, Going};
@@ -41,9 +40,9 @@ impl GiveBacks {
     ) -> Result<(), Error> {
         let start = self.pool.lock().held(donor);
         let at_once = lose.is_some();
-        let kept = donors::Goal { start, at_once, lose: lose.unwrap_or_default() };
+        let kept = Goal { start, at_once, lose: lose.unwrap_or_default() };
         let lose: Arc<[VersionId]> = kept.lose.as_slice().into();
-        self.catalog.give_back(donor, Some(kept)).await?;
+        self.catalog.note_donor(donor, DonorNote::GivesBack(Some(kept))).await?;
         let now = self.time.tick();
         let giving = Giving { start, at_once, lose, since: now };
         self.pool.lock().give_back(donor, Some(giving));
@@ -54,7 +53,7 @@ impl GiveBacks {
 
     /// Calls a give-back off: the donor's space is lent again.
     pub async fn cancel(&self, donor: DonorId) -> Result<(), Error> {
-        self.catalog.give_back(donor, None).await?;
+        self.catalog.note_donor(donor, DonorNote::GivesBack(None)).await?;
         self.pool.lock().give_back(donor, None);
         self.scan_state.hurry(self.time.tick());
         Ok(())
@@ -75,6 +74,7 @@ impl GiveBacks {
         let Outlook { leaving, loss, less_safe } = outlook;
         let back = self.of(departure, leaving).await?;
         Ok(GivingBack {
+            needed: back.to_move > 0 || loss.files > 0 || less_safe.files > 0,
             removal: Some(needs(&loss, &less_safe, &back.may_go)),
             listing: Some(loss.digest()),
             lost: loss.paths,

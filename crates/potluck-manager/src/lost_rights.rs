@@ -47,7 +47,10 @@ impl LostRights {
 
     async fn may_write(&self, member: MemberId, space: SpaceId) -> Result<bool, Error> {
         match self.catalog.space(space).await? {
-            Some(space) => Ok(self.catalog.rights(member, space.name).await?.allow(Right::Write)),
+            Some(space) => {
+                let rights = self.catalog.rights(member, Some(space.name.clone())).await?;
+                Ok(rights.rights(&space.name).allow(Right::Write))
+            }
             None => Ok(true), // it was removed, and commits to it are refused for that
         }
     }

@@ -19,8 +19,7 @@ use crate::tasks::rounds::Rounds;
 use crate::tasks::saved_time::SavedTime;
 use crate::tasks::signpost::Signposts;
 use crate::wakeup::Wakeup;
-use potluck_catalog::authority::Authority;
-use potluck_catalog::{Catalog, OpenError, TermStart, donors};
+use potluck_catalog::{Authority, Catalog, OpenError, StoredDonor, TermStart};
 use potluck_core::chunk::Digest;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
@@ -260,7 +259,7 @@ fn rebuild(config: &ManagerConfig, left: &TermStart, now: Tick) -> Pool {
 }
 
 /// A donor as an earlier term of the manager left it, at the pool's time `saved_ms`.
-fn recalled(known: &donors::StoredDonor, saved_ms: u64, now: Tick) -> DonorRecord {
+fn recalled(known: &StoredDonor, saved_ms: u64, now: Tick) -> DonorRecord {
     let ms = |ms: u64| Duration::from_millis(ms);
     DonorRecord {
         silent_before: known.heard_ms.map(|heard| ms(saved_ms.saturating_sub(heard))),

@@ -18,8 +18,7 @@ use axum::routing::get;
 use http::{StatusCode, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use potluck_catalog::Catalog;
-use potluck_catalog::grants::SeenSpaces;
+use potluck_catalog::{Catalog, SeenSpaces};
 use potluck_wire::control::{
     AlarmKind, DonorState, DonorStatus, PoolState, PoolStatus, SpaceHealth, SpaceInfo,
 };

@@ -1,7 +1,7 @@
 //! This manager's own term: the time from its start to its stop.
 
 use crate::pool_time::PoolTime;
-use potluck_catalog::tokens::Moment;
+use potluck_catalog::Moment;
 use potluck_core::ids::Epoch;
 use std::sync::atomic::{AtomicU64, Ordering};
 

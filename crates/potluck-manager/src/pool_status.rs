@@ -14,12 +14,7 @@ use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
 use crate::verdict;
-use potluck_catalog::Catalog;
-use potluck_catalog::Error;
-use potluck_catalog::grants::SeenSpaces;
-use potluck_catalog::log_position::LogCopy;
-use potluck_catalog::quotas::StoredQuota;
-use potluck_catalog::stats::Stats;
+use potluck_catalog::{Catalog, Error, LogCopy, SeenSpaces, Stats, StoredQuota};
 use potluck_core::quota::QuotaOf;
 use potluck_wire::control::{
     DonorStatus, MetadataHealth, PoolStatus, RepairState, SpaceHealth, SpaceInfo, Verdict,
@@ -52,8 +47,8 @@ impl Overview {
         let stats = self.stats.get(&self.catalog, &self.time).await?;
         let now = self.time.tick();
         let policies = self.catalog.spaces().await?;
-        let quotas = self.catalog.quotas().await?;
-        let waiting = self.catalog.log_waiting(LogCopy::OnDonors).await?;
+        let quotas = self.catalog.quotas(None).await?;
+        let waiting = self.catalog.log_ahead(LogCopy::OnDonors, 0).await?.waiting();
         let mut donors = self.donors(&stats);
         for donor in &mut donors {
             let unreached_by = self.pool.lock().unreached_by(donor.donor, now);
@@ -193,6 +188,7 @@ mod tests {
     use crate::tasks::disk_recovery::DiskRecovery;
     use crate::tasks::repair::tests::still;
     use potluck_catalog::Error;
+    use potluck_pool::CircuitBreaker;
     use potluck_wire::control::AlarmKind;
 
     async fn status(manager: &Handles) -> PoolStatus {
@@ -200,7 +196,7 @@ mod tests {
     }
 
     async fn write(manager: &Handles, bytes: usize) -> Result<(), Error> {
-        manager.catalog.pause_repair(Some("x".repeat(bytes))).await
+        manager.catalog.note_repair(Some("x".repeat(bytes)), CircuitBreaker::default()).await
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@
 //! manager runs and follows the monotonic clock while one does, so a wall clock that jumps ends
 //! nothing early (promise C1).
 
-use potluck_catalog::names::When;
+use potluck_catalog::When;
 use potluck_core::clock::{SharedClock, Tick};
 use std::time::Duration;
 

@@ -6,8 +6,7 @@ use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::tasks::audit::Audit;
-use potluck_catalog::Catalog;
-use potluck_catalog::Error;
+use potluck_catalog::{Catalog, DonorNote, Error};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_pool::ProbationResult;
@@ -35,9 +34,7 @@ impl Probation {
     /// Begins to test a donor; one that holds nothing, or that nobody else is there to test, is
     /// trusted on the admin's word.
     pub async fn begin(&self, donor: DonorId) -> Result<(), Error> {
-        let kept = self.catalog.donors().await?;
-        let why = kept.into_iter().find(|known| known.donor == donor).and_then(|at| at.quarantined);
-        let Some(why) = why else { return Ok(()) };
+        let Some(why) = self.pool.lock().why_quarantined(donor) else { return Ok(()) };
         let offset = self.env.entropy.u64();
         let sample = self.catalog.sample(donor, SAMPLE, offset).await?;
         let alone = self.pool.lock().donor_count() < 2;
@@ -76,7 +73,7 @@ impl Probation {
     }
 
     async fn release(&self, donor: DonorId) -> Result<(), Error> {
-        self.catalog.quarantine(donor, None).await?;
+        self.catalog.note_donor(donor, DonorNote::Quarantined(None)).await?;
         self.pool.lock().forgive(donor);
         self.scan_state.hurry(self.time.tick());
         Ok(())

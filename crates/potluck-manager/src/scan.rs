@@ -11,9 +11,7 @@ use crate::scan_state::Priority;
 use crate::scan_state::ScanState;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
-use potluck_catalog::Catalog;
-use potluck_catalog::units::{self, Root};
-use potluck_catalog::{Error, PageLimit};
+use potluck_catalog::{Catalog, Error, PageLimit, Root, judge_files};
 use potluck_core::chunk::PARTS;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
@@ -78,7 +76,7 @@ impl Scan {
             let of = root.clone();
             // A page has one file whole, and that may be of any size.
             let judge = move || {
-                units::judge(&of, page.files, &mut findings);
+                judge_files(&of, page.files, &mut findings);
                 findings
             };
             findings = self.env.offload.run(judge).await;

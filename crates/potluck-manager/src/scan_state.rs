@@ -1,7 +1,7 @@
 //! The findings of the last scan, and the reasons for the next.
 
 use crate::config::ManagerConfig;
-use potluck_catalog::conversions::Encoded;
+use potluck_catalog::Encoded;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;

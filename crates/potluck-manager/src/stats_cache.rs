@@ -1,8 +1,7 @@
 //! Figures over the whole catalog, counted no more often than they are worth.
 
 use crate::pool_time::PoolTime;
-use potluck_catalog::stats::Stats;
-use potluck_catalog::{Catalog, Error};
+use potluck_catalog::{Catalog, Error, Stats};
 use potluck_core::clock::Tick;
 use std::sync::{Mutex, MutexGuard};
 

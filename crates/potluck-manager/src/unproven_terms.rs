@@ -5,7 +5,7 @@
 //! donor is asked to forget it, and named in an alarm until it does; one that then comes with another such
 //! word lies, or its disk does.
 
-use potluck_catalog::term_history::Term;
+use potluck_catalog::Term;
 use potluck_core::ids::DonorId;
 use std::collections::BTreeMap;
 use std::sync::Mutex;

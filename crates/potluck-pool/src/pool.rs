@@ -3,6 +3,7 @@
 
 mod chunk_orders;
 mod donors;
+mod failure_domains;
 mod inventory;
 mod judging_donors;
 mod manager_restart;

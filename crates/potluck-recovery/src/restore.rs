@@ -16,7 +16,7 @@ mod staging;
 pub use donors::restore_pool;
 pub use file::restore_file;
 pub use listen::ListenOptions;
-pub use potluck_catalog::unlisted::Unlisted;
+pub use potluck_catalog::Unlisted;
 
 use crate::log::chain::Gaps;
 use potluck_wire::addresses::Addresses;

@@ -181,9 +181,8 @@ impl CommandSettings {
     }
 
     fn client_of(&self, identity: &Identity, dir: &Path) -> Result<Pool, Failure> {
-        let mut client = Pool::new(Env::system(), guided(identity, dir)?);
-        client.retry_limits = self.retry_limits;
-        Ok(client)
+        let client = Pool::new(Env::system(), guided(identity, dir)?);
+        Ok(client.with_retry_limits(self.retry_limits))
     }
 }
 

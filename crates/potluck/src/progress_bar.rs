@@ -31,7 +31,7 @@ fn bar(
     interrupted: &'static str,
 ) -> Arc<dyn Progress> {
     if !shown {
-        return Arc::clone(&client.watcher);
+        return client.watcher();
     }
     let (bar, template) = match total {
         Some(total) => (

@@ -1,64 +1,73 @@
 //! Operations on the facts kept about donors, and on the chunks that they hold.
 
-use crate::donors::{self, Goal, StoredDonor};
+use crate::donors::{self, Goal};
 use crate::placements::{self, Compared, CopyState, DrawnCopy, ToldCopies};
-use crate::{Catalog, Durability, Error, chunks, notes};
+use crate::{Catalog, Durability, Error, chunks, notes, unused_chunks};
 use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::ids::{ChunkId, DonorId};
-use potluck_pool::UnlistedCopies;
+use potluck_pool::{CircuitBreaker, UnlistedCopies};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::Holding;
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Rows of a donor's copies read in one step.
 const PAGE_COPIES: usize = 65_536;
 
+/// A fact about a donor that outlives the manager's term.
+#[derive(Debug)]
+pub enum DonorNote {
+    /// The addresses of the donor, for a manager that starts elsewhere.
+    At(Addresses),
+    /// It is announced away until then; `None`: it is not.
+    AwayUntil(Option<u64>),
+    /// It gives its space back; `None`: it lends it.
+    GivesBack(Option<Goal>),
+    /// It is not trusted for this reason; `None`: it is.
+    Quarantined(Option<String>),
+}
+
+/// What came of a donor's report.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct WrittenDown {
+    /// The numbers of its unused chunks, in their order.
+    pub taken_in: Vec<ChunkId>,
+    /// Whether a copy that counted and that a file needs is not there.
+    pub lost: bool,
+}
+
 impl Catalog {
-    /// The donors there are.
-    pub async fn donors(&self) -> Result<Vec<StoredDonor>, Error> {
-        self.read(donors::all).await
-    }
-
-    /// Remembers where a donor is, for a manager that starts elsewhere.
-    pub async fn locate_donor(&self, donor: DonorId, at: Addresses) -> Result<(), Error> {
-        self.write(Durability::Process, move |db| donors::located(db, donor, &at)).await
-    }
-
-    /// Remembers until when a donor is announced away; `None`: it is not.
-    pub async fn announce_away(&self, donor: DonorId, until_ms: Option<u64>) -> Result<(), Error> {
-        self.write(Durability::Disk, move |db| donors::announce(db, donor, until_ms)).await
-    }
-
-    /// Remembers that a donor gives its space back; `None`: that it lends it.
-    pub async fn give_back(&self, donor: DonorId, goal: Option<Goal>) -> Result<(), Error> {
-        self.write(Durability::Disk, move |db| donors::give_back(db, donor, goal.as_ref())).await
-    }
-
-    /// Remembers why a donor is not trusted; `None`: it is.
-    pub async fn quarantine(&self, donor: DonorId, why: Option<String>) -> Result<(), Error> {
-        self.write(Durability::Disk, move |db| donors::quarantine(db, donor, why.as_deref())).await
-    }
-
-    /// Remembers why repair is paused; `None`: it is not.
-    pub async fn pause_repair(&self, why: Option<String>) -> Result<(), Error> {
-        let note = move |db: &_| match &why {
-            Some(why) => notes::set(db, notes::REPAIR_PAUSED, why),
-            None => notes::clear(db, notes::REPAIR_PAUSED),
+    /// Remembers a fact about a donor for the next term of the manager.
+    pub async fn note_donor(&self, donor: DonorId, note: DonorNote) -> Result<(), Error> {
+        // Where a donor is, it says itself when it registers again.
+        let durability = match note {
+            DonorNote::At(_) => Durability::Process,
+            _ => Durability::Disk,
         };
-        self.write(Durability::Disk, note).await
+        let note = move |db: &_| match &note {
+            DonorNote::At(addresses) => donors::located(db, donor, addresses),
+            DonorNote::AwayUntil(until_ms) => donors::announce(db, donor, *until_ms),
+            DonorNote::GivesBack(goal) => donors::give_back(db, donor, goal.as_ref()),
+            DonorNote::Quarantined(why) => donors::quarantine(db, donor, why.as_deref()),
+        };
+        self.write(durability, note).await
     }
 
-    /// Remembers donors that went at once.
-    pub async fn note_circuit_breaker(
+    /// Remembers why repair is paused, if it is, and the donors that went at once.
+    pub async fn note_repair(
         &self,
-        tripped: BTreeSet<DonorId>,
-        declared_dead: BTreeSet<DonorId>,
+        paused: Option<String>,
+        circuit_breaker: CircuitBreaker,
     ) -> Result<(), Error> {
         let note = move |db: &_| {
-            notes::set_donors(db, notes::REPAIR_TRIPPED, &tripped)?;
-            notes::set_donors(db, notes::REPAIR_DECLARED_DEAD, &declared_dead)
+            match &paused {
+                Some(why) => notes::set(db, notes::REPAIR_PAUSED, why)?,
+                None => notes::clear(db, notes::REPAIR_PAUSED)?,
+            }
+            let CircuitBreaker { tripped, declared_dead } = &circuit_breaker;
+            notes::set_donors(db, notes::REPAIR_TRIPPED, tripped)?;
+            notes::set_donors(db, notes::REPAIR_DECLARED_DEAD, declared_dead)
         };
-        self.write(Durability::Process, note).await
+        self.write(Durability::Disk, note).await
     }
 
     /// Compares what a donor says it holds with what is counted at it.
@@ -66,24 +75,37 @@ impl Catalog {
         self.read(move |db| placements::compare(db, donor, &holdings)).await
     }
 
-    /// Takes down what a donor told of its copies; whether that changes how safe a file is.
-    pub async fn tell(&self, donor: DonorId, told: ToldCopies, now_ms: u64) -> Result<bool, Error> {
-        self.write(Durability::Process, move |db| placements::tell(db, donor, &told, now_ms)).await
-    }
-
-    /// A page of the chunks that are counted at a donor.
-    pub async fn counted_at(
+    /// Writes down what a donor told of its copies.
+    pub async fn tell(
         &self,
         donor: DonorId,
-        after: ChunkId,
-        limit: usize,
-    ) -> Result<Vec<ChunkId>, Error> {
-        self.read(move |db| placements::counted_at(db, donor, after, limit)).await
+        told: ToldCopies,
+        now_ms: u64,
+    ) -> Result<WrittenDown, Error> {
+        let tell = move |db: &_| {
+            let taken_in = unused_chunks::take_in(db, &told.unused, now_ms)?;
+            let lost = placements::tell(db, donor, &told, now_ms)?;
+            Ok(WrittenDown { taken_in, lost })
+        };
+        self.write(Durability::Process, tell).await
     }
 
-    /// The names of chunks, those that are forgotten by now left out.
-    pub async fn names_of(&self, chunks: Vec<ChunkId>) -> Result<Vec<ChunkName>, Error> {
-        self.read(move |db| placements::names_of(db, &chunks)).await
+    /// A page of the chunks that are counted at a donor, after `after`: the last of the page, `None` at the end,
+    /// and the names of those that are not among the `listed`, which are in order.
+    pub async fn unlisted_at(
+        &self,
+        donor: DonorId,
+        listed: Arc<Vec<ChunkId>>,
+        after: ChunkId,
+        limit: usize,
+    ) -> Result<(Option<ChunkId>, Vec<ChunkName>), Error> {
+        let page = move |db: &_| {
+            let mut page = placements::counted_at(db, donor, after, limit)?;
+            let last = page.last().copied();
+            page.retain(|chunk| listed.binary_search(chunk).is_err());
+            Ok((last, placements::names_of(db, &page)?))
+        };
+        self.read(page).await
     }
 
     /// Counts copies at a donor as missing, or forgets them where its store is new; how many. `None` if
@@ -133,11 +155,6 @@ impl Catalog {
         Ok(bytes)
     }
 
-    /// One of the chunks of a donor, and who else has it.
-    pub async fn drawn(&self, donor: DonorId, random: u64) -> Result<Option<DrawnCopy>, Error> {
-        self.read(move |db| placements::drawn(db, donor, random)).await
-    }
-
     /// Some of a donor's chunks, spread over all it holds.
     pub async fn sample(
         &self,
@@ -146,13 +163,6 @@ impl Catalog {
         offset: u64,
     ) -> Result<Vec<DrawnCopy>, Error> {
         self.read(move |db| placements::sample(db, donor, count, offset)).await
-    }
-
-    /// Remembers that a donor has chunks on its disk.
-    pub async fn on_disk(&self, donor: DonorId, names: Vec<ChunkName>) -> Result<(), Error> {
-        let note =
-            move |db: &_| names.iter().try_for_each(|name| placements::on_disk(db, name, donor));
-        self.write(Durability::Process, note).await
     }
 
     /// Those of some chunks that no file needs, or that a donor has.

@@ -4,7 +4,6 @@ use crate::unused_chunks::{self, Condemned, UnusedSince};
 use crate::{Catalog, Durability, Error};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId};
-use potluck_wire::control::Holding;
 
 impl Catalog {
     /// A page of the chunks that no file has used since `before_ms`, longest unused first.
@@ -49,23 +48,5 @@ impl Catalog {
             })
         };
         self.write(Durability::Process, forget).await
-    }
-
-    /// Forgets some of what donors had that were removed from the pool, `limit` copies at most; whether there may be
-    /// more. No donor comes back under the number of a removed one, and one that takes its store over lists
-    /// what is there.
-    pub async fn forget_removed_donors(&self, limit: usize, now_ms: u64) -> Result<bool, Error> {
-        let forget = move |db: &_| unused_chunks::forget_removed_donors(db, limit, now_ms);
-        self.write(Durability::Process, forget).await
-    }
-
-    /// Forgets chunks that have been gone from everywhere since `before_ms`.
-    pub async fn prune_chunks(&self, before_ms: u64) -> Result<(), Error> {
-        self.write(Durability::Process, move |db| unused_chunks::prune_gone(db, before_ms)).await
-    }
-
-    /// Makes chunks known that no file uses, unless they are known by now; gives their numbers.
-    pub async fn take_in(&self, chunks: Vec<Holding>, now_ms: u64) -> Result<Vec<ChunkId>, Error> {
-        self.write(Durability::Process, move |db| unused_chunks::take_in(db, &chunks, now_ms)).await
     }
 }

@@ -1,19 +1,40 @@
 //! What members may do in spaces, and the groups that they are in.
 
-use crate::{Catalog, Durability, Error, grants, groups};
+use crate::grants::{self, SeenSpaces};
+use crate::{Catalog, Durability, Error, groups};
 use potluck_core::ids::MemberId;
 use potluck_core::rights::{Grantee, Rights};
 use std::collections::BTreeMap;
 
-impl Catalog {
-    /// Returns what a member may do in a space by its grants; nothing where there is no such space.
-    pub async fn rights(&self, member: MemberId, space: String) -> Result<Rights, Error> {
-        self.read(move |db| grants::of_member(db, member, &space)).await
-    }
+/// The change that somebody makes to a group of members.
+#[derive(Debug)]
+pub enum GroupEdit {
+    /// The group begins to exist, without members.
+    Create,
+    /// The group ends, and with it all that was granted to it.
+    Remove,
+    /// Members are put in, and others taken out.
+    Members {
+        /// The members that are put in.
+        add: Vec<MemberId>,
+        /// The members that are taken out.
+        remove: Vec<MemberId>,
+    },
+}
 
-    /// The spaces that a member may do something in by their grants, with what.
-    pub async fn spaces_of(&self, member: MemberId) -> Result<BTreeMap<String, Rights>, Error> {
-        self.read(move |db| grants::spaces_of(db, member)).await
+impl Catalog {
+    /// What a member may do by its grants: in one space, or where none is named in all in which that is
+    /// anything. There is nothing it may do in a space that is not there.
+    pub async fn rights(
+        &self,
+        member: MemberId,
+        space: Option<String>,
+    ) -> Result<SeenSpaces, Error> {
+        let rights = move |db: &_| match &space {
+            Some(space) => Ok([(space.clone(), grants::of_member(db, member, space)?)].into()),
+            None => grants::spaces_of(db, member),
+        };
+        self.read(rights).await.map(SeenSpaces::only)
     }
 
     /// All grants in a space.
@@ -21,26 +42,18 @@ impl Catalog {
         self.read(move |db| grants::in_space(db, &space)).await
     }
 
-    /// Grants rights in a space beside those that were granted before; gives what was and what is granted.
-    pub async fn grant(
+    /// Gives rights in a space beside those that were granted before, and takes others; gives what was and
+    /// what is granted.
+    pub async fn change_rights(
         &self,
         space: String,
-        to: Grantee,
-        rights: Rights,
+        of: Grantee,
+        give: Rights,
+        take: Rights,
     ) -> Result<(Rights, Rights), Error> {
-        let grant = move |db: &_| grants::change(db, &space, &to, |held| held.with(rights));
-        self.write(Durability::Disk, grant).await
-    }
-
-    /// Takes rights in a space that were granted; gives what was and what is granted.
-    pub async fn take_rights(
-        &self,
-        space: String,
-        from: Grantee,
-        rights: Rights,
-    ) -> Result<(Rights, Rights), Error> {
-        let take = move |db: &_| grants::change(db, &space, &from, |held| held.without(rights));
-        self.write(Durability::Disk, take).await
+        let change =
+            move |db: &_| grants::change(db, &space, &of, |held| held.with(give).without(take));
+        self.write(Durability::Disk, change).await
     }
 
     /// All groups with their members, by name and number.
@@ -48,23 +61,13 @@ impl Catalog {
         self.read(groups::all).await
     }
 
-    /// Makes a group without members.
-    pub async fn create_group(&self, name: String) -> Result<(), Error> {
-        self.write(Durability::Disk, move |db| groups::create(db, &name)).await
-    }
-
-    /// Removes a group, with all that was granted to it.
-    pub async fn remove_group(&self, name: String) -> Result<(), Error> {
-        self.write(Durability::Disk, move |db| groups::remove(db, &name)).await
-    }
-
-    /// Puts members into a group, and takes others out.
-    pub async fn change_group(
-        &self,
-        group: String,
-        add: Vec<MemberId>,
-        remove: Vec<MemberId>,
-    ) -> Result<(), Error> {
-        self.write(Durability::Disk, move |db| groups::change(db, &group, &add, &remove)).await
+    /// Makes a group, removes it with all that was granted to it, or changes who is in it.
+    pub async fn edit_group(&self, name: String, edit: GroupEdit) -> Result<(), Error> {
+        let edit = move |db: &_| match &edit {
+            GroupEdit::Create => groups::create(db, &name),
+            GroupEdit::Remove => groups::remove(db, &name),
+            GroupEdit::Members { add, remove } => groups::change(db, &name, add, remove),
+        };
+        self.write(Durability::Disk, edit).await
     }
 }

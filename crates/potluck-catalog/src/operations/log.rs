@@ -12,9 +12,6 @@ use potluck_pool::{DonorSnapshot, InUseAgain};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// Rows of changes that are read at once.
-const ROWS: usize = 1000;
-
 /// The changes that a copy of the log lacks, at one moment.
 #[derive(Debug)]
 pub struct LogAhead {
@@ -24,6 +21,14 @@ pub struct LogAhead {
     pub changes: Option<LogChanges>,
     /// The last change that was made.
     pub last: ChangeNumber,
+}
+
+impl LogAhead {
+    /// Counts the changes that the copy lacks.
+    pub fn waiting(&self) -> u64 {
+        let covered = self.position.as_ref().map_or(0, |position| position.change.0);
+        (self.last.0 - covered).max(0) as u64
+    }
 }
 
 /// Blocks that became part of the pool.
@@ -36,12 +41,12 @@ pub struct LogCommitted {
 }
 
 impl Catalog {
-    /// Returns the changes that a copy of the log lacks.
-    pub async fn log_ahead(&self, copy: LogCopy) -> Result<LogAhead, Error> {
+    /// Returns the changes that a copy of the log lacks, the first `rows` of them.
+    pub async fn log_ahead(&self, copy: LogCopy, rows: usize) -> Result<LogAhead, Error> {
         let look = move |db: &_| {
             let (position, last) = (Position::of(db, copy)?, ChangeNumber(changes::last(db)?));
             let changes = match &position {
-                Some(at) if !at.is_worn() => export::changes(db, at.change.0, ROWS)?,
+                Some(at) if rows > 0 && !at.is_worn() => export::changes(db, at.change.0, rows)?,
                 _ => None,
             };
             Ok(LogAhead { position, changes, last })
@@ -49,32 +54,14 @@ impl Catalog {
         self.read(look).await
     }
 
-    /// How many changes a copy of the log lacks.
-    pub async fn log_waiting(&self, copy: LogCopy) -> Result<u64, Error> {
-        let count = move |db: &_| {
-            let covered = Position::of(db, copy)?.map_or(0, |position| position.change.0);
-            Ok((changes::last(db)? - covered).max(0) as u64)
+    /// Notes how far a copy of the log has come, if it has, and forgets the changes that every copy has now or that
+    /// none may wait for any longer, as when neither can be written.
+    pub async fn note_log(&self, advance: Option<Advance>) -> Result<(), Error> {
+        let note = move |db: &_| match &advance {
+            Some(advance) => advance.note(db),
+            None => log_position::forget_covered(db),
         };
-        self.read(count).await
-    }
-
-    /// Notes how far a copy of the log has come, and forgets the changes that every copy has now.
-    pub async fn note_log(&self, advance: Advance) -> Result<(), Error> {
-        self.write(Durability::Process, move |db| advance.note(db)).await
-    }
-
-    /// Forgets changes that no copy may wait for any longer, as when neither copy can be written.
-    pub async fn limit_log(&self) -> Result<(), Error> {
-        self.write(Durability::Process, log_position::forget_covered).await
-    }
-
-    /// Gives up the copy of the log on donors, where none is kept: no change waits for it. Where that was done
-    /// before, a look takes no turn of the writer; done twice, it changes nothing more.
-    pub async fn discard_log(&self) -> Result<(), Error> {
-        if self.read(|db| Position::of(db, LogCopy::OnDonors)).await?.is_none_or(|at| at.lost) {
-            return Ok(());
-        }
-        self.write(Durability::Process, system::lose).await
+        self.write(Durability::Process, note).await
     }
 
     /// Makes blocks part of the pool, and notes in the same transaction how far the copy on donors has
@@ -118,12 +105,18 @@ impl Catalog {
     }
 
     /// Has versions of the pool's own metadata be kept in so many copies from now on; with `lost`, a new
-    /// generation of the log on donors takes the place of one that has gaps.
+    /// generation of the log on donors takes the place of one that has gaps, or of one that is not kept any more: no
+    /// change waits for that. Where nothing is to be done a look takes no turn of the writer.
     pub async fn adapt_metadata(
         &self,
         copies: Vec<(VersionId, u32)>,
         lost: bool,
     ) -> Result<(), Error> {
+        let is_kept = |at: Option<Position>| at.is_some_and(|at| !at.lost);
+        let lost = lost && is_kept(self.read(|db| Position::of(db, LogCopy::OnDonors)).await?);
+        if copies.is_empty() && !lost {
+            return Ok(());
+        }
         let adapt = move |db: &_| {
             for (version, copies) in &copies {
                 versions::set_redundancy(db, *version, Redundancy::Copies(*copies), &[])?;

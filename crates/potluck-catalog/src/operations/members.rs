@@ -65,7 +65,7 @@ impl Catalog {
     }
 
     /// Ends a membership. What was remembered of it as a donor is forgotten, at last which chunks it had
-    /// ([`Catalog::forget_removed_donors`]).
+    /// ([`Upkeep::RemovedDonors`](crate::Upkeep::RemovedDonors)).
     pub async fn revoke(&self, id: MemberId) -> Result<StoredMember, Error> {
         let revoke = move |db: &_| {
             let member = members::revoke(db, id)?;

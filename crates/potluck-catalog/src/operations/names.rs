@@ -4,7 +4,7 @@ use crate::copies::{self, Copied, CopyOutcome, CopyRequest};
 use crate::grants::SeenSpaces;
 use crate::lists::{self, EntryFacts};
 use crate::names::{self, When};
-use crate::{Catalog, Durability, Error, reaping, trash};
+use crate::{Catalog, Durability, Error};
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
 use potluck_pool::DonorSnapshot;
@@ -92,15 +92,5 @@ impl Catalog {
             copies::copy(db, (copy, page), &wanted, &view, when.pool_ms, when.wall_ms, &reply)
         };
         self.write(Durability::Disk, work).await
-    }
-
-    /// Takes some `entries` of what was removed apart, in one transaction, and of their chunks; whether there
-    /// are more.
-    pub async fn reap_removed(&self, entries: usize, now_ms: u64) -> Result<bool, Error> {
-        // Mostly there is nothing, and a look takes no turn of the writer.
-        if !self.read(trash::any).await? {
-            return Ok(false);
-        }
-        self.write(Durability::Process, move |db| reaping::reap(db, entries, now_ms)).await
     }
 }

@@ -10,13 +10,13 @@ impl Catalog {
         self.write(Durability::Disk, move |db| quotas::set(db, &of, quota)).await
     }
 
-    /// Returns a quota; no limits where there is none.
-    pub async fn quota(&self, of: QuotaOf) -> Result<Quota, Error> {
-        self.read(move |db| quotas::get(db, &of)).await
-    }
-
-    /// All quotas, spaces first.
-    pub async fn quotas(&self) -> Result<Vec<StoredQuota>, Error> {
-        self.read(quotas::all).await
+    /// The quotas that there are, spaces first; of one space or member alone where it is named.
+    pub async fn quotas(&self, of: Option<QuotaOf>) -> Result<Vec<StoredQuota>, Error> {
+        let named = move |db: &_| {
+            let mut quotas = quotas::all(db)?;
+            quotas.retain(|quota| of.as_ref().is_none_or(|of| quota.of == *of));
+            Ok(quotas)
+        };
+        self.read(named).await
     }
 }

@@ -1,15 +1,46 @@
-//! The pool's name, clock and figures, and what sessions leave behind.
+//! The pool's clock and figures, and the work in the background.
 
 use crate::stats::{self, Stats};
-use crate::{Catalog, Durability, Error, commit, donors, members, meta, sessions};
+use crate::{
+    Catalog, Durability, Error, commit, donors, members, meta, reaping, sessions, trash,
+    unused_chunks,
+};
 use potluck_core::ids::{DonorId, MemberId, SessionId};
 
-impl Catalog {
-    /// Returns the name of the pool.
-    pub async fn pool_name(&self) -> Result<String, Error> {
-        self.read(meta::pool_name).await
-    }
+/// Work that is done in the background, step by step.
+#[derive(Debug, Clone, Copy)]
+pub enum Upkeep {
+    /// Takes apart what was removed: so many entries of trees, and chunks of their files, in one step.
+    Trash {
+        /// The most entries of one step.
+        entries: usize,
+    },
+    /// Accounts for what an ended session offered.
+    EndedSession {
+        /// The id of the session.
+        id: SessionId,
+        /// The pool's time since which its chunks count as unused.
+        unused_since_ms: u64,
+    },
+    /// Forgets what donors had that were removed from the pool. No donor comes back under the number of a removed
+    /// one, and one that takes its store over lists what is there.
+    RemovedDonors {
+        /// The most copies of one step.
+        copies: usize,
+    },
+    /// Forgets chunks that have been gone from everywhere for long.
+    ReclaimedChunks {
+        /// The pool's time since which they have been gone.
+        before_ms: u64,
+    },
+    /// Forgets what was replied to commits.
+    Replies {
+        /// The pool's time before which they were made.
+        before_ms: u64,
+    },
+}
 
+impl Catalog {
     /// Counts files, chunks and copies, to be shown to people.
     pub async fn stats(&self) -> Result<Stats, Error> {
         self.read(stats::count).await
@@ -36,19 +67,25 @@ impl Catalog {
         self.write(Durability::Process, save).await
     }
 
-    /// Accounts for some of what an ended session offered, which is unused since then; whether all is
-    /// accounted for.
-    pub async fn account_session(
-        &self,
-        id: SessionId,
-        unused_since_ms: u64,
-    ) -> Result<bool, Error> {
-        let account = move |db: &_| sessions::account(db, &id, unused_since_ms);
-        self.write(Durability::Process, account).await
-    }
-
-    /// Forgets what was replied to commits before `before_ms`.
-    pub async fn prune_replies(&self, before_ms: u64) -> Result<(), Error> {
-        self.write(Durability::Process, move |db| commit::prune_replies(db, before_ms)).await
+    /// Takes a step of the work that nobody waits for, some ten milliseconds at most; whether there may be more to do.
+    pub async fn upkeep(&self, step: Upkeep, now_ms: u64) -> Result<bool, Error> {
+        // Mostly nothing was thrown away, and a look takes no turn of the writer.
+        if matches!(step, Upkeep::Trash { .. }) && !self.read(trash::any).await? {
+            return Ok(false);
+        }
+        let work = move |db: &_| match step {
+            Upkeep::Trash { entries } => reaping::reap(db, entries, now_ms),
+            Upkeep::EndedSession { id, unused_since_ms } => {
+                sessions::account(db, &id, unused_since_ms).map(|done| !done)
+            }
+            Upkeep::RemovedDonors { copies } => {
+                unused_chunks::forget_removed_donors(db, copies, now_ms)
+            }
+            Upkeep::ReclaimedChunks { before_ms } => {
+                unused_chunks::prune_gone(db, before_ms).map(|()| false)
+            }
+            Upkeep::Replies { before_ms } => commit::prune_replies(db, before_ms).map(|()| false),
+        };
+        self.write(Durability::Process, work).await
     }
 }

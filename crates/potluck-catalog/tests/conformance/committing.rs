@@ -1,10 +1,10 @@
 //! Written files become visible, or are refused without a trace.
 
 use crate::stage::Stage;
-use potluck_catalog::Error;
-use potluck_catalog::commit::{CommitOutcome, Refused};
-use potluck_catalog::fixture::{chunk, file, path};
-use potluck_catalog::placements::ToldCopies;
+use potluck_catalog::fixture::chunk;
+use potluck_catalog::fixture::file;
+use potluck_catalog::fixture::path;
+use potluck_catalog::{CommitOutcome, Error, Refused, ToldCopies};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_wire::control::Condition;

@@ -1,8 +1,11 @@
 //! Tests which copies are counted at donors, and how their reports change that.
 
 use crate::stage::Stage;
-use potluck_catalog::fixture::{chunk, file, path, register};
-use potluck_catalog::placements::ToldCopies;
+use potluck_catalog::ToldCopies;
+use potluck_catalog::fixture::chunk;
+use potluck_catalog::fixture::file;
+use potluck_catalog::fixture::path;
+use potluck_catalog::fixture::register;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{ChunkId, DonorId, Incarnation};
 use potluck_core::policy::AckLevel;
@@ -32,13 +35,18 @@ async fn holders_at(stage: &Stage, n: u64, ack: AckLevel) -> Vec<DonorId> {
 async fn a_copy_that_is_not_listed_is_counted_as_missing_and_still_recorded_d5() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a", &[1, 2], &[1])).await;
-    let counted = stage.catalog.counted_at(DonorId(1), ChunkId::FIRST, 10).await.expect("read");
-    assert_eq!(counted.len(), 2);
-    let names = stage.catalog.names_of(counted[..1].to_vec()).await.expect("read");
-    // The donor lists what it has, and this is not among it.
+    let unlisted = async |listed: Vec<ChunkId>| {
+        let page = stage.catalog.unlisted_at(DonorId(1), listed.into(), ChunkId::FIRST, 10);
+        page.await.expect("read")
+    };
+    let (Some(last), names) = unlisted(Vec::new()).await else { panic!("it has two chunks") };
+    assert_eq!(names.len(), 2);
+    // The donor lists what it has, and the first is not among it.
+    assert_eq!(unlisted(vec![last]).await, (Some(last), names[..1].to_vec()));
+    let names = &names[..1];
     let (donor, incarnation) = (DonorId(1), Incarnation(2));
     stage.donors.register(donor, &register(incarnation), Default::default(), Tick::ZERO);
-    let unlisted = stage.donors.unlisted(donor, incarnation, &names);
+    let unlisted = stage.donors.unlisted(donor, incarnation, names);
     let refuted = unlisted.clone();
     assert_eq!(stage.catalog.mark_missing(donor, unlisted).await, Ok(Some(1)));
     assert_eq!(stage.counted(1).await, (1, 1));
@@ -90,7 +98,7 @@ async fn a_copy_that_was_only_in_memory_is_not_held_for_a_write_to_disk() {
     stage.tell(2, ToldCopies { added: vec![listed(1)], ..ToldCopies::default() }, 0).await;
     assert_eq!(holders_at(&stage, 1, AckLevel::Disk).await, []);
     assert_eq!(holders_at(&stage, 1, AckLevel::Memory).await, DONORS);
-    stage.catalog.on_disk(DonorId(2), vec![chunk(1)]).await.expect("noted");
+    stage.tell(2, ToldCopies { on_disk: vec![chunk(1)], ..ToldCopies::default() }, 0).await;
     assert_eq!(holders_at(&stage, 1, AckLevel::Disk).await, [DonorId(2)]);
 }
 
@@ -98,8 +106,7 @@ async fn a_copy_that_was_only_in_memory_is_not_held_for_a_write_to_disk() {
 async fn only_a_copy_that_counted_and_that_a_file_uses_is_a_loss() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a", &[1], &[1, 2])).await;
-    stage.catalog.take_in(vec![listed(9)], 0).await.expect("taken in");
-    stage.tell(1, ToldCopies { added: vec![listed(9)], ..ToldCopies::default() }, 0).await;
+    stage.tell(1, ToldCopies { unused: vec![listed(9)], ..ToldCopies::default() }, 0).await;
     let lost = async |n, donor| {
         let removed = ToldCopies { removed: vec![chunk(n)], ..ToldCopies::default() };
         stage.tell(donor, removed, 0).await
@@ -129,7 +136,7 @@ async fn the_copies_of_a_donor_are_counted_and_drawn_from_with_their_other_holde
         false => vec![DonorId(1)],
     };
     for random in [0, 1, u64::MAX / 2, u64::MAX] {
-        let drawn = catalog.drawn(DonorId(1), random).await.expect("read").expect("one of them");
+        let drawn = catalog.sample(DonorId(1), 1, random).await.expect("read").remove(0);
         assert_eq!((drawn.len, &drawn.holders), (1000, &holders(drawn.name)));
     }
     let sample = catalog.sample(DonorId(1), 10, 3).await.expect("read");
@@ -138,5 +145,5 @@ async fn the_copies_of_a_donor_are_counted_and_drawn_from_with_their_other_holde
     names.dedup();
     assert_eq!(names.len(), 10, "none twice");
     assert!(sample.iter().all(|drawn| drawn.holders == holders(drawn.name)));
-    assert!(catalog.drawn(DonorId(9), 5).await.expect("read").is_none(), "it has nothing");
+    assert!(catalog.sample(DonorId(9), 1, 5).await.expect("read").is_empty(), "it has nothing");
 }

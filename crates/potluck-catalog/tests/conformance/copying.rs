@@ -1,9 +1,12 @@
 //! Copies inside the pool.
 
 use crate::stage::{Stage, when};
-use potluck_catalog::Error;
-use potluck_catalog::copies::{Copied, CopyOutcome, CopyRequest};
-use potluck_catalog::fixture::{chunk, coded, file, new_space, path};
+use potluck_catalog::fixture::chunk;
+use potluck_catalog::fixture::coded;
+use potluck_catalog::fixture::file;
+use potluck_catalog::fixture::new_space;
+use potluck_catalog::fixture::path;
+use potluck_catalog::{Copied, CopyOutcome, CopyRequest, Error};
 use potluck_core::clock::Tick;
 use potluck_core::ids::SessionId;
 use potluck_core::policy::{Override, Policy, Redundancy};

@@ -2,9 +2,13 @@
 //! is done.
 
 use crate::stage::Stage;
-use potluck_catalog::donors::Goal;
-use potluck_catalog::fixture::{arrives, chunk, coded, donors_there, file, path};
-use potluck_catalog::placements::ToldCopies;
+use potluck_catalog::fixture::chunk;
+use potluck_catalog::fixture::coded;
+use potluck_catalog::fixture::donors_there;
+use potluck_catalog::fixture::file;
+use potluck_catalog::fixture::path;
+use potluck_catalog::{DonorNote, fixture::arrives};
+use potluck_catalog::{Goal, ToldCopies};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
@@ -198,14 +202,22 @@ async fn what_may_be_lost_is_remembered_until_it_is_called_off() {
     let stage = Stage::new().await;
     let lose = vec![VersionId(3), VersionId(u64::from(u32::MAX) + 7)];
     let goal = Goal { start: 9, at_once: true, lose };
-    stage.catalog.give_back(DonorId(1), Some(goal.clone())).await.expect("kept");
+    stage
+        .catalog
+        .note_donor(DonorId(1), DonorNote::GivesBack(Some(goal.clone())))
+        .await
+        .expect("kept");
     let stage = stage.reopen().await;
     let known = async || stage.catalog.donors().await.expect("read").remove(0).giving;
     assert_eq!(known().await, Some(goal));
-    stage.catalog.give_back(DonorId(1), None).await.expect("called off");
+    stage.catalog.note_donor(DonorId(1), DonorNote::GivesBack(None)).await.expect("called off");
     assert_eq!(known().await, None);
     let again = Goal { at_once: true, ..Goal::default() };
-    stage.catalog.give_back(DonorId(1), Some(again.clone())).await.expect("kept");
+    stage
+        .catalog
+        .note_donor(DonorId(1), DonorNote::GivesBack(Some(again.clone())))
+        .await
+        .expect("kept");
     assert_eq!(known().await, Some(again), "the first list is forgotten");
 }
 

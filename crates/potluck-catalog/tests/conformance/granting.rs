@@ -1,10 +1,10 @@
 //! Grants in spaces, and groups.
 
 use crate::stage::Stage;
-use potluck_catalog::Error;
-use potluck_catalog::fixture::{file, new_space, path};
-use potluck_catalog::grants::SeenSpaces;
-use potluck_catalog::spaces::NewSpace;
+use potluck_catalog::fixture::file;
+use potluck_catalog::fixture::new_space;
+use potluck_catalog::fixture::path;
+use potluck_catalog::{Error, GroupEdit, NewSpace, SeenSpaces};
 use potluck_core::ids::MemberId;
 use potluck_core::policy::Policy;
 use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
@@ -30,12 +30,17 @@ async fn space_of(
 }
 
 async fn may(stage: &Stage, member: MemberId, space: &str) -> Rights {
-    stage.catalog.rights(member, space.into()).await.expect("read")
+    stage.catalog.rights(member, Some(space.into())).await.expect("read").rights(space)
 }
 
 async fn grant(stage: &Stage, to: Grantee, granted: &[Right]) -> Result<Rights, Error> {
-    let change = stage.catalog.grant("lab".into(), to, rights(granted)).await;
+    let change = stage.catalog.change_rights("lab".into(), to, rights(granted), Rights::NONE).await;
     change.map(|(_, after)| after)
+}
+
+/// Changes who is in the group of students.
+async fn members(stage: &Stage, add: Vec<MemberId>, remove: Vec<MemberId>) -> Result<(), Error> {
+    stage.catalog.edit_group("students".into(), GroupEdit::Members { add, remove }).await
 }
 
 #[tokio::test]
@@ -53,25 +58,26 @@ async fn whoever_makes_a_space_has_all_rights_in_it_and_others_have_none() {
 async fn rights_of_a_member_of_their_groups_and_of_everyone_add_up() {
     let stage = Stage::new().await;
     let (ada, bert) = (stage.join("ada", 1).await, stage.join("bert", 2).await);
-    stage.catalog.create_group("students".into()).await.expect("made");
-    stage.catalog.change_group("students".into(), vec![ada], Vec::new()).await.expect("changed");
+    stage.catalog.edit_group("students".into(), GroupEdit::Create).await.expect("made");
+    members(&stage, vec![ada], Vec::new()).await.expect("changed");
     grant(&stage, Grantee::Member(ada), &[Right::Read]).await.expect("granted");
     grant(&stage, group("students"), &[Right::Write]).await.expect("granted");
     grant(&stage, group(EVERYONE), &[Right::List]).await.expect("granted");
     let all = rights(&[Right::List, Right::Read, Right::Write]);
     assert_eq!(may(&stage, ada, "lab").await, all);
     assert_eq!(may(&stage, bert, "lab").await, rights(&[Right::List]));
-    assert_eq!(
-        stage.catalog.spaces_of(ada).await.expect("read"),
-        BTreeMap::from([("lab".to_owned(), all)])
-    );
+    let everywhere = stage.catalog.rights(ada, None).await.expect("read");
+    assert_eq!(everywhere, SeenSpaces::only(BTreeMap::from([("lab".to_owned(), all)])));
 
     let after = grant(&stage, Grantee::Member(ada), &[Right::Write]).await.expect("granted");
     assert_eq!(after, rights(&[Right::Read, Right::Write]), "beside what was granted");
-    let taken = stage.catalog.take_rights("lab".into(), Grantee::Member(ada), Rights::ALL).await;
+    let taken = stage
+        .catalog
+        .change_rights("lab".into(), Grantee::Member(ada), Rights::NONE, Rights::ALL)
+        .await;
     assert_eq!(taken, Ok((after, Rights::NONE)));
     assert_eq!(may(&stage, ada, "lab").await, rights(&[Right::List, Right::Write]));
-    stage.catalog.change_group("students".into(), Vec::new(), vec![ada]).await.expect("changed");
+    members(&stage, Vec::new(), vec![ada]).await.expect("changed");
     assert_eq!(may(&stage, ada, "lab").await, rights(&[Right::List]));
 }
 
@@ -83,11 +89,14 @@ async fn nothing_is_granted_to_who_is_not_there() {
     assert_eq!(grant(&stage, nobody, &[Right::Read]).await, Err(Error::NoMember(77)));
     let none = Err(Error::NoGroup("students".into()));
     assert_eq!(grant(&stage, group("students"), &[Right::Read]).await, none);
-    let change = stage.catalog.change_group("students".into(), vec![ada], Vec::new()).await;
+    let change = members(&stage, vec![ada], Vec::new()).await;
     assert_eq!(change, Err(Error::NoGroup("students".into())));
-    let taken = stage.catalog.create_group(EVERYONE.into()).await;
+    let taken = stage.catalog.edit_group(EVERYONE.into(), GroupEdit::Create).await;
     assert_eq!(taken, Err(Error::GroupExists(EVERYONE.into())));
-    let nowhere = stage.catalog.grant("nowhere".into(), Grantee::Member(ada), Rights::ALL).await;
+    let nowhere = stage
+        .catalog
+        .change_rights("nowhere".into(), Grantee::Member(ada), Rights::ALL, Rights::NONE)
+        .await;
     assert_eq!(nowhere, Err(Error::NoSpaceNamed("nowhere".into())));
 }
 
@@ -105,16 +114,12 @@ async fn what_was_granted_to_or_in_what_is_gone_is_not_found_again_under_its_nam
     assert_eq!(may(&stage, ada, "lab").await, Rights::NONE);
 
     for _ in 0..2 {
-        stage.catalog.create_group("students".into()).await.expect("made");
+        stage.catalog.edit_group("students".into(), GroupEdit::Create).await.expect("made");
         assert!(!stage.catalog.groups().await.expect("read")["students"].contains(&ada));
-        stage
-            .catalog
-            .change_group("students".into(), vec![ada], Vec::new())
-            .await
-            .expect("changed");
+        members(&stage, vec![ada], Vec::new()).await.expect("changed");
         assert_eq!(may(&stage, ada, "lab").await, Rights::NONE);
         grant(&stage, group("students"), &[Right::Read]).await.expect("granted");
-        stage.catalog.remove_group("students".into()).await.expect("removed");
+        stage.catalog.edit_group("students".into(), GroupEdit::Remove).await.expect("removed");
     }
     assert_eq!(stage.catalog.grants("lab".into()).await, Ok(Vec::new()));
 

@@ -1,9 +1,9 @@
 //! Tokens, and the members that they make.
 
 use crate::stage::Stage;
-use potluck_catalog::Error;
-use potluck_catalog::fixture::{file, path};
-use potluck_catalog::tokens::{Certified, Moment, NewToken};
+use potluck_catalog::{Certified, Error, Moment, NewToken};
+use potluck_catalog::{DonorNote, fixture::file};
+use potluck_catalog::{Upkeep, fixture::path};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, MemberId};
 use potluck_wire::token::Role;
@@ -64,15 +64,20 @@ async fn what_a_removed_donor_had_is_forgotten_a_part_at_a_time_and_nothing_else
     let (gone, other) = (member.id.0, member.id.0 + 1);
     let many: Vec<u64> = (0..250).collect();
     stage.put(file("pot://lab/a", &many, &[gone, other])).await;
-    stage.catalog.quarantine(DonorId(gone), Some("it lies".into())).await.expect("noted");
-    assert_eq!(stage.catalog.forget_removed_donors(100, 5).await, Ok(false), "nobody is removed");
+    let lies = DonorNote::Quarantined(Some("it lies".into()));
+    stage.catalog.note_donor(DonorId(gone), lies).await.expect("noted");
+    assert_eq!(
+        stage.catalog.upkeep(Upkeep::RemovedDonors { copies: 100 }, 5).await,
+        Ok(false),
+        "nobody is removed"
+    );
     assert_eq!(stage.counted(gone).await, (250, 0));
 
     stage.catalog.revoke(member.id).await.expect("revoked");
     let known = stage.catalog.donors().await.expect("read");
     assert!(!known.iter().any(|known| known.donor == DonorId(gone)), "{known:?}");
     let mut steps = 0;
-    while stage.catalog.forget_removed_donors(100, 5).await.expect("a step") {
+    while stage.catalog.upkeep(Upkeep::RemovedDonors { copies: 100 }, 5).await.expect("a step") {
         steps += 1;
     }
     assert_eq!(steps, 2, "hundred at a time");

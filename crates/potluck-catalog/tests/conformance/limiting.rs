@@ -1,10 +1,10 @@
 //! Quotas of spaces, and of members over all spaces that they made.
 
 use crate::stage::Stage;
-use potluck_catalog::Error;
-use potluck_catalog::commit::PreparedFile;
-use potluck_catalog::fixture::{file, new_space, path};
-use potluck_catalog::spaces::{NewSpace, Sums};
+use potluck_catalog::fixture::file;
+use potluck_catalog::fixture::new_space;
+use potluck_catalog::fixture::path;
+use potluck_catalog::{Error, NewSpace, PreparedFile, Sums};
 use potluck_core::ids::MemberId;
 use potluck_core::policy::Policy;
 use potluck_core::quota::{Quota, QuotaOf};
@@ -54,7 +54,7 @@ async fn what_would_exceed_a_quota_is_refused_whole_and_what_grows_nothing_never
     assert_eq!(files.to_string(), "the space lab may hold 2 files, and would hold 3 files");
     stage.catalog.set_quota(lab(), Quota::NONE).await.expect("taken away");
     store(&mut stage, vec![sized("pot://lab/d", 9)]).await.expect("no limits");
-    assert_eq!(stage.catalog.quotas().await, Ok(Vec::new()));
+    assert_eq!(stage.catalog.quotas(None).await, Ok(Vec::new()));
 }
 
 #[tokio::test]
@@ -96,8 +96,8 @@ async fn a_members_quota_is_on_all_spaces_that_they_made_and_goes_with_them() {
     assert!(why.starts_with(&format!("all spaces that ada ({ada}) made may hold")), "{why}");
     admitted(&stage, "pot://two/f", 1000).await.expect("fits");
     admitted(&stage, "pot://lab/f", 5000).await.expect("not hers");
-    let used = stage.catalog.quotas().await.expect("read").remove(0);
+    let used = stage.catalog.quotas(None).await.expect("read").remove(0);
     assert_eq!((used.of, used.used), (hers, Sums { files: 1, bytes: 2000 }));
     stage.catalog.revoke(ada).await.expect("revoked");
-    assert_eq!(stage.catalog.quotas().await, Ok(Vec::new()));
+    assert_eq!(stage.catalog.quotas(None).await, Ok(Vec::new()));
 }

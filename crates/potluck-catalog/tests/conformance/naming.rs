@@ -1,9 +1,11 @@
 //! Names: listings, sums, and changes.
 
 use crate::stage::{Stage, when};
-use potluck_catalog::Error;
-use potluck_catalog::fixture::{chunk, file, new_space, path};
-use potluck_catalog::grants::SeenSpaces;
+use potluck_catalog::fixture::chunk;
+use potluck_catalog::fixture::file;
+use potluck_catalog::fixture::new_space;
+use potluck_catalog::fixture::path;
+use potluck_catalog::{Error, SeenSpaces};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_wire::control::{EntryKind, Used};

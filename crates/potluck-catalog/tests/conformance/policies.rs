@@ -1,8 +1,10 @@
 //! Policies of spaces and directories, and the files that follow a change of one.
 
 use crate::stage::{Stage, when};
-use potluck_catalog::conversions::{Computed, Encoded};
-use potluck_catalog::fixture::{chunk, file, path};
+use potluck_catalog::fixture::chunk;
+use potluck_catalog::fixture::file;
+use potluck_catalog::fixture::path;
+use potluck_catalog::{Computed, Encoded};
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::{Override, Policy, Race, Redundancy, Width};
 use potluck_wire::control::Condition;

@@ -1,10 +1,10 @@
 //! Chunks that no file uses, until no donor has them any more.
 
 use crate::stage::{Stage, when};
-use potluck_catalog::chunks::UnusedChunk;
-use potluck_catalog::fixture::{chunk, file, path};
-use potluck_catalog::placements::ToldCopies;
-use potluck_catalog::unused_chunks::UnusedSince;
+use potluck_catalog::fixture::file;
+use potluck_catalog::fixture::path;
+use potluck_catalog::{ToldCopies, UnusedChunk, UnusedSince};
+use potluck_catalog::{Upkeep, fixture::chunk};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId};
 use potluck_core::policy::AckLevel;
@@ -30,8 +30,9 @@ async fn offered_and_ended(stage: &Stage, names: Vec<ChunkName>, now_ms: u64) {
 }
 
 async fn account(stage: &Stage, now_ms: u64) {
-    let step = || stage.catalog.account_session(stage.session, now_ms);
-    while !step().await.expect("a step") {}
+    let ended = Upkeep::EndedSession { id: stage.session, unused_since_ms: now_ms };
+    let step = || stage.catalog.upkeep(ended, now_ms);
+    while step().await.expect("a step") {}
 }
 
 #[tokio::test]
@@ -83,7 +84,7 @@ async fn references_of_what_is_removed_end_step_by_step() {
     assert_eq!(stage.unused(500).await, [], "the references are there yet");
     let mut steps = 0;
     let mut before = 0;
-    while stage.catalog.reap_removed(1000, 500).await.expect("a step") {
+    while stage.catalog.upkeep(Upkeep::Trash { entries: 1000 }, 500).await.expect("a step") {
         let unused =
             stage.catalog.unused_chunks(500, UnusedSince::FIRST, 10_000).await.expect("read");
         assert!(unused.len() - before <= 1024, "a step ends {} references", unused.len() - before);
@@ -119,9 +120,9 @@ async fn a_late_write_of_an_ended_session_is_reclaimed_too_d2() {
     assert_eq!(stage.condemned().await, [(chunk(1), vec![DonorId(1)])]);
 
     stage.tell(1, removed(1), 500).await;
-    stage.catalog.prune_chunks(499).await.expect("pruned");
+    stage.catalog.upkeep(Upkeep::ReclaimedChunks { before_ms: 499 }, 1000).await.expect("pruned");
     assert!(compare().await.expect("compared").unknown.is_empty(), "not long enough ago");
-    stage.catalog.prune_chunks(500).await.expect("pruned");
+    stage.catalog.upkeep(Upkeep::ReclaimedChunks { before_ms: 500 }, 1000).await.expect("pruned");
     assert_eq!(compare().await.expect("compared").unknown, arrived);
 }
 
@@ -151,7 +152,7 @@ async fn a_removed_tree_is_taken_apart_in_small_steps() {
     assert_eq!((removed.files, removed.bytes), (30, 30_000));
     assert!(stage.unused(6).await.is_empty(), "not yet");
     let mut steps = 0;
-    while stage.catalog.reap_removed(4, 6).await.expect("reaped") {
+    while stage.catalog.upkeep(Upkeep::Trash { entries: 4 }, 6).await.expect("reaped") {
         steps += 1;
     }
     assert!(steps > 7);
@@ -194,9 +195,9 @@ async fn what_only_donors_that_left_have_needs_no_order_and_is_forgotten() {
         let compared = stage.catalog.compare(DonorId(1), vec![listed]).await.expect("compared");
         !compared.unknown.is_empty()
     };
-    stage.catalog.prune_chunks(19).await.expect("pruned");
+    stage.catalog.upkeep(Upkeep::ReclaimedChunks { before_ms: 19 }, 1000).await.expect("pruned");
     assert!(!unknown().await);
-    stage.catalog.prune_chunks(20).await.expect("pruned");
+    stage.catalog.upkeep(Upkeep::ReclaimedChunks { before_ms: 20 }, 1000).await.expect("pruned");
     assert!(unknown().await);
 }
 

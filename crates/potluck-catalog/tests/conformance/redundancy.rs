@@ -1,11 +1,11 @@
 //! Redundancy: what a commit counts as kept, and what repair writes down of it.
 
 use crate::stage::{Stage, when};
-use potluck_catalog::Error;
-use potluck_catalog::commit::{PreparedFile, Refused};
-use potluck_catalog::conversions::{Computed, Encoded};
-use potluck_catalog::fixture::{chunk, coded, file, path};
-use potluck_catalog::placements::ToldCopies;
+use potluck_catalog::fixture::chunk;
+use potluck_catalog::fixture::coded;
+use potluck_catalog::fixture::file;
+use potluck_catalog::fixture::path;
+use potluck_catalog::{Computed, Encoded, Error, PreparedFile, Refused, ToldCopies};
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::{AckLevel, Mirror, Override};

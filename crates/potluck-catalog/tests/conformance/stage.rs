@@ -1,15 +1,14 @@
 //! A catalog in a directory of its own, with the plain space “lab” and an open session.
 
-use potluck_catalog::commit::{Batch, CommitOutcome, PreparedFile, Refused, StoredFile};
-use potluck_catalog::fixture::{chunk, donors_there, new_space, path};
-use potluck_catalog::grants::SeenSpaces;
-use potluck_catalog::names::When;
-use potluck_catalog::placements::ToldCopies;
-use potluck_catalog::sessions::StoredSession;
-use potluck_catalog::tokens::{Moment, NewToken};
-use potluck_catalog::units::{Met, Root, judge};
-use potluck_catalog::unused_chunks::UnusedSince;
-use potluck_catalog::{Catalog, CommittedFiles, Error, Founding, PageLimit};
+use potluck_catalog::fixture::chunk;
+use potluck_catalog::fixture::donors_there;
+use potluck_catalog::fixture::new_space;
+use potluck_catalog::fixture::path;
+use potluck_catalog::{
+    Batch, Catalog, CommitOutcome, CommittedFiles, Error, Founding, Met, Moment, NewToken,
+    PageLimit, PreparedFile, Refused, Root, SeenSpaces, StoredFile, StoredSession, ToldCopies,
+    UnusedSince, When, judge_files,
+};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{ChunkId, DonorId, Epoch, MemberId, SessionId, SpaceId, VersionId};
@@ -219,7 +218,7 @@ impl Stage {
                 }
                 findings.enter(&root.name, Redundancy::Copies(2));
             }
-            judge(root, files, &mut findings);
+            judge_files(root, files, &mut findings);
         })
         .await;
         findings.leave();
@@ -263,7 +262,7 @@ impl Stage {
 
     /// Takes down what a donor told; whether that changes how safe a file is.
     pub async fn tell(&self, donor: u32, told: ToldCopies, now_ms: u64) -> bool {
-        self.catalog.tell(DonorId(donor), told, now_ms).await.expect("told")
+        self.catalog.tell(DonorId(donor), told, now_ms).await.expect("told").lost
     }
 
     /// Copies counted at a donor: those there, and those missing or spoiled.

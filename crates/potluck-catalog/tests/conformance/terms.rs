@@ -2,11 +2,11 @@
 
 use crate::stage::Stage;
 use potluck_catalog::fixture::chunk;
-use potluck_catalog::term_history::Term;
-use potluck_catalog::tokens::{Moment, NewToken};
+use potluck_catalog::{Moment, NewToken, Term};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, MemberId};
 use potluck_core::policy::AckLevel;
+use potluck_pool::CircuitBreaker;
 use potluck_wire::token::Role;
 use std::sync::Arc;
 
@@ -26,7 +26,11 @@ async fn a_manager_that_starts_finds_what_the_last_one_left() {
     assert!(asked.expect("offered").iter().all(|found| !found.used && found.donors.is_empty()));
     stage.catalog.save_time(5000, Vec::new(), vec![(DonorId(3), 4000)]).await.expect("saved");
     stage.catalog.save_time(4000, Vec::new(), Vec::new()).await.expect("never goes back");
-    stage.catalog.pause_repair(Some("a move".into())).await.expect("paused");
+    stage
+        .catalog
+        .note_repair(Some("a move".into()), CircuitBreaker::default())
+        .await
+        .expect("paused");
 
     let stage = stage.reopen().await;
     let next = stage.catalog.begin_term(OURS, 12).await.expect("began");

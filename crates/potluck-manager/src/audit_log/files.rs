@@ -16,14 +16,14 @@ const PAGE: usize = 1000;
 
 /// Which files an entry belongs into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFileOf {
+pub enum AuditFileKind {
     /// Those of changes, which are synced.
     Changes,
     /// Those of refusals.
     Refusals,
 }
 
-impl LogFileOf {
+impl AuditFileKind {
     fn prefix(self) -> &'static str {
         match self {
             Self::Changes => "changes-",
@@ -48,7 +48,7 @@ impl AuditFiles {
     }
 
     /// Adds entries, which get their numbers here.
-    pub fn write(&mut self, entries: Vec<AuditEntry>, kept: LogFileOf) -> io::Result<()> {
+    pub fn write(&mut self, entries: Vec<AuditEntry>, kept: AuditFileKind) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         let is_first = self.next.is_none();
         let first = self.next_number()?;
@@ -71,7 +71,7 @@ impl AuditFiles {
             file.write_all(b"\n")?;
         }
         file.write_all(&lines)?;
-        if kept == LogFileOf::Changes {
+        if kept == AuditFileKind::Changes {
             file.sync_data()?;
         }
         if newest != Some(number) {
@@ -83,7 +83,7 @@ impl AuditFiles {
     }
 
     /// The numbers of the first entries of the files of a kind, in order.
-    fn numbers(&self, kept: LogFileOf) -> io::Result<Vec<u64>> {
+    fn numbers(&self, kept: AuditFileKind) -> io::Result<Vec<u64>> {
         let entries = match fs::read_dir(&self.dir) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
@@ -106,7 +106,7 @@ impl AuditFiles {
             return Ok(next);
         }
         let mut next = 1;
-        for kept in [LogFileOf::Changes, LogFileOf::Refusals] {
+        for kept in [AuditFileKind::Changes, AuditFileKind::Refusals] {
             if let Some(newest) = self.numbers(kept)?.last() {
                 let last = self.entries(kept, *newest)?.into_iter().map(|entry| entry.number).max();
                 next = next.max(last.unwrap_or(*newest) + 1);
@@ -117,7 +117,7 @@ impl AuditFiles {
     }
 
     /// The entries of a file; a line that a power cut left half written is none.
-    fn entries(&self, kept: LogFileOf, number: u64) -> io::Result<Vec<AuditEntry>> {
+    fn entries(&self, kept: AuditFileKind, number: u64) -> io::Result<Vec<AuditEntry>> {
         let text = fs::read(self.dir.join(format!("{}{number:020}.ndjson", kept.prefix())))?;
         let lines = text.split(|byte| *byte == b'\n');
         Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
@@ -126,7 +126,7 @@ impl AuditFiles {
     /// The first entries after the number `after` that were written since a wall time.
     pub fn read(&self, since_wall_ms: i64, after: u64) -> io::Result<AuditPage> {
         let mut files = Vec::new();
-        for kept in [LogFileOf::Changes, LogFileOf::Refusals] {
+        for kept in [AuditFileKind::Changes, AuditFileKind::Refusals] {
             let numbers = self.numbers(kept)?;
             // A file ends before the next of its kind begins.
             let ends = numbers.iter().skip(1).copied().chain([u64::MAX]);
@@ -193,7 +193,8 @@ mod tests {
         let mut files = AuditFiles { full: 40_000, ..AuditFiles::new(at.clone()) };
         assert!(all(&files, 0).is_empty(), "nothing was written yet");
         for round in 0..50 {
-            let kept = if round % 3 == 0 { LogFileOf::Changes } else { LogFileOf::Refusals };
+            let kept =
+                if round % 3 == 0 { AuditFileKind::Changes } else { AuditFileKind::Refusals };
             files.write(entries(50, round), kept).expect("written");
         }
         assert_eq!(all(&files, 0), (1..=2500).collect::<Vec<_>>());
@@ -204,7 +205,7 @@ mod tests {
             .open(fs::read_dir(&at).expect("files").next().expect("one").expect("a file").path())
             .and_then(|mut file| file.write_all(b"{\"number\": 77"))
             .expect("half a line");
-        again.write(entries(1, 99), LogFileOf::Changes).expect("written");
+        again.write(entries(1, 99), AuditFileKind::Changes).expect("written");
         assert_eq!(all(&again, 99), [2501]);
     }
 
@@ -212,9 +213,9 @@ mod tests {
     fn files_are_few_and_refusals_push_no_change_out() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut files = AuditFiles { full: 1000, ..AuditFiles::new(dir.path().into()) };
-        files.write(entries(1, 1), LogFileOf::Changes).expect("written");
+        files.write(entries(1, 1), AuditFileKind::Changes).expect("written");
         for _ in 0..200 {
-            files.write(entries(10, 2), LogFileOf::Refusals).expect("written");
+            files.write(entries(10, 2), AuditFileKind::Refusals).expect("written");
         }
         assert_eq!(fs::read_dir(dir.path()).expect("read").count(), 1 + MOST);
         let kept = all(&files, 0);

@@ -12,10 +12,10 @@ use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use crate::wakeup::Wakeup;
-use potluck_catalog::Catalog;
-use potluck_catalog::commit::{self, Batch, PreparedFile, Refused, StoredFile};
-use potluck_catalog::placements::ToldCopies;
-use potluck_catalog::{CommittedFiles, Error};
+use potluck_catalog::{
+    Batch, Catalog, CommitOutcome, CommittedFiles, Error, PreparedFile, Refused, StoredFile,
+    ToldCopies,
+};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId};
 use potluck_core::path::PoolPath;
@@ -93,8 +93,8 @@ impl Answer<Commit> for CommitCalls {
             self.scan_state.changed(self.time.tick());
         }
         let committed = match outcome {
-            commit::CommitOutcome::Repeated(text) => parse(&text)?,
-            commit::CommitOutcome::Fresh { files, again } => {
+            CommitOutcome::Repeated(text) => parse(&text)?,
+            CommitOutcome::Fresh { files, again } => {
                 self.pool.lock().in_use_again(&again);
                 self.count_late(told, &files).await?;
                 reply(&files)

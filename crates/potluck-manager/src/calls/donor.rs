@@ -12,10 +12,8 @@ use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::stale_catalog::StaleCatalog;
 use crate::tasks::signpost::OwnWhereabouts;
-use potluck_catalog::Catalog;
-use potluck_catalog::placements::ToldCopies;
-use potluck_catalog::term_history::Term;
-use potluck_core::chunk::Digest;
+use potluck_catalog::{Catalog, DonorNote, Term, ToldCopies};
+use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{ChunkId, DonorId, Epoch, Incarnation, SessionId};
 use potluck_core::size::count;
 use potluck_pool::{Enlisted, PageDone, Pool};
@@ -69,7 +67,7 @@ impl Answer<Register> for DonorCalls {
         let moved = self.pool.lock().moved(donor, &addresses);
         if moved {
             // For a manager that starts elsewhere and looks for its donors.
-            self.catalog.locate_donor(donor, addresses).await?;
+            self.catalog.note_donor(donor, DonorNote::At(addresses)).await?;
         }
         match enlisted {
             Enlisted::Again if moved => {
@@ -222,18 +220,18 @@ impl DonorCalls {
             spoiled: [heartbeat.spoiled.0, heartbeat.unreadable.0].concat(),
             added: arrived.iter().map(|arrived| arrived.holding).collect(),
             sound: heartbeat.sound.0,
+            ..ToldCopies::default()
         };
         if told.is_empty() {
             return Ok(());
         }
-        let mut compared = self.catalog.compare(donor, told.added.clone()).await?;
+        let compared = self.catalog.compare(donor, told.added.clone()).await?;
         let mut unknown = compared.unknown.iter().peekable();
         let unknown = arrived
             .into_iter()
             .filter(|arrived| unknown.next_if(|next| **next == arrived.holding).is_some());
         let unwanted = self.unwanted(donor, incarnation, unknown);
-        self.take_in(&unwanted).await?;
-        compared.uncounted.extend(unwanted);
+        self.take_in(donor, &unwanted).await?;
         if told.removed.is_empty() && told.spoiled.is_empty() {
             // The commonest case by far: chunks of open sessions, which the catalog need not hear of.
             told.added = [compared.uncounted, compared.leaving].concat();
@@ -242,7 +240,7 @@ impl DonorCalls {
             return Ok(());
         }
         let now_ms = self.time.now_ms();
-        if self.catalog.tell(donor, told, now_ms).await? {
+        if self.catalog.tell(donor, told, now_ms).await?.lost {
             self.scan_state.changed(self.time.tick());
         }
         Ok(())
@@ -263,8 +261,7 @@ impl Answer<Inventory> for DonorCalls {
         let mut compared = self.catalog.compare(donor, holdings).await?;
         if self.gc_freeze.why().is_none() && self.pool.lock().is_given_up(donor) {
             let (offered, given_up) = self.pool.lock().part_offered(&compared.unknown);
-            compared.known.extend(self.take_in(&given_up).await?);
-            compared.uncounted.extend(given_up);
+            compared.known.extend(self.take_in(donor, &given_up).await?);
             compared.unknown = offered;
         }
         {
@@ -302,29 +299,26 @@ impl DonorCalls {
         self.pool.lock().unknown_arrived(donor, incarnation, unknown, is_own)
     }
 
-    /// Makes chunks known that no file uses and nobody is writing; gives their numbers.
-    async fn take_in(&self, chunks: &[Holding]) -> Result<Vec<ChunkId>, Failure> {
+    /// Makes chunks of a donor known that no file uses and nobody is writing; gives their numbers.
+    async fn take_in(&self, donor: DonorId, chunks: &[Holding]) -> Result<Vec<ChunkId>, Failure> {
         let mut known = Vec::with_capacity(chunks.len());
         for batch in chunks.chunks(TAKEN_IN) {
-            known.extend(self.catalog.take_in(batch.to_vec(), self.time.now_ms()).await?);
+            let told = ToldCopies { unused: batch.to_vec(), ..ToldCopies::default() };
+            known.extend(self.catalog.tell(donor, told, self.time.now_ms()).await?.taken_in);
         }
         Ok(known)
     }
 
     /// Marks as missing what is counted at the donor and was not listed, once the last page of its list came.
     async fn sweep(&self, donor: DonorId, incarnation: Incarnation) -> Result<(), Failure> {
-        let listed = self.pool.lock().inventoried(donor, incarnation);
+        let listed = Arc::new(self.pool.lock().inventoried(donor, incarnation));
         let mut after = ChunkId::FIRST;
         let mut missing = 0;
         loop {
-            let page = self.catalog.counted_at(donor, after, SWEEP).await?;
-            let Some(last) = page.last() else { break };
-            after = *last;
-            let unlisted: Vec<_> =
-                page.into_iter().filter(|chunk| listed.binary_search(chunk).is_err()).collect();
-            if !unlisted.is_empty() {
-                missing += self.mark_missing(donor, incarnation, unlisted).await?;
-            }
+            let page = self.catalog.unlisted_at(donor, Arc::clone(&listed), after, SWEEP).await?;
+            let (Some(last), unlisted) = page else { break };
+            after = last;
+            missing += self.mark_missing(donor, incarnation, unlisted).await?;
         }
         if missing > 0 {
             self.scan_state.worse(self.time.tick(), "copies are missing");
@@ -342,9 +336,8 @@ impl DonorCalls {
         &self,
         donor: DonorId,
         incarnation: Incarnation,
-        unlisted: Vec<ChunkId>,
+        mut names: Vec<ChunkName>,
     ) -> Result<usize, Failure> {
-        let mut names = self.catalog.names_of(unlisted).await?;
         loop {
             let unlisted = self.pool.lock().unlisted(donor, incarnation, &names);
             if unlisted.names.is_empty() {

@@ -6,7 +6,7 @@ use crate::audit_log::Auditor;
 use crate::callers::{CallingMember, KnownMembers};
 use crate::handles::handles;
 use crate::lost_rights::LostRights;
-use potluck_catalog::Catalog;
+use potluck_catalog::{Catalog, GroupEdit};
 use potluck_core::ids::MemberId;
 use potluck_core::path::check_space;
 use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
@@ -34,7 +34,8 @@ impl Answer<SpaceGrant> for GrantCalls {
         self.access.need_in(&caller, Right::Manage, &space).await?;
         self.auditor.admit_change(&caller)?;
         let to = self.grantee(&who).await?;
-        let (before, after) = self.catalog.grant(space.clone(), to.clone(), rights).await?;
+        let (before, after) =
+            self.catalog.change_rights(space.clone(), to.clone(), rights, Rights::NONE).await?;
         let granted = self.granted(to, after);
         if after != before {
             let what = format!("granted {rights} in {space} to {}", called(&granted));
@@ -50,8 +51,8 @@ impl Answer<SpaceRevoke> for GrantCalls {
         self.access.need_in(&caller, Right::Manage, &space).await?;
         self.auditor.admit_change(&caller)?;
         let from = self.grantee(&who).await?;
-        let taken = self.catalog.take_rights(space.clone(), from.clone(), rights).await?;
-        let (before, after) = taken;
+        let (before, after) =
+            self.catalog.change_rights(space.clone(), from.clone(), Rights::NONE, rights).await?;
         let granted = self.granted(from, after);
         if after != before {
             let what =
@@ -85,7 +86,7 @@ impl Answer<GroupCreate> for GrantCalls {
                 Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint("choose another name")
             );
         }
-        self.catalog.create_group(call.name.clone()).await?;
+        self.catalog.edit_group(call.name.clone(), GroupEdit::Create).await?;
         let what = format!("made the group {}", call.name);
         self.auditor.changed(&caller, GroupCreate::NAME, what).await;
         Ok(Done {})
@@ -95,7 +96,7 @@ impl Answer<GroupCreate> for GrantCalls {
 impl Answer<GroupRemove> for GrantCalls {
     async fn answer(self, call: GroupRemove, caller: CallingMember) -> Result<Done, Failure> {
         refuse_everyone(&call.name)?;
-        self.catalog.remove_group(call.name.clone()).await?;
+        self.catalog.edit_group(call.name.clone(), GroupEdit::Remove).await?;
         let what = format!("removed the group {}", call.name);
         self.auditor.changed(&caller, GroupRemove::NAME, what).await;
         self.lost_rights.end_sessions().await?;
@@ -111,7 +112,8 @@ impl Answer<GroupChange> for GrantCalls {
             named.iter().map(|who| self.members.named(who)).collect()
         };
         let (add, remove) = (numbers(&add)?, numbers(&remove)?);
-        self.catalog.change_group(name.clone(), add.clone(), remove.clone()).await?;
+        let edit = GroupEdit::Members { add: add.clone(), remove: remove.clone() };
+        self.catalog.edit_group(name.clone(), edit).await?;
         for (members, how) in [(add, "put into"), (remove, "taken out of")] {
             for member in members {
                 let what = format!("{how} the group {name}: {} ({member})", self.called(member));

@@ -10,7 +10,7 @@ use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use crate::wakeup::Wakeup;
 use potluck_catalog::Catalog;
-use potluck_core::quota::{Quota, QuotaOf};
+use potluck_core::quota::QuotaOf;
 use potluck_core::rights::Right;
 use potluck_pool::Pool;
 use potluck_pool::redundancy::{chunk_facts, judge_file};
@@ -64,8 +64,8 @@ impl Answer<Usage> for NamingCalls {
         let path = call.path.clone();
         let mut used = self.catalog.usage(call.path, call.after, SUMMED, seen).await?;
         if path.names().is_empty() && !path.space().is_empty() {
-            let quota = self.catalog.quota(QuotaOf::Space(path.space().into())).await?;
-            used.quota = (quota != Quota::NONE).then_some(quota);
+            let mut quotas = self.catalog.quotas(Some(QuotaOf::Space(path.space().into()))).await?;
+            used.quota = quotas.pop().map(|limited| limited.quota);
         }
         Ok(used)
     }

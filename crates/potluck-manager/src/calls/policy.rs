@@ -10,8 +10,7 @@ use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
 use crate::wakeup::Wakeup;
-use potluck_catalog::Catalog;
-use potluck_catalog::goals;
+use potluck_catalog::{Catalog, PolicyScope};
 use potluck_core::policy::{BadPolicy, Override, Policy};
 use potluck_core::rights::Right;
 use potluck_wire::control::{PolicyChanged, PolicySet};
@@ -42,12 +41,12 @@ impl Answer<PolicySet> for PolicyCalls {
         self.access.need(&caller, Right::Manage, &path).await?;
         let planned = self.catalog.plan_policy(path.clone(), over).await?;
         let change = planned.map_err(|why| failure::of_policy(&why))?;
-        if change.scope == goals::PolicyScope::File {
+        if change.scope == PolicyScope::File {
             check_file(&over)?;
         }
         let redundancy = change.policy.redundancy();
         let asks = over.redundancy().is_some();
-        let follows = asks && !(new_files_only && change.scope != goals::PolicyScope::File);
+        let follows = asks && !(new_files_only && change.scope != PolicyScope::File);
         let mut changed = self.weigh(change.policy);
         // A policy of only new files may wait for donors that are yet to join, as a space's.
         let expected = self.pool.lock().expected_donors(0, self.time.tick());

@@ -3,8 +3,7 @@
 //! Nothing a client says is believed. A file that passes here is a [`PreparedFile`]; there is no other way
 //! to one.
 
-use potluck_catalog::commit::{PreparedChunk, PreparedFile};
-use potluck_catalog::spaces::Space;
+use potluck_catalog::{PreparedChunk, PreparedFile, Space};
 use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK, SEAL_OVERHEAD};
 use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;

@@ -5,8 +5,7 @@ use crate::access::Access;
 use crate::audit_log::Auditor;
 use crate::callers::{CallingMember, KnownMembers};
 use crate::handles::handles;
-use potluck_catalog::Catalog;
-use potluck_catalog::quotas;
+use potluck_catalog::{Catalog, StoredQuota};
 use potluck_core::path::PoolPath;
 use potluck_core::quota::{Quota, QuotaOf};
 use potluck_core::rights::Right;
@@ -41,7 +40,7 @@ impl Answer<QuotaList> for QuotaCalls {
         let who = caller.member()?;
         let seen = self.access.seen(&caller).await?;
         let mut quotas = Vec::new();
-        for quotas::StoredQuota { of, quota, used } in self.catalog.quotas().await? {
+        for StoredQuota { of, quota, used } in self.catalog.quotas(None).await? {
             let (is_shown, name) = match &of {
                 QuotaOf::Space(space) => (seen.rights(space).allow(Right::List), None),
                 QuotaOf::Member(member) => {

@@ -9,8 +9,7 @@ use crate::probation::Probation;
 use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
-use crate::tasks::repair;
-use potluck_catalog::Catalog;
+use potluck_catalog::{Catalog, DonorNote};
 use potluck_core::ids::DonorId;
 use potluck_core::size::duration;
 use potluck_wire::control::{
@@ -52,11 +51,10 @@ impl Answer<RepairStatus> for RepairCalls {
 impl Answer<RepairControl> for RepairCalls {
     async fn answer(self, call: RepairControl, _: CallingMember) -> Result<RepairState, Failure> {
         let paused = (call.action == RepairAction::Pause).then(|| PAUSED.to_string());
-        self.catalog.pause_repair(paused.clone()).await?;
         let now = self.time.tick();
         let (state, breaker) = {
             let mut pool = self.pool.lock();
-            pool.repairs.paused = paused;
+            pool.repairs.paused.clone_from(&paused);
             if call.action == RepairAction::Now {
                 pool.declare_silent_dead(now);
             }
@@ -65,7 +63,7 @@ impl Answer<RepairControl> for RepairCalls {
             }
             (pool.repair_state(now), pool.circuit_breaker())
         };
-        repair::note_circuit_breaker(&self.catalog, &breaker).await?;
+        self.catalog.note_repair(paused, breaker).await?;
         if call.action != RepairAction::Pause {
             self.scan_state.hurry(now);
         }
@@ -88,7 +86,7 @@ impl Answer<Away> for RepairCalls {
         }
         let absent = (call.for_ms > 0).then(|| Duration::from_millis(call.for_ms));
         let until_ms = absent.map(|_| self.time.now_ms().saturating_add(call.for_ms));
-        self.catalog.announce_away(donor, until_ms).await?;
+        self.catalog.note_donor(donor, DonorNote::AwayUntil(until_ms)).await?;
         let now = self.time.tick();
         self.pool.lock().announce(donor, absent.map(|absent| now.saturating_add(absent)));
         Ok(Done {})

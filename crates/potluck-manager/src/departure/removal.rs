@@ -18,12 +18,12 @@ pub struct RemovalTerms {
 }
 
 /// A donor that may go. Until this is dropped no file is committed that counts on it.
-pub struct DonorsOnTheirWayOut {
+pub struct DonorBeingRemoved {
     pool: SharedPool,
     donor: DonorId,
 }
 
-impl Drop for DonorsOnTheirWayOut {
+impl Drop for DonorBeingRemoved {
     fn drop(&mut self) {
         self.pool.lock().spare_donor(self.donor);
     }
@@ -36,9 +36,9 @@ impl Departures {
         &self,
         donor: DonorId,
         removal: RemovalTerms,
-    ) -> Result<DonorsOnTheirWayOut, Failure> {
+    ) -> Result<DonorBeingRemoved, Failure> {
         self.pool.lock().condemn_donor(donor);
-        let condemned = DonorsOnTheirWayOut { pool: self.pool.clone(), donor };
+        let condemned = DonorBeingRemoved { pool: self.pool.clone(), donor };
         // Files that were committed before that are in the catalog after this turn of its writer.
         self.catalog.in_turn().await?;
         let departure = Departure::of(donor);

@@ -9,8 +9,7 @@ use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
-use potluck_catalog::Catalog;
-use potluck_catalog::Error;
+use potluck_catalog::{Catalog, Error};
 use potluck_pool::redundancy::Metadata;
 use std::sync::Arc;
 

@@ -9,10 +9,7 @@ use crate::handles::handles;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::settings::Settings;
-use potluck_catalog::Catalog;
-use potluck_catalog::Error;
-use potluck_catalog::changes::ChangeNumber;
-use potluck_catalog::log_position::{Advance, LogCopy, LogPlace, Position};
+use potluck_catalog::{Advance, Catalog, ChangeNumber, Error, LogCopy, LogPlace, Position};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::Epoch;
 use potluck_recovery::StateError;
@@ -61,7 +58,7 @@ impl FileLog {
                 Err(why) => {
                     self.log.file.failing(why.to_string());
                     // The copy on donors may not be written either. A catalog that cannot be says so itself.
-                    let _ = self.catalog.limit_log().await;
+                    let _ = self.catalog.note_log(None).await;
                 }
             }
             took = self.time.tick().saturating_sub(began);
@@ -129,7 +126,7 @@ impl Sink for Files {
 impl Files {
     async fn note(&self, before: Option<Position>, after: Position) -> Result<(), StateError> {
         let advance = Advance { copy: LogCopy::InFile, before, after, epoch: self.epoch };
-        Ok(self.log.catalog.note_log(advance).await?)
+        Ok(self.log.catalog.note_log(Some(advance)).await?)
     }
 
     fn pool(&self) -> Digest {

@@ -10,11 +10,9 @@ use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
-use potluck_catalog::Catalog;
-use potluck_catalog::changes::ChangeNumber;
-use potluck_catalog::commit::PreparedFile;
-use potluck_catalog::log_position::{Advance, LogCopy, Position};
-use potluck_catalog::{Error, system};
+use potluck_catalog::{
+    Advance, Catalog, ChangeNumber, Error, LogCopy, Position, PreparedFile, block_path,
+};
 use potluck_core::chunk::{ChunkKind, Digest};
 use potluck_core::recipe::Entry;
 use potluck_recovery::ca::Ca;
@@ -57,7 +55,10 @@ impl DonorLog {
         loop {
             tokio::time::sleep(pause).await;
             let done = match self.settings.get().metadata_copies {
-                0 => self.catalog.discard_log().await.map_err(MetadataTrouble::from).map(|()| None),
+                0 => {
+                    let discarded = self.catalog.adapt_metadata(Vec::new(), true).await;
+                    discarded.map_err(MetadataTrouble::from).map(|()| None)
+                }
                 _ if any_taker(&self.pool, &self.time) => {
                     let began = self.time.tick();
                     let (epoch, offload) = (self.term.epoch(), self.env.offload);
@@ -183,7 +184,7 @@ impl Write<'_> {
             self.sealer.seal(part, lines, &*self.log.env.entropy)?;
         let chunk = self.put.chunk(ChunkKind::Log, name, &bytes).await?;
         let entry = Entry { name, digest: Digest(name.0), len: bytes.len() as u32, sealed: false };
-        let (path, copies) = (system::block_path(sequence)?, self.put.copies());
+        let (path, copies) = (block_path(sequence)?, self.put.copies());
         self.files.push(prepared(path, entry, chunk, copies, self.sealer.wall_ms));
         Ok(())
     }

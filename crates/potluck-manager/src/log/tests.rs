@@ -3,10 +3,8 @@
 use super::copy_on_donors::{EVERY, after_failure};
 use crate::handles::Handles;
 use crate::tasks::repair::tests::still;
-use potluck_catalog::Error;
-use potluck_catalog::changes::ChangeNumber;
 use potluck_catalog::fixture::new_space;
-use potluck_catalog::log_position::{Advance, LogCopy, Position};
+use potluck_catalog::{Advance, ChangeNumber, Error, LogCopy, Position};
 use potluck_core::policy::Policy;
 use potluck_recovery::log::block::Lines;
 use potluck_recovery::log::copying::{Sink, catch_up};
@@ -48,7 +46,7 @@ impl Busy {
         });
         let after = serde_json::from_value(at).expect("a position");
         let (copy, epoch) = (LogCopy::InFile, self.manager.term.epoch());
-        self.manager.catalog.note_log(Advance { copy, before, after, epoch }).await
+        self.manager.catalog.note_log(Some(Advance { copy, before, after, epoch })).await
     }
 }
 
@@ -61,7 +59,7 @@ impl Sink for Busy {
     }
 
     async fn begin(&mut self, before: Option<Position>) -> Result<(), Error> {
-        let last = self.manager.catalog.log_ahead(LogCopy::InFile).await?.last;
+        let last = self.manager.catalog.log_ahead(LogCopy::InFile, 0).await?.last;
         self.note(before, last).await
     }
 
@@ -84,6 +82,7 @@ async fn what_changes_while_a_copy_is_written_waits_for_the_next_time() {
     for round in 1..4 {
         catch_up(&mut busy, &manager.catalog, epoch, offload).await.expect("written");
         assert_eq!(busy.written, round, "a base, and then once a round");
-        assert_eq!(manager.catalog.log_waiting(LogCopy::InFile).await, Ok(1));
+        let ahead = manager.catalog.log_ahead(LogCopy::InFile, 0).await.expect("read");
+        assert_eq!(ahead.waiting(), 1);
     }
 }

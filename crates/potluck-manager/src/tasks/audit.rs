@@ -13,8 +13,7 @@ use crate::scan_state::ScanState;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::tickets::TicketIssuer;
-use potluck_catalog::Catalog;
-use potluck_catalog::Error;
+use potluck_catalog::{Catalog, DonorNote, Error};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_pool::redundancy::Purpose;
@@ -62,7 +61,7 @@ impl Audit {
     /// Challenges a donor about one of its chunks, drawn at random.
     async fn challenge(&self, donor: DonorId, live: &[DonorId]) -> Result<(), Error> {
         let at = self.env.entropy.u64();
-        let drawn = self.catalog.drawn(donor, at).await?;
+        let drawn = self.catalog.sample(donor, 1, at).await?.pop();
         let Some(drawn) = drawn else { return Ok(()) };
         let other =
             drawn.holders.iter().copied().find(|other| *other != donor && live.contains(other));
@@ -150,6 +149,6 @@ impl Audit {
     pub async fn quarantine(&self, donor: DonorId, why: String) -> Result<(), Error> {
         self.pool.lock().quarantine(donor, Some(why.clone()));
         self.scan_state.hurry(self.time.tick());
-        self.catalog.quarantine(donor, Some(why)).await
+        self.catalog.note_donor(donor, DonorNote::Quarantined(Some(why))).await
     }
 }

@@ -14,9 +14,7 @@ use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
-use potluck_catalog::Catalog;
-use potluck_catalog::Error;
-use potluck_catalog::unused_chunks::{Condemned, UnusedSince};
+use potluck_catalog::{Catalog, Condemned, Error, UnusedSince, Upkeep};
 use potluck_core::ids::{ChunkId, DonorId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,7 +136,8 @@ impl Garbage {
         for _ in 0..STEPS {
             let frozen = self.gc_freeze.why().is_some();
             let now_ms = self.time.now_ms();
-            if frozen || !self.catalog.forget_removed_donors(COPIES, now_ms).await? {
+            let step = Upkeep::RemovedDonors { copies: COPIES };
+            if frozen || !self.catalog.upkeep(step, now_ms).await? {
                 break;
             }
         }
@@ -150,9 +149,8 @@ impl Garbage {
     pub async fn prune(&self) -> Result<(), Error> {
         let silent = self.pool.lock().longest_silence(self.time.tick());
         let remembered = (REMEMBERED + silent).as_millis() as u64;
-        let Some(before) = self.time.now_ms().checked_sub(remembered) else {
-            return Ok(());
-        };
-        self.catalog.prune_chunks(before).await
+        let now_ms = self.time.now_ms();
+        let Some(before_ms) = now_ms.checked_sub(remembered) else { return Ok(()) };
+        self.catalog.upkeep(Upkeep::ReclaimedChunks { before_ms }, now_ms).await.map(drop)
     }
 }

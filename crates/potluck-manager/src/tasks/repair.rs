@@ -18,12 +18,10 @@ use crate::tasks::audit::Audit;
 use crate::tickets::TicketIssuer;
 use crate::trim::Trim;
 use crate::trim::Trimmed;
-use potluck_catalog::Catalog;
-use potluck_catalog::Error;
-use potluck_catalog::conversions::Computed;
+use potluck_catalog::{Catalog, Computed, Error};
 use potluck_core::clock::Tick;
+use potluck_pool::DonorChanges;
 use potluck_pool::redundancy::{Damaged, Findings};
-use potluck_pool::{CircuitBreaker, DonorChanges};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
@@ -71,17 +69,17 @@ impl Repair {
                 self.scan_state.changed(now);
             }
             self.probation.go_on();
-            let (after, more) = {
+            let (after, paused, more) = {
                 let mut pool = self.pool.lock();
                 pool.hand_out(now, &|contact| self.tickets.source(contact));
-                (pool.circuit_breaker(), pool.repairs.wants_more())
+                (pool.circuit_breaker(), pool.repairs.paused.clone(), pool.repairs.wants_more())
             };
             if more {
                 self.scan_state.changed(now);
             }
             if after != circuit_breaker {
                 circuit_breaker = after;
-                let noted = note_circuit_breaker(&self.catalog, &circuit_breaker).await;
+                let noted = self.catalog.note_repair(paused, circuit_breaker.clone()).await;
                 outcomes.note("noting the donors that went at once", noted);
             }
         }
@@ -183,15 +181,6 @@ impl Repair {
         }
         self.conversions.arrive(std::mem::take(&mut findings.arrived)).await
     }
-}
-
-/// Has the next term of the manager decide as this one about donors that went at once.
-pub async fn note_circuit_breaker(
-    catalog: &Catalog,
-    circuit_breaker: &CircuitBreaker,
-) -> Result<(), Error> {
-    let CircuitBreaker { tripped, declared_dead } = circuit_breaker.clone();
-    catalog.note_circuit_breaker(tripped, declared_dead).await
 }
 
 #[cfg(test)]

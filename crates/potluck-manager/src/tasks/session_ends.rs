@@ -6,8 +6,7 @@ use crate::pool_time::PoolTime;
 use crate::sessions::WriteSessions;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
-use potluck_catalog::placements::ToldCopies;
-use potluck_catalog::{Catalog, Error};
+use potluck_catalog::{Catalog, Error, ToldCopies, Upkeep};
 use potluck_core::ids::DonorId;
 use potluck_pool::EndingSession;
 use potluck_wire::control::Holding;
@@ -62,7 +61,8 @@ impl SessionEnds {
                 let now_ms = self.time.now_ms();
                 // Whoever needs the room is waiting for it.
                 let unused_since = if parked { now_ms.saturating_sub(gc_delay_ms) } else { now_ms };
-                if self.catalog.account_session(id, unused_since).await? {
+                let ended = Upkeep::EndedSession { id, unused_since_ms: unused_since };
+                if !self.catalog.upkeep(ended, now_ms).await? {
                     let copies = self.pool.lock().forget_session(&id);
                     self.count(copies).await?;
                     break;

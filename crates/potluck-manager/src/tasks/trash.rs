@@ -3,7 +3,7 @@
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use potluck_catalog::{Catalog, Error};
+use potluck_catalog::{Catalog, Error, Upkeep};
 use std::time::Duration;
 
 /// Steps in a round, so that others have their turn.
@@ -25,7 +25,8 @@ impl Trash {
     /// Takes a part of thrown-away trees apart.
     pub async fn empty(&self) -> Result<(), Error> {
         for _ in 0..STEPS {
-            if !self.catalog.reap_removed(ENTRIES, self.time.now_ms()).await? {
+            let step = Upkeep::Trash { entries: ENTRIES };
+            if !self.catalog.upkeep(step, self.time.now_ms()).await? {
                 break;
             }
         }
@@ -34,7 +35,8 @@ impl Trash {
 
     /// Forgets replies that nobody asks for again.
     pub async fn prune_replies(&self) -> Result<(), Error> {
-        let before = self.time.now_ms().saturating_sub(REPLIES_KEPT.as_millis() as u64);
-        self.catalog.prune_replies(before).await
+        let now_ms = self.time.now_ms();
+        let before_ms = now_ms.saturating_sub(REPLIES_KEPT.as_millis() as u64);
+        self.catalog.upkeep(Upkeep::Replies { before_ms }, now_ms).await.map(drop)
     }
 }

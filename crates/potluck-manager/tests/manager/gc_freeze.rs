@@ -1,9 +1,8 @@
 //! A manager whose catalog is older than one that ran before deletes nothing (promise D5).
 
 use crate::lab::{Donor, Lab, chunk, write};
-use potluck_catalog::Catalog;
 use potluck_catalog::fixture::tampering::Tampering;
-use potluck_catalog::log_position::{Extent, Position};
+use potluck_catalog::{Catalog, Extent, Position};
 use potluck_core::ids::{DonorId, Epoch};
 use potluck_recovery::state_dir::CATALOG;
 use potluck_wire::control::{

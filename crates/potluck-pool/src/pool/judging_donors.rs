@@ -9,33 +9,15 @@ use crate::record::Giving;
 use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
-use potluck_core::repair_plan::{Domain, Helper, Worth};
+use potluck_core::repair_plan::{Helper, Worth};
 use potluck_wire::control::DonorState;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Donors that are named where all have something in common; of more it is said how many.
 const NAMED: usize = 4;
 
 impl Pool {
-    /// Returns which donors fail together, as numbers of domains; donors without a label fail alone.
-    pub(super) fn domains(&self) -> BTreeMap<DonorId, Domain> {
-        let mut labels: BTreeMap<&str, Domain> = BTreeMap::new();
-        let mut machines: BTreeMap<DonorId, Domain> = BTreeMap::new();
-        let mut domains = BTreeMap::new();
-        for (number, (id, donor)) in (1..).zip(self.donors.iter()) {
-            // A machine fails as one, whatever its donors say: they all speak for one owner.
-            let machine = self.donors.machine(id);
-            let first = self.donors.get(machine).unwrap_or(donor);
-            let own = match &first.record.label {
-                Some(label) => *labels.entry(label).or_insert(number),
-                None => *machines.entry(machine).or_insert(number),
-            };
-            domains.insert(id, own);
-        }
-        domains
-    }
-
     /// Every donor as a scan should see it.
     pub fn view(&self, now: Tick) -> PoolView {
         let domains = self.domains();
@@ -211,6 +193,12 @@ impl Pool {
         if let Some(donor) = self.donors.get_mut(id) {
             donor.record.quarantined = why;
         }
+    }
+
+    /// The reason why a donor is not trusted, without what became of tests since; `None` where it is.
+    pub fn why_quarantined(&self, donor: DonorId) -> Option<String> {
+        let tested = self.probation.0.get(&donor).map(|probation| probation.why.clone());
+        tested.or_else(|| self.donors.get(donor)?.record.quarantined.clone())
     }
 
     /// Whether a donor is not trusted.

@@ -10,21 +10,21 @@ const ROUND: usize = 2048;
 const HEAD: usize = 512;
 
 /// How many more deaths a job's unit survives, and its number in the scan.
-pub type RepairOrder = (u32, u64);
+pub type RepairPriority = (u32, u64);
 
 /// The jobs that wait to be handed out.
 #[derive(Debug, Default)]
 pub struct RepairQueue {
-    jobs: BTreeMap<RepairOrder, RepairJob>,
+    jobs: BTreeMap<RepairPriority, RepairJob>,
     /// The last of the most urgent in this round.
-    head: Option<RepairOrder>,
+    head: Option<RepairPriority>,
     /// The last of the others that was looked at.
-    after: Option<RepairOrder>,
+    after: Option<RepairPriority>,
 }
 
 impl RepairQueue {
     /// A queue of these.
-    pub fn new(jobs: BTreeMap<RepairOrder, RepairJob>) -> Self {
+    pub fn new(jobs: BTreeMap<RepairPriority, RepairJob>) -> Self {
         Self { jobs, head: None, after: None }
     }
 
@@ -34,8 +34,8 @@ impl RepairQueue {
 
     /// The jobs to be looked at now: the most urgent, and of the others those behind the last that
     /// was looked at, so that jobs which wait for a busy donor keep nobody from the rest.
-    pub fn round(&mut self) -> Vec<RepairOrder> {
-        let mut keys: Vec<RepairOrder> = self.jobs.keys().take(HEAD).copied().collect();
+    pub fn round(&mut self) -> Vec<RepairPriority> {
+        let mut keys: Vec<RepairPriority> = self.jobs.keys().take(HEAD).copied().collect();
         let Some(head) = keys.last().copied() else { return keys };
         let from = self.after.map_or(head, |after| after.max(head));
         self.head = Some(head);
@@ -47,7 +47,7 @@ impl RepairQueue {
     }
 
     /// Takes a job out to be looked at.
-    pub fn take(&mut self, key: RepairOrder) -> Option<RepairJob> {
+    pub fn take(&mut self, key: RepairPriority) -> Option<RepairJob> {
         if Some(key) > self.head {
             self.after = Some(key);
         }
@@ -55,7 +55,7 @@ impl RepairQueue {
     }
 
     /// Puts the rest of a job back to wait.
-    pub fn put_back(&mut self, key: RepairOrder, rest: RepairJob) {
+    pub fn put_back(&mut self, key: RepairPriority, rest: RepairJob) {
         self.jobs.insert(key, rest);
     }
 

@@ -4,11 +4,7 @@
 //! exchanged or put elsewhere unseen. A generation begins with a base, the whole state of one moment,
 //! and goes on with the changes since.
 
-use potluck_catalog::Error;
-use potluck_catalog::changes::ChangeNumber;
-use potluck_catalog::export::CatalogSnapshot;
-use potluck_catalog::log_position::Position;
-use potluck_catalog::records::Record;
+use potluck_catalog::{CatalogSnapshot, ChangeNumber, Error, Position, Record};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Epoch;

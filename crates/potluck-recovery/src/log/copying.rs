@@ -1,11 +1,12 @@
 //! How a copy of the log follows the catalog, wherever it is kept.
 
 use super::block::{self, Lines};
-use potluck_catalog::changes::ChangeNumber;
-use potluck_catalog::log_position::{Advance, LogCopy, Position};
-use potluck_catalog::{Catalog, Error, LogAhead};
+use potluck_catalog::{Advance, Catalog, ChangeNumber, Error, LogAhead, LogCopy, Position};
 use potluck_core::ids::Epoch;
 use potluck_wire::env::Offload;
+
+/// Rows of changes that are read at once.
+const ROWS: usize = 1000;
 
 /// A place where a copy of the log is kept.
 pub trait Sink {
@@ -46,7 +47,7 @@ pub async fn catch_up<S: Sink>(
 ) -> Result<(), S::Trouble> {
     let mut until = None;
     loop {
-        let LogAhead { position, changes, last } = catalog.log_ahead(S::COPY).await?;
+        let LogAhead { position, changes, last } = catalog.log_ahead(S::COPY, ROWS).await?;
         let until = *until.get_or_insert(last);
         let before = match position {
             Some(at) if !at.is_worn() && sink.goes_on(&at).await? => at,
@@ -61,7 +62,8 @@ pub async fn catch_up<S: Sink>(
         if blocks.is_empty() {
             // The things that were changed are no more, and leave nothing to tell of.
             let after = Position { change, ..before.clone() };
-            catalog.note_log(Advance { copy: S::COPY, before: Some(before), after, epoch }).await?;
+            let advance = Advance { copy: S::COPY, before: Some(before), after, epoch };
+            catalog.note_log(Some(advance)).await?;
         } else {
             sink.add(before, change, blocks).await?;
         }

@@ -10,9 +10,7 @@
 use super::block::{self, Base, BlockPart, Header, Lines, Sealer};
 use crate::error::StateError;
 use crate::state_dir::StateDir;
-use potluck_catalog::Error;
-use potluck_catalog::authority::Authority;
-use potluck_catalog::log_position::{LogPlace, Position};
+use potluck_catalog::{Authority, Error, LogPlace, Position};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::entropy::Entropy;
 use potluck_core::seal::RecoveryKey;

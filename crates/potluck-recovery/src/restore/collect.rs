@@ -4,7 +4,7 @@
 //! this collection alone. Nothing of what they say is believed: what is fetched proves itself by the
 //! recovery key, or is not used.
 
-use potluck_catalog::unlisted::ListedNames;
+use potluck_catalog::ListedNames;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{Holding, Task, TaskOutcome, TaskResult, Work};

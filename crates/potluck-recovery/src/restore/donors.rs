@@ -8,8 +8,7 @@ use super::{Replayed, Restore, Restored};
 use crate::error::StateError;
 use crate::log::chain;
 use crate::state_dir::CATALOG;
-use potluck_catalog::rebuild::Rebuild;
-use potluck_catalog::unlisted::unlisted;
+use potluck_catalog::{Rebuild, unlisted_files};
 use potluck_core::ids::Epoch;
 use potluck_core::size::count;
 use potluck_wire::env::Env;
@@ -37,7 +36,7 @@ pub async fn restore_pool(
     let heard = listening.end().await;
     let (rebuild, log, epoch) = made?;
     let report = staging.finish(ask, rebuild, heard.max(epoch), log)?;
-    let unlisted = unlisted(&ask.state.join(CATALOG), &listed)?;
+    let unlisted = unlisted_files(&ask.state.join(CATALOG), &listed)?;
     Ok(Restored { unlisted: Some(unlisted), ..report })
 }
 

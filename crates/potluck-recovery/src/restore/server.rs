@@ -5,7 +5,7 @@ use super::collect::Collecting;
 use crate::ca::Ca;
 use crate::whereabouts::Signpost;
 use axum::body::Body;
-use potluck_catalog::term_history::LAST_EPOCH;
+use potluck_catalog::LAST_EPOCH;
 use potluck_core::chunk::Digest;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Epoch, Incarnation};

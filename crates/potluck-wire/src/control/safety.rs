@@ -225,6 +225,9 @@ pub struct GivingBack {
     /// The digest that names the whole list of these, to be agreed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listing: Option<Digest>,
+    /// Whether, as [`Departing`] tells, anybody needs what is there: something has to move first, or files would be
+    /// lost or less safe if the space were taken now.
+    pub needed: bool,
     /// What, as [`Departing`] tells, the donor's removal would be refused without.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removal: Option<RemovalNeeds>,

@@ -8,7 +8,7 @@ use potluck_wire::control::{AuditEntry, AuditKind, AuditPage, AuditRead};
 use potluck_wire::error::Failure;
 
 pub async fn run(args: args::AuditArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
-    let since_wall_ms = client.env.clock.wall() - args.since.as_millis() as i64;
+    let since_wall_ms = client.wall_ms() - args.since.as_millis() as i64;
     let mut log = AuditPage::default();
     let mut after = None;
     loop {

@@ -81,7 +81,7 @@ pub async fn run(
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
-    let started = client.env.clock.now();
+    let started = client.now();
     let from: Vec<_> =
         args.from.iter().map(|from| CopyPlace::source(from)).collect::<Result<_, _>>()?;
     let to = CopyPlace::target(&args.to)?;
@@ -112,7 +112,7 @@ pub async fn run(
                 .hint("copy them with two commands"));
         }
     };
-    report.timed(client.env.clock.now() - started);
+    report.timed(client.now() - started);
     // A reader of standard output gets the file and nothing else.
     let quiet = Output::silent();
     finish(&report, if to.at == PlacedAt::Stdio { &quiet } else { output })

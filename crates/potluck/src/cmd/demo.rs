@@ -125,9 +125,9 @@ async fn measured(
     bytes: u64,
     work: impl Future<Output = Result<(), Failure>>,
 ) -> Result<Phase, Failure> {
-    let (started, cpu_before) = (client.env.clock.now(), pool.cpu_seconds());
+    let (started, cpu_before) = (client.now(), pool.cpu_seconds());
     work.await?;
-    let seconds = (client.env.clock.now() - started).as_secs_f64();
+    let seconds = (client.now() - started).as_secs_f64();
     let cpu: f64 = spent(&cpu_before, &pool.cpu_seconds());
     Ok(Phase {
         seconds,
@@ -181,14 +181,14 @@ async fn store(
 
 /// Where everything lies, once donors have told of all that was sent: they do so each second.
 async fn told(client: &Pool, sent: &Sent) -> Result<PoolStatus, Failure> {
-    let until = client.env.clock.now() + TELLING;
+    let until = client.now() + TELLING;
     loop {
         let status = client.call(&Status {}).await?;
         let chunks: u64 = status.donors.iter().map(|donor| donor.chunks).sum();
         let bytes: u64 = status.donors.iter().map(|donor| donor.used).sum();
         let copies = u64::from(COPIES);
         let all = chunks >= copies * sent.chunks && bytes >= copies * sent.bytes;
-        if all || client.env.clock.now() >= until {
+        if all || client.now() >= until {
             return Ok(status);
         }
         tokio::time::sleep(TELLING / 50).await;

@@ -64,10 +64,10 @@ pub async fn run(
 /// Returns the pool's verdict, when it has one: the manager looks within seconds at damage that was just
 /// found, or happened. So it does at all files being well now, when it knew otherwise.
 async fn verdict(client: &Pool, all_well: bool) -> Result<Verdict, Failure> {
-    let started = client.env.clock.now();
+    let started = client.now();
     loop {
         let verdict = client.call_retrying(&Check {}).await?;
-        let waited = client.env.clock.now() - started;
+        let waited = client.now() - started;
         let behind = verdict.state == PoolState::NotKnown || (all_well && verdict.of_files);
         if !behind || waited > VERDICT_TIMEOUT {
             return Ok(verdict);
@@ -79,10 +79,10 @@ async fn verdict(client: &Pool, all_well: bool) -> Result<Verdict, Failure> {
 /// Looks at every file below a path, as the catalog knows it. What is in doubt is so for a moment.
 pub async fn look(client: &Pool, path: &PoolPath, shown: bool) -> Result<FsckFindings, Failure> {
     client.call_retrying(&Check {}).await?; // answered when all that happened is known
-    let started = client.env.clock.now();
+    let started = client.now();
     loop {
         let findings = look_once(client, path, shown).await?;
-        let waited = client.env.clock.now() - started;
+        let waited = client.now() - started;
         let known = findings.in_doubt == 0 || findings.incomplete + findings.unreadable > 0;
         if known || waited > VERDICT_TIMEOUT {
             return Ok(findings);

@@ -360,13 +360,13 @@ async fn wait(
     shown: bool,
 ) -> Result<GiveBackOutcome, Failure> {
     let bar = progress_bar::level(shown);
-    let started = client.env.clock.now();
+    let started = client.now();
     let (mut moved, mut all_stuck, mut said) = (started, None, None);
     let mut least = (u64::MAX, u64::MAX);
     background.output.note(&meaning(place));
     loop {
         let back = client.call_retrying(&GiveBackStatus { donor: place.donor }).await?;
-        let now = client.env.clock.now();
+        let now = client.now();
         if back.done || !back.active {
             drop(bar);
             background.done();

@@ -225,16 +225,11 @@ async fn confirm_loss(files: u64) -> Result<(), Failure> {
     confirm(&question, "without --now all is moved to other donors first").await
 }
 
-/// Whether nothing that donors hold is needed by anybody.
-fn nobody_needs(held: &GivingBack) -> bool {
-    held.to_move == 0 && held.lost_files == 0 && held.less_safe_files == 0
-}
-
 /// Why nothing begins where donors would give back without end; `dir` is the state of the membership
 /// that was to end.
 fn refusal(held: &GivingBack, dir: &Path) -> Option<Failure> {
     let MayGo { verdict, why, advice } = &held.may_go;
-    if *verdict != Going::Stuck || nobody_needs(held) {
+    if *verdict != Going::Stuck || !held.needed {
         return None;
     }
     // One directory of several leaves, and not the whole machine.
@@ -255,7 +250,7 @@ async fn give_back(
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
-    if nobody_needs(held) {
+    if !held.needed {
         return Ok(Ending::Done);
     }
     // All begin before one is waited for, so that nothing moves from one to another of them.

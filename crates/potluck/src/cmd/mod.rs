@@ -52,10 +52,8 @@ use crate::output::Output;
 use crate::progress_bar;
 use crate::signals;
 use potluck_client::Pool;
-use potluck_wire::control::Find;
 use potluck_wire::error::Failure;
 use std::path::Path;
-use std::time::Duration;
 
 /// Runs one command.
 pub async fn run(
@@ -155,27 +153,9 @@ async fn until_stopped(
     let ending = until_stopped_alone(work).await;
     client.settle().await;
     if matches!(ending, Ok(ending) if ending != Ending::Interrupted) {
-        remember_donors(client).await;
+        client.remember_donors().await;
     }
     ending
-}
-
-/// Notes from time to time where some donors are, who will know when the manager moves. While those are few,
-/// every command does.
-async fn remember_donors(client: &Pool) {
-    const EVERY_MS: i64 = 600_000;
-    const TIMEOUT: Duration = Duration::from_secs(2);
-    let now = client.env.clock.wall();
-    let Some(guide) = client.caller.guide().filter(|it| it.is_poorer_than(now - EVERY_MS)) else {
-        return;
-    };
-    // An answer that cannot be had now is asked for by the next command.
-    if let Ok(Ok(found)) = tokio::time::timeout(TIMEOUT, client.caller.call(&Find {})).await {
-        if let Some(manager) = &found.manager {
-            client.caller.learn_from_manager(manager);
-        }
-        guide.remember(found.donors, now);
-    }
 }
 
 async fn with_client(

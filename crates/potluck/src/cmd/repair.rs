@@ -59,10 +59,10 @@ fn ended(state: &RepairState, output: &Output) -> Ending {
 
 /// Returns the state of repair once all was looked at anew, or as far as it is known after some retry_for.
 async fn looked_anew(client: &Pool) -> Result<RepairState, Failure> {
-    let started = client.env.clock.now();
+    let started = client.now();
     loop {
         let state = client.call_retrying(&RepairStatus {}).await?;
-        let waited = client.env.clock.now() - started;
+        let waited = client.now() - started;
         let looked = state.scanned_seconds.is_some_and(|ago| ago < waited.as_secs());
         if looked || state.paused.is_some() || waited > LOOK_TIMEOUT {
             return Ok(state);
@@ -79,12 +79,12 @@ pub fn left(state: &RepairState) -> u64 {
 /// Looks until nothing is left, or nothing that can be made now; with `anew`, not before all was
 /// looked at once more.
 async fn until_idle(client: &Pool, shown: bool, anew: bool) -> Result<RepairState, Failure> {
-    let started = client.env.clock.now();
+    let started = client.now();
     let line = progress_bar::line(shown);
     let (mut made, mut changing, mut moved) = (0, 0, started);
     loop {
         let state = client.call_retrying(&RepairStatus {}).await?;
-        let now = client.env.clock.now();
+        let now = client.now();
         let looked =
             state.scanned_seconds.is_some_and(|ago| !anew || ago < (now - started).as_secs());
         if state.made != made || state.changing != changing || state.under_way > 0 {

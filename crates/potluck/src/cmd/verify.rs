@@ -51,7 +51,7 @@ pub async fn run(
     shown: bool,
 ) -> Result<Ending, Failure> {
     // The command is to tell which files cannot be read now, so no donor is waited for.
-    let limits = RetryLimits { donors: Duration::ZERO, ..client.retry_limits };
+    let limits = RetryLimits { donors: Duration::ZERO, ..client.retry_limits() };
     let client = &client.with_retry_limits(limits);
     let is_file = is_file(&args, client).await?;
     // Read first: what is met is in the judgement then.

@@ -3,9 +3,8 @@
 use super::*;
 use crate::handles::Handles;
 use crate::tasks::repair::tests::still;
-use potluck_catalog::Founding;
-use potluck_catalog::authority::Authority;
 use potluck_catalog::fixture::new_space;
+use potluck_catalog::{Authority, Founding};
 use potluck_core::policy::Policy;
 use potluck_recovery::backups::{OWNER, backup, names};
 use potluck_recovery::log::block;
@@ -67,7 +66,8 @@ async fn what_changed_is_added_to_the_newest_file_and_one_that_is_not_as_it_was_
     assert!(bytes(1) > base && bytes(1) < base + 4096, "{base} and then {}", bytes(1));
     let whole = read(&manager, &dir.join(name(1))).expect("a backup");
     assert_eq!(whole, (vec![BaseEnd, Log], true));
-    assert_eq!(manager.catalog.log_waiting(LogCopy::InFile).await, Ok(0), "it has all changes");
+    let ahead = manager.catalog.log_ahead(LogCopy::InFile, 0).await.expect("read");
+    assert_eq!(ahead.waiting(), 0, "it has all changes");
 
     // Another manager, on a copy of this catalog, has added to it.
     let mut theirs = fs::read(dir.join(name(1))).expect("read");

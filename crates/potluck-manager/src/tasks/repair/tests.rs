@@ -7,8 +7,8 @@ use crate::scan::Scan;
 use crate::scan_state::Priority;
 use crate::scan_state::{Due, RETRY, ScanMemory};
 use crate::{Manager, ManagerConfig, init};
-use potluck_catalog::conversions::Encoded;
-use potluck_catalog::fixture::new_space;
+use potluck_catalog::Encoded;
+use potluck_catalog::{DonorNote, fixture::new_space};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
@@ -103,7 +103,11 @@ async fn a_heartbeat_waits_for_the_writer_once_however_much_its_donor_did() {
     let turns = Cell::new(0);
     let others = async {
         loop {
-            manager.catalog.announce_away(DonorId(99), None).await.expect("written");
+            manager
+                .catalog
+                .note_donor(DonorId(99), DonorNote::AwayUntil(None))
+                .await
+                .expect("written");
             turns.set(turns.get() + 1);
         }
     };

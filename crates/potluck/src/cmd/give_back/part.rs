@@ -192,11 +192,11 @@ async fn wait(
     shown: bool,
 ) -> Result<Ending, Failure> {
     let bar = progress_bar::level(shown);
-    let (first, mut moved) = (less.to_move, client.env.clock.now());
+    let (first, mut moved) = (less.to_move, client.now());
     let mut said = false;
     loop {
         let back = status(client).await?;
-        let (before, now) = (less.to_move, client.env.clock.now());
+        let (before, now) = (less.to_move, client.now());
         less = less.seen(back.held);
         if less.done {
             drop(bar);
