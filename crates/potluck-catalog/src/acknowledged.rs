@@ -34,6 +34,15 @@ pub enum WriteSafety {
     Mirroring,
 }
 
+/// A file that may be committed.
+#[derive(Debug)]
+pub struct AcknowledgedFile {
+    /// How much of its redundancy is there.
+    pub safety: WriteSafety,
+    /// The donors on whose copies that relies; all of them are there.
+    pub by: BTreeSet<DonorId>,
+}
+
 /// What the acknowledgement of a file stands for, beside its redundancy.
 #[derive(Debug, Clone, Copy)]
 pub struct Promise {
@@ -52,31 +61,33 @@ pub fn check(
     file: &PreparedFile,
     Promise { mirror, strict, ack }: Promise,
     view: &PoolView,
-) -> Result<WriteSafety, Error> {
+) -> Result<AcknowledgedFile, Error> {
     let holders = holders(counts, file, ack, view)?;
     let heard = |donors: &Vec<DonorId>| -> Vec<DonorId> {
         donors.iter().copied().filter(|donor| view.is_live(*donor)).collect()
     };
     let live: Vec<_> = holders.iter().map(heard).collect();
+    let committed =
+        |safety| Ok(AcknowledgedFile { safety, by: live.iter().flatten().copied().collect() });
     let is_there = |holders: &[Vec<DonorId>], missing: u32| match file.version.ec {
         None => check_copies(file, holders, missing),
         Some(ec) => check_groups(file, ec, holders, missing),
     };
     if is_there(&live, 0).is_ok() {
-        return Ok(WriteSafety::Safe);
+        return committed(WriteSafety::Safe);
     }
     let redundancy = file.version.redundancy();
     // The only copy that its client knows of is with a donor that forwards it by itself.
     if file.version.ec.is_none() && mirror == Mirror::ServerAsync {
-        return Ok(WriteSafety::Mirroring);
+        return committed(WriteSafety::Mirroring);
     }
     // Mirroring is about copies: parity is computed before anything is sent, and all is waited for.
     let is_async = file.version.ec.is_none() && mirror.is_async();
     let may_miss = redundancy.donors() - if is_async { 1 } else { redundancy.least_donors() };
     let enough = is_there(&live, may_miss);
     match enough {
-        Ok(()) if is_async => return Ok(WriteSafety::Mirroring),
-        Ok(()) if !strict => return Ok(WriteSafety::BelowPolicy),
+        Ok(()) if is_async => return committed(WriteSafety::Mirroring),
+        Ok(()) if !strict => return committed(WriteSafety::BelowPolicy),
         _ => {}
     }
     let asked = if strict && !is_async { 0 } else { may_miss };

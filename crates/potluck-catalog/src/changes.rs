@@ -26,6 +26,8 @@ pub struct ChangeNumber(pub(crate) i64);
 pub enum ChangeOp {
     /// Versions became visible at paths.
     Files(Vec<(PoolPath, VersionId)>),
+    /// A part of a version was committed, under this number.
+    Part(VersionId, u32),
     /// The redundancy of a version was changed, or its goal.
     Version(VersionId),
     /// A directory was made, with those above it that were missing.
@@ -71,7 +73,8 @@ impl ChangeOp {
             Self::Dir(path) | Self::Removed(path) | Self::Policy(path, _) => Some(path.space()),
             Self::Moved { from, .. } => Some(from.space()),
             Self::Grant(space, _) | Self::Quota(QuotaOf::Space(space)) => Some(space),
-            Self::Version(_)
+            Self::Part(..)
+            | Self::Version(_)
             | Self::Space(_)
             | Self::SpaceRemoved(_)
             | Self::Group(_)
@@ -91,7 +94,8 @@ impl ChangeOp {
             Self::Dir(path) | Self::Removed(path) | Self::Policy(path, _) => path.is_system(),
             Self::Moved { from, .. } => from.is_system(),
             Self::Space(name) | Self::SpaceRemoved(name) => name == SYSTEM_SPACE,
-            Self::Version(_)
+            Self::Part(..)
+            | Self::Version(_)
             | Self::Grant(..)
             | Self::Quota(_)
             | Self::Group(_)

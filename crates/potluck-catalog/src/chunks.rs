@@ -165,6 +165,11 @@ impl<'db> ReferenceCounts<'db> {
         Self { db, now_ms, pages: HashMap::new() }
     }
 
+    /// The pool's time of the changes, in milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
     /// The line of a chunk, read from the catalog at its first use.
     fn line(&mut self, name: &ChunkName) -> Result<&mut Line, Error> {
         use std::collections::hash_map::Entry;

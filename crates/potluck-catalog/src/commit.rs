@@ -5,21 +5,26 @@
 //! first checked against the catalog and only then written, so that a refused file leaves no trace and the
 //! others of its batch go on.
 
-use super::acknowledged::{self, Promise, WriteSafety};
+use super::acknowledged::{self, AcknowledgedFile, Promise, WriteSafety};
+use super::chunks;
 use super::error::Error;
-use super::meta::Counter;
+use super::meta::{self, Counter};
+use super::parts::{self, Relied};
 use super::sessions;
 use super::spaces;
-use super::visible::{FileToPut, Visible, is_refusal};
+use super::versions;
+use super::visible::{FileToPut, PutTarget, Visible, is_refusal};
+use super::wholes;
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, SessionId, SpaceId, VersionId};
+use potluck_core::ids::{DonorId, Epoch, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Mirror, Override};
-use potluck_pool::InUseAgain;
-use potluck_pool::PoolView;
+use potluck_core::recipe::PART_CHUNKS;
 use potluck_pool::redundancy::Version;
-use potluck_wire::control::Condition;
+use potluck_pool::{DonorSnapshot, InUseAgain, PoolView};
+use potluck_wire::control::{Condition, InParts};
+use std::collections::BTreeSet;
 
 /// A file whose recipe, sizes, digest and receipts are what they should be.
 #[derive(Debug, Clone)]
@@ -36,6 +41,41 @@ pub struct PreparedFile {
     pub chunks: Vec<PreparedChunk>,
     /// The condition under which the file may replace what is at its path.
     pub condition: Condition,
+    /// Whether it is a part of a file, or a file whose parts were committed before.
+    pub in_parts: Option<InParts>,
+}
+
+impl PreparedFile {
+    /// Returns the names of all of its chunks.
+    pub fn names(&self) -> BTreeSet<ChunkName> {
+        self.chunks.iter().map(|chunk| chunk.name).collect()
+    }
+
+    /// Whether it is a part of a file.
+    pub fn is_part(&self) -> bool {
+        matches!(self.in_parts, Some(InParts::Part { .. }))
+    }
+
+    /// A file at `path` with the content of a version, without receipts.
+    pub(crate) fn of_version(
+        db: &Tx,
+        version: Version,
+        path: PoolPath,
+        condition: Condition,
+    ) -> Result<Self, Error> {
+        let pages = versions::pages(db, version.id)?;
+        let chunk = |(name, len)| PreparedChunk { name, len, holders: Vec::new() };
+        let data = versions::unpack(&version, &pages)?;
+        let mut chunks: Vec<_> =
+            data.iter().map(|entry| chunk((entry.name, entry.stored_len()))).collect();
+        for name in versions::parity(db, &version)? {
+            let row = chunks::get(db, &name)?
+                .ok_or_else(|| Error::Damaged(format!("chunk {name} of a recipe has no row")))?;
+            chunks.push(chunk((name, row.len)));
+        }
+        let inline = versions::inline(db, version.id)?;
+        Ok(Self { path, version, inline, pages, chunks, condition, in_parts: None })
+    }
 }
 
 /// A chunk of a file.
@@ -113,14 +153,15 @@ impl<F> Refused<F> {
 
 /// Commits a batch, unless it was committed before.
 ///
-/// Copies count as their donors stand in `view`, which must be of this moment. Who `waits` for donors that
-/// have gone has the whole batch fail, and tries it again. `reply` writes
+/// Copies count as their `donors` stand at this moment. Who `waits` for donors that
+/// have gone has the whole batch fail, and tries it again. So does a file some of whose parts are to be judged anew
+/// before. `reply` writes
 /// down what the caller will be told, to repeat it when it is lost.
 pub(crate) fn commit<F: Clone>(
     db: &Tx,
     batch: &Batch<F>,
     waits: bool,
-    view: &PoolView,
+    donors: &DonorSnapshot,
     now_ms: u64,
     wall_ms: i64,
     reply: impl FnOnce(&[Result<StoredFile, Refused<F>>]) -> Result<String, Error>,
@@ -133,8 +174,14 @@ pub(crate) fn commit<F: Clone>(
     }
     let first = Counter::Version.take(db, batch.files.len() as u64)?;
     let space = spaces::numbered(db, batch.space)?;
+    let view = donors.current();
     let mut work = Work {
-        view,
+        db,
+        session: batch.session,
+        space: batch.space,
+        term: meta::epoch(db)?,
+        donors,
+        view: &view,
         mirror: batch.mirror,
         ack: batch.ack,
         asked: batch.asked,
@@ -170,6 +217,11 @@ pub(crate) fn repeated(db: &Tx, session: &SessionId, batch: u32) -> Result<Optio
 }
 
 struct Work<'db> {
+    db: &'db Tx,
+    session: SessionId,
+    space: SpaceId,
+    term: Epoch,
+    donors: &'db DonorSnapshot,
     view: &'db PoolView,
     mirror: Mirror,
     ack: AckLevel,
@@ -179,25 +231,103 @@ struct Work<'db> {
 
 impl Work<'_> {
     fn file(&mut self, id: VersionId, file: &PreparedFile) -> Result<StoredFile, Error> {
-        let target = self.visible.look(file.path.clone(), file.condition)?;
-        let strict = self.asked.strict.unwrap_or(target.promise.strict);
-        let counts = &mut self.visible.counts;
-        let promise = Promise { mirror: self.mirror, strict, ack: self.ack };
-        let safety = acknowledged::check(counts, file, promise, self.view)?;
-        // From here on the file is accepted.
-        self.visible.put(
-            target,
-            id,
-            FileToPut {
-                version: file.version.clone(),
-                inline: file.inline.as_deref(),
-                pages: &file.pages,
-                chunks: &file.chunks,
-                asked: self.asked.redundancy(),
-                safe: safety == WriteSafety::Safe,
-            },
-        )?;
+        match file.in_parts {
+            Some(InParts::Part { file: of, number }) => self.part(id, file, of, number),
+            Some(InParts::Whole { file: of, .. }) => self.whole(file, of),
+            None => {
+                let target = self.visible.look(file.path.clone(), file.condition)?;
+                let AcknowledgedFile { safety, .. } = self.check(&target, file)?;
+                // From here on the file is accepted.
+                self.visible.put(target, id, Self::to_put(file, safety, self.asked))?;
+                Ok(StoredFile { version: id, below_policy: safety == WriteSafety::BelowPolicy })
+            }
+        }
+    }
+
+    /// A part of a file that is not visible yet. It takes the place of one with the same number.
+    fn part(
+        &mut self,
+        id: VersionId,
+        file: &PreparedFile,
+        of: u32,
+        number: u32,
+    ) -> Result<StoredFile, Error> {
+        let target = self.visible.look(file.path.clone(), Condition::Always)?;
+        let AcknowledgedFile { safety, by } = self.check(&target, file)?;
+        let whole = match parts::being_written(self.db, &self.session, of)? {
+            Some(whole) => whole,
+            None => {
+                let whole = VersionId(Counter::Version.take(self.db, 1)? as u64);
+                parts::begin(self.db, whole, self.space, &self.session, of)?;
+                whole
+            }
+        };
+        if let Some(earlier) = parts::at(self.db, whole, number)? {
+            self.visible.remove_version(earlier)?;
+        }
+        self.visible.put_version(&target, id, Self::to_put(file, safety, self.asked))?;
+        let (term, losses) = (self.term, self.donors.losses());
+        let relied = Relied { donors: by.into_iter().collect(), term, losses };
+        parts::put(self.db, whole, number, id, Some(&relied))?;
+        // The part keeps its chunks in use, so that what a session offered takes no more memory the longer it writes.
+        sessions::withdraw(self.db, &self.session, &file.names())?;
         Ok(StoredFile { version: id, below_policy: safety == WriteSafety::BelowPolicy })
+    }
+
+    /// A file whose parts are there. Each was judged when it came, and is not looked at again as long as nothing
+    /// happened to the donors that it relied on.
+    fn whole(&mut self, file: &PreparedFile, of: u32) -> Result<StoredFile, Error> {
+        let target = self.visible.look(file.path.clone(), file.condition)?;
+        let differ = || Error::PartsDiffer(file.path.clone());
+        let id = parts::being_written(self.db, &self.session, of)?.ok_or_else(differ)?;
+        let version = Version { id, ..file.version.clone() };
+        let sum = wholes::sum(self.db, &version)?.ok_or_else(differ)?;
+        let mut holds = None;
+        for part in parts::judged(self.db, id, 0, usize::MAX >> 1)? {
+            let Some(relied) = part.relied else {
+                let index = part.number as usize * PART_CHUNKS;
+                return Err(Error::HoldersAway { path: file.path.clone(), index });
+            };
+            // Many parts in a row rely on the same donors.
+            if holds.as_ref() == Some(&relied) {
+                continue;
+            }
+            if !relied.holds(self.term, self.donors) {
+                return Err(Error::PartsUnjudged);
+            }
+            holds = Some(relied);
+        }
+        let safety = match sum.safe {
+            true => WriteSafety::Safe,
+            false if self.mirror.is_async() && file.version.ec.is_none() => WriteSafety::Mirroring,
+            false => WriteSafety::BelowPolicy,
+        };
+        parts::finish(self.db, id, self.space)?;
+        let mut new = Self::to_put(file, safety, self.asked);
+        new.version.chunks = sum.chunks;
+        self.visible.put(target, id, new)?;
+        Ok(StoredFile { version: id, below_policy: safety == WriteSafety::BelowPolicy })
+    }
+
+    fn check(
+        &mut self,
+        target: &PutTarget,
+        file: &PreparedFile,
+    ) -> Result<AcknowledgedFile, Error> {
+        let strict = self.asked.strict.unwrap_or(target.promise.strict);
+        let promise = Promise { mirror: self.mirror, strict, ack: self.ack };
+        acknowledged::check(&mut self.visible.counts, file, promise, self.view)
+    }
+
+    fn to_put(file: &PreparedFile, safety: WriteSafety, asked: Override) -> FileToPut<'_> {
+        FileToPut {
+            version: file.version.clone(),
+            inline: file.inline.as_deref(),
+            pages: &file.pages,
+            chunks: &file.chunks,
+            asked: asked.redundancy(),
+            safe: safety == WriteSafety::Safe,
+        }
     }
 }
 

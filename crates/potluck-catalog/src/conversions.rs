@@ -7,7 +7,7 @@
 use super::changes::{self, ChangeOp};
 use super::chunks::{self, ReferenceCounts, unpacked};
 use super::error::Error;
-use super::{placements, units, versions};
+use super::{parts, placements, units, versions};
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
@@ -210,6 +210,7 @@ pub(crate) fn arrive(db: &Tx, id: VersionId, goal: Redundancy, now_ms: u64) -> R
         .execute(params![id.0 as i64, copies, ec, parity])?;
     counts.close()?;
     changes::append(db, &ChangeOp::Version(id))?;
+    parts::arrived(db, id)?;
     Ok(true)
 }
 
@@ -220,7 +221,7 @@ pub(crate) fn safe(db: &Tx, versions: &[VersionId], wall_ms: i64) -> Result<(), 
     for version in versions {
         update.execute(params![version.0 as i64, wall_ms])?;
     }
-    Ok(())
+    parts::safety_changed(db, versions)
 }
 
 /// These versions lack some of their redundancy again: what comes now is another time of safety.
@@ -229,7 +230,7 @@ pub(crate) fn open(db: &Tx, versions: &[VersionId]) -> Result<(), Error> {
     for version in versions {
         update.execute(params![version.0 as i64])?;
     }
-    Ok(())
+    parts::safety_changed(db, versions)
 }
 
 /// Whether one of these versions lacks something it should have, or is to be changed.

@@ -7,19 +7,19 @@
 //! What is copied is acknowledged as what is written: a file of which too few holders are there just now is refused,
 //! and who asked for it stores it anew, which sends what is missing to others.
 
-use super::acknowledged::{self, WriteSafety};
+use super::acknowledged::{self, AcknowledgedFile, WriteSafety};
 use super::changes::{self, ChangeOp};
-use super::chunks;
-use super::commit::{PreparedChunk, PreparedFile, repeated};
+use super::commit::{PreparedFile, repeated};
 use super::entries::{self, EntryPlace};
 use super::error::Error;
 use super::meta::Counter;
+use super::parts;
 use super::spaces::{self, Space};
 use super::versions;
-use super::visible::{FileToPut, Visible, is_refusal};
+use super::visible::{FileToPut, PutTarget, Visible, is_refusal};
 use super::walk::{Walk, WalkedEntry, What};
 use crate::sql::{Tx, params};
-use potluck_core::ids::{SessionId, VersionId};
+use potluck_core::ids::{SessionId, SpaceId, VersionId};
 use potluck_core::path::{BadPath, PoolPath};
 use potluck_core::policy::Redundancy;
 use potluck_pool::InUseAgain;
@@ -99,6 +99,7 @@ pub(crate) fn copy(
         db,
         wanted,
         view,
+        space: space.id,
         visible: Visible::new(db, Some(&space), now_ms, wall_ms),
         files: Vec::new(),
     };
@@ -144,6 +145,8 @@ struct Copying<'db> {
     db: &'db Tx,
     wanted: &'db CopyRequest,
     view: &'db PoolView,
+    /// The space of the copies.
+    space: SpaceId,
     visible: Visible<'db>,
     files: Vec<(PoolPath, Result<CopiedVersion, Error>)>,
 }
@@ -187,7 +190,18 @@ impl Copying<'_> {
     }
 
     fn file(&mut self, source: Version, to: PoolPath) -> Result<(), Error> {
-        let copied = match read(self.db, source, to.clone(), self.wanted.condition) {
+        if source.parts > 0 {
+            let copied = match self.put_whole(source, to.clone()) {
+                Err(why) if !is_refusal(&why) && !matches!(why, Error::Damaged(_)) => {
+                    return Err(why);
+                }
+                copied => copied,
+            };
+            self.files.push((to, copied));
+            return Ok(());
+        }
+        let condition = self.wanted.condition;
+        let copied = match PreparedFile::of_version(self.db, source, to.clone(), condition) {
             Ok(file) => match self.put(&file) {
                 Err(why) if !is_refusal(&why) => return Err(why),
                 copied => copied,
@@ -200,15 +214,63 @@ impl Copying<'_> {
         Ok(())
     }
 
+    /// Copies a file that is made of parts, unless it has so many that it would hold up others.
+    fn put_whole(&mut self, source: Version, to: PoolPath) -> Result<CopiedVersion, Error> {
+        if source.chunks > PAGE_CHUNKS {
+            return Err(Error::TooManyChunks { path: to, chunks: source.chunks });
+        }
+        let target = self.visible.look(to.clone(), self.wanted.condition)?;
+        self.check_strict(&target, &source, &to)?;
+        let mut checked = Vec::new();
+        let mut below_policy = false;
+        for part in parts::of(self.db, source.id)? {
+            let version = versions::get(self.db, part)?;
+            let part = PreparedFile::of_version(self.db, version, to.clone(), Condition::Always)?;
+            let counts = &mut self.visible.counts;
+            let AcknowledgedFile { safety, .. } =
+                acknowledged::check(counts, &part, target.promise, self.view)?;
+            below_policy |= safety == WriteSafety::BelowPolicy;
+            checked.push((part, safety == WriteSafety::Safe));
+        }
+        let asked = self.wanted.asked;
+        let first = Counter::Version.take(self.db, 1 + checked.len() as u64)?;
+        let id = VersionId(first as u64);
+        let safe = checked.iter().all(|(_, safe)| *safe);
+        for (number, (part, safe)) in (0..).zip(&checked) {
+            let part_id = VersionId(id.0 + 1 + u64::from(number));
+            let PreparedFile { version, pages, chunks, .. } = part;
+            let version = version.clone();
+            let new = FileToPut { version, inline: None, pages, chunks, asked, safe: *safe };
+            self.visible.put_version(&target, part_id, new)?;
+            parts::put(self.db, id, number, part_id, None)?;
+        }
+        parts::finish(self.db, id, self.space)?;
+        let new = FileToPut { version: source, inline: None, pages: &[], chunks: &[], asked, safe };
+        self.visible.put(target, id, new)?;
+        Ok(CopiedVersion { version: versions::get(self.db, id)?, below_policy })
+    }
+
+    /// Refuses a copy whose directory wants all redundancy from the start, and another than its source has.
+    fn check_strict(
+        &self,
+        target: &PutTarget,
+        source: &Version,
+        to: &PoolPath,
+    ) -> Result<(), Error> {
+        let asks = self.wanted.asked.unwrap_or(target.keeping);
+        if target.promise.strict && source.chunks > 0 && asks != source.redundancy() {
+            return Err(Error::NotStrict { path: to.clone(), redundancy: asks });
+        }
+        Ok(())
+    }
+
     fn put(&mut self, file: &PreparedFile) -> Result<CopiedVersion, Error> {
         let target = self.visible.look(file.path.clone(), file.condition)?;
-        let (has, asked) = (file.version.redundancy(), self.wanted.asked);
-        let asks = asked.unwrap_or(target.keeping);
-        if target.promise.strict && file.version.chunks > 0 && asks != has {
-            return Err(Error::NotStrict { path: file.path.clone(), redundancy: asks });
-        }
+        let asked = self.wanted.asked;
+        self.check_strict(&target, &file.version, &file.path)?;
         let counts = &mut self.visible.counts;
-        let safety = acknowledged::check(counts, file, target.promise, self.view)?;
+        let AcknowledgedFile { safety, .. } =
+            acknowledged::check(counts, file, target.promise, self.view)?;
         let id = VersionId(Counter::Version.take(self.db, 1)? as u64);
         let PreparedFile { version, inline, pages, chunks, .. } = file;
         let (version, inline) = (version.clone(), inline.as_deref());
@@ -217,27 +279,6 @@ impl Copying<'_> {
         let version = versions::get(self.db, id)?;
         Ok(CopiedVersion { version, below_policy: safety == WriteSafety::BelowPolicy })
     }
-}
-
-/// A file at `path` with the content of a version.
-fn read(
-    db: &Tx,
-    version: Version,
-    path: PoolPath,
-    condition: Condition,
-) -> Result<PreparedFile, Error> {
-    let pages = versions::pages(db, version.id)?;
-    let chunk = |(name, len)| PreparedChunk { name, len, holders: Vec::new() };
-    let data = versions::unpack(&version, &pages)?;
-    let mut chunks: Vec<_> =
-        data.iter().map(|entry| chunk((entry.name, entry.stored_len()))).collect();
-    for name in versions::parity(db, &version)? {
-        let row = chunks::get(db, &name)?
-            .ok_or_else(|| Error::Damaged(format!("chunk {name} of a recipe has no row")))?;
-        chunks.push(chunk((name, row.len)));
-    }
-    let inline = versions::inline(db, version.id)?;
-    Ok(PreparedFile { path, version, inline, pages, chunks, condition })
 }
 
 fn below(to: &PoolPath, relative: &str) -> Result<PoolPath, Error> {

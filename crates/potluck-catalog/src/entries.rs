@@ -74,6 +74,17 @@ pub(crate) fn resolve(db: &Tx, path: &PoolPath) -> Result<Option<FoundEntry>, Er
     Ok(Some(found))
 }
 
+/// Finds what is at a path relative to a directory, if anything is.
+pub(crate) fn below(db: &Tx, dir: DirId, relative: &str) -> Result<Option<EntryPlace>, Error> {
+    let mut place = EntryPlace::Dir(dir);
+    for name in relative.split('/') {
+        let EntryPlace::Dir(dir) = place else { return Ok(None) };
+        let Some(found) = lookup(db, dir, name)? else { return Ok(None) };
+        place = found.place;
+    }
+    Ok(Some(place))
+}
+
 /// Finds the entry at `path`, where something must be.
 pub(crate) fn existing(db: &Tx, path: &PoolPath) -> Result<FoundEntry, Error> {
     resolve(db, path)?.ok_or_else(|| Error::NoEntry(path.clone()))

@@ -139,6 +139,20 @@ pub enum Error {
         /// The first of its chunks with such a donor; parity counts on after the data.
         index: usize,
     },
+    /// Parts of a file are to be judged anew before it becomes visible; whoever commits sees to that.
+    #[error("parts of the file are to be judged anew")]
+    PartsUnjudged,
+    /// A file has so many chunks that its copy would hold up others.
+    #[error("{path} has {} and is not copied without being read", count(*chunks, "chunk"))]
+    TooManyChunks {
+        /// The path of the copy.
+        path: PoolPath,
+        /// Chunks of the file.
+        chunks: u64,
+    },
+    /// The parts that were committed are not those of the file.
+    #[error("the parts of {0} that were committed do not make the file")]
+    PartsDiffer(PoolPath),
     /// A file has less than all its redundancy, and its directory or its command asks for all.
     #[error("{path} is to have {redundancy} from the start, and too few donors took it")]
     NotStrict {

@@ -7,7 +7,7 @@ use super::records::{Keeping, PARITY_NAMES, Record, VersionFacts};
 use super::units::{self, Root};
 use super::versions;
 use super::walk::{BrokenEntry, Walk, What};
-use super::{Error, dir_policies, donors, grants, groups, members, meta, notes, spaces};
+use super::{Error, dir_policies, donors, grants, groups, members, meta, notes, parts, spaces};
 use crate::engine::{self, Database};
 use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
@@ -25,7 +25,7 @@ const AT_ONCE: usize = 4 << 20;
 /// Bytes of a record beside recipes, parity and content, about.
 const SMALL: usize = 256;
 
-/// Changes of the catalog as records of the metadata log.
+/// LogChanges of the catalog as records of the metadata log.
 #[derive(Debug)]
 pub struct LogChanges {
     /// The changes, each as a record.
@@ -76,12 +76,30 @@ impl Out {
     fn file(&mut self, db: &Tx, path: PoolPath, version: &Version) -> Result<(), Error> {
         let id = version.id;
         let inline = if version.inline { versions::inline(db, id)? } else { None };
+        if version.parts == 0 {
+            self.chunks(db, version)?;
+        }
+        self.add(Record::File { path, version: id, about: VersionFacts::of(version, inline) });
+        Ok(())
+    }
+
+    /// Part `number` of a version; whether there is one.
+    fn part(&mut self, db: &Tx, whole: VersionId, number: u32) -> Result<bool, Error> {
+        let Some(id) = parts::at(db, whole, number)? else { return Ok(false) };
+        let part = versions::get(db, id)?;
+        self.chunks(db, &part)?;
+        self.add(Record::Part { whole, number, version: id, about: VersionFacts::of(&part, None) });
+        Ok(true)
+    }
+
+    /// The recipe of a version, and its parity.
+    fn chunks(&mut self, db: &Tx, version: &Version) -> Result<(), Error> {
+        let id = version.id;
         let (pages, parity) = (versions::pages(db, id)?, versions::parity(db, version)?);
         for page in pages {
             self.add(Record::Page { version: id, page: Blob(page) });
         }
         self.parity(id, &parity);
-        self.add(Record::File { path, version: id, about: VersionFacts::of(version, inline) });
         Ok(())
     }
 
@@ -126,6 +144,9 @@ fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
                     out.add(Record::Passed { path });
                 }
             }
+        }
+        ChangeOp::Part(whole, number) => {
+            sound(out.part(db, whole, number))?;
         }
         ChangeOp::Version(id) => {
             sound(keeping(db, id, out))?;
@@ -183,7 +204,9 @@ fn sound<T>(written: Result<T, Error>) -> Result<Option<T>, Error> {
 
 fn keeping(db: &Tx, id: VersionId, out: &mut Out) -> Result<(), Error> {
     let Some(version) = versions::find(db, id)? else { return Ok(()) };
-    out.parity(id, &versions::parity(db, &version)?);
+    if version.parts == 0 {
+        out.parity(id, &versions::parity(db, &version)?);
+    }
     out.add(Record::Keeping { version: id, keeping: Keeping::of(&version) });
     Ok(())
 }
@@ -205,7 +228,18 @@ pub struct CatalogSnapshot {
     pub last: ChangeNumber,
     spaces: VecDeque<Root>,
     cursor: Option<String>,
+    /// Versions whose parts are to be read first.
+    in_parts: VecDeque<WholeInTurn>,
     out: Out,
+}
+
+/// A version that is made of parts, while they are read.
+struct WholeInTurn {
+    whole: VersionId,
+    /// The number of the next part.
+    next: u32,
+    /// The place of the version and the facts about it, unless a session is still writing it.
+    then: Option<(PoolPath, Version)>,
 }
 
 impl CatalogSnapshot {
@@ -237,7 +271,9 @@ impl CatalogSnapshot {
                 out.add(Record::Note { key: key.into(), value: Some(value) });
             }
         }
-        Ok(Self { db, last, spaces, cursor: None, out })
+        let unfinished = parts::unfinished(&db)?.into_iter();
+        let in_parts = unfinished.map(|whole| WholeInTurn { whole, next: 0, then: None }).collect();
+        Ok(Self { db, last, spaces, cursor: None, in_parts, out })
     }
 
     /// The manager's epoch at that moment.
@@ -257,12 +293,24 @@ impl CatalogSnapshot {
 
     /// The next records; none at the end.
     pub fn next_records(&mut self) -> Result<Vec<Record>, Error> {
-        while !self.out.is_full()
-            && let Some(space) = self.spaces.front().cloned()
-        {
-            if self.walk(&space)? {
-                self.spaces.pop_front();
-                self.cursor = None;
+        while !self.out.is_full() {
+            if let Some(file) = self.in_parts.front_mut() {
+                // One that is damaged is left out, with what was read of it: nothing names it.
+                let part = sound(self.out.part(&self.db, file.whole, file.next))?;
+                file.next += 1;
+                if part != Some(true) {
+                    let then = self.in_parts.pop_front().and_then(|file| file.then);
+                    if let Some((path, version)) = then.filter(|_| part.is_some()) {
+                        self.out.file(&self.db, path, &version)?;
+                    }
+                }
+            } else if let Some(space) = self.spaces.front().cloned() {
+                if self.walk(&space)? {
+                    self.spaces.pop_front();
+                    self.cursor = None;
+                }
+            } else {
+                break;
             }
         }
         Ok(std::mem::take(&mut self.out).records)
@@ -305,6 +353,12 @@ impl CatalogSnapshot {
                 }
             };
             match item.what {
+                What::File(version) if version.parts > 0 => {
+                    let (whole, then) = (version.id, Some((path, *version)));
+                    self.in_parts.push_back(WholeInTurn { whole, next: 0, then });
+                    self.cursor = Some(item.path);
+                    return Ok(false);
+                }
                 What::File(version) => {
                     sound(out.file(db, path, &version))?;
                 }

@@ -98,6 +98,18 @@ impl From<Error> for Failure {
                     "offer the file's chunks and send them again",
                 )
             }
+            Error::PartsUnjudged => {
+                failure(K::Retry, code::CATALOG, "the manager is still at it: try again")
+            }
+            // Who asked for it reads it, and finds that nothing of it needs to be sent.
+            Error::TooManyChunks { .. } => {
+                failure(K::Other, code::NOT_ACKNOWLEDGED, "read it and write it again")
+            }
+            Error::PartsDiffer(_) => failure(
+                K::Usage,
+                code::BAD_REQUEST,
+                "write the file again; if it happens again, report a bug of the client",
+            ),
             Error::WrongLength { .. } => {
                 failure(K::Integrity, code::WRONG_BYTES, "write the file again from its source")
             }

@@ -9,6 +9,7 @@ use crate::{Catalog, Durability, Error, PageLimit, changes, units};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId, VersionId};
+use potluck_core::merkle::Tree;
 use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
 use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Redundancy};
@@ -18,8 +19,9 @@ use potluck_pool::redundancy::Findings;
 use potluck_pool::redundancy::Version;
 use potluck_pool::{Pool, PoolLimits};
 use potluck_wire::addresses::Addresses;
-use potluck_wire::control::{Condition, Register};
+use potluck_wire::control::{Condition, InParts, Register};
 use potluck_wire::ticket::Secret;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -27,7 +29,7 @@ use tempfile::TempDir;
 pub mod tampering;
 
 impl Catalog {
-    /// Limits the pages that its file may have, as if the disk had no more.
+    /// PoolLimits the pages that its file may have, as if the disk had no more.
     pub async fn limit_pages(&self, pages: u32) -> Result<(), Error> {
         self.write(Durability::Process, move |db| db.limit_pages(pages)).await
     }
@@ -125,8 +127,8 @@ impl Fixture {
         };
         let tx = self.db.begin().expect("a transaction");
         let reply = |files: &[Result<StoredFile, _>]| Ok(format!("{} files", files.len()));
-        let view = self.pool.view(Tick::ZERO);
-        let outcome = commit::commit(&tx, &batch, false, &view, 0, 0, reply).expect("a batch");
+        let donors = self.pool.snapshot(Tick::ZERO);
+        let outcome = commit::commit(&tx, &batch, false, &donors, 0, 0, reply).expect("a batch");
         tx.commit().expect("committed");
         match outcome {
             CommitOutcome::Fresh { files, .. } => {
@@ -253,12 +255,14 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
             goal: None,
             safe_wall_ms: None,
             chunks: chunks.len() as u64,
+            parts: 0,
             inline: false,
         },
         inline: None,
         pages: recipe::pack(&digest, &entries),
         chunks: entries.iter().map(prepared).collect(),
         condition: Condition::Always,
+        in_parts: None,
     }
 }
 
@@ -278,4 +282,57 @@ pub fn coded(at: &str, ec: &str, data: usize, chunks: &[(u64, &[u32])]) -> Prepa
         chunks: chunks.iter().map(prepared).collect(),
         ..plain
     }
+}
+
+/// Bytes of a chunk of a file in parts.
+const IN_PARTS: u32 = 64 << 10;
+
+/// A file of the chunks `numbers`, each of 64 KiB and acknowledged by `donors`, as file number `of` of its session: its
+/// parts, and then the whole.
+pub fn in_parts(at: &str, of: u32, numbers: Range<u64>, donors: &[u32]) -> Vec<PreparedFile> {
+    let numbers: Vec<u64> = numbers.collect();
+    let holders: Vec<_> = donors.iter().map(|donor| (DonorId(*donor), AckLevel::Memory)).collect();
+    let part = |numbers: &[u64]| {
+        let entry = |n: &u64| {
+            let name = chunk(*n);
+            Entry { name, digest: Digest(name.0), len: IN_PARTS, sealed: false }
+        };
+        let entries: Vec<_> = numbers.iter().map(entry).collect();
+        let digest = recipe::digest_of(&entries).expect("of whole chunks");
+        let plain = file(at, numbers, &[]);
+        let version = Version {
+            size: u64::from(IN_PARTS) * numbers.len() as u64,
+            digest,
+            chunk_size: IN_PARTS,
+            ..plain.version
+        };
+        let prepared = |entry: &Entry| PreparedChunk {
+            name: entry.name,
+            len: entry.len,
+            holders: holders.clone(),
+        };
+        let chunks = entries.iter().map(prepared).collect();
+        PreparedFile { version, pages: recipe::pack(&digest, &entries), chunks, ..plain }
+    };
+    let mut parts: Vec<_> = numbers.chunks(recipe::PART_CHUNKS).map(part).collect();
+    let mut tree = Tree::default();
+    for (number, part) in (0..).zip(&mut parts) {
+        tree.push(part.version.digest.0);
+        part.in_parts = Some(InParts::Part { file: of, number });
+    }
+    let count = parts.len() as u32;
+    let whole = PreparedFile {
+        version: Version {
+            size: u64::from(IN_PARTS) * numbers.len() as u64,
+            digest: Digest(tree.root()),
+            chunks: 0,
+            parts: count.into(),
+            ..parts[0].version.clone()
+        },
+        pages: Vec::new(),
+        chunks: Vec::new(),
+        in_parts: Some(InParts::Whole { file: of, parts: count }),
+        ..parts[0].clone()
+    };
+    parts.into_iter().chain([whole]).collect()
 }

@@ -6,6 +6,7 @@ use super::conversions;
 use super::dir_policies::{self, Inherited};
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
+use super::parts;
 use super::spaces;
 use super::versions;
 use super::walk::{Walk, What};
@@ -168,7 +169,9 @@ pub(crate) fn follow(
 fn aim(db: &Tx, goals: Vec<(VersionId, Option<Redundancy>)>, now_ms: u64) -> Result<(), Error> {
     let mut counts = ReferenceCounts::new(db, now_ms);
     for (version, goal) in goals {
-        counts.remove(&conversions::forget(db, version)?)?;
+        for part in parts::of(db, version)? {
+            counts.remove(&conversions::forget(db, part)?)?;
+        }
         versions::set_goal(db, version, goal)?;
         changes::append(db, &ChangeOp::Version(version))?;
     }

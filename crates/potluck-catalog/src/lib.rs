@@ -38,11 +38,13 @@ mod notes;
 mod open;
 mod open_error;
 mod operations;
+mod parts;
 mod placements;
 mod quotas;
 mod reaping;
 mod rebuild;
 mod records;
+mod rejudging;
 mod replay;
 mod restored;
 mod sessions;
@@ -60,6 +62,7 @@ mod unused_chunks;
 mod versions;
 mod visible;
 mod walk;
+mod wholes;
 
 pub use authority::Authority;
 pub use changes::ChangeNumber;
@@ -76,6 +79,7 @@ pub use grants::SeenSpaces;
 pub use log_position::{Advance, Extent, LogCopy, LogPlace, Position};
 pub use members::StoredMember;
 pub use names::When;
+pub use open::OpenedPage;
 pub use open_error::OpenError;
 pub use operations::{
     CommittedFiles, DonorNote, Founding, GroupEdit, Learnt, LogAhead, LogCommitted, TermStart,
@@ -85,6 +89,7 @@ pub use placements::ToldCopies;
 pub use quotas::StoredQuota;
 pub use rebuild::{Rebuild, Revival};
 pub use records::Record;
+pub use rejudging::PartsAhead;
 pub use restored::RestoredContent;
 pub use sessions::StoredSession;
 pub use spaces::{NewSpace, Space, Sums};

@@ -9,9 +9,13 @@ use super::placements;
 use super::units;
 use super::versions;
 use super::walk::{Walk, WalkedEntry, What};
+use super::wholes;
 use crate::sql::Tx;
+use potluck_core::chunk::ChunkName;
+use potluck_core::erasure::Ec;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Policy;
+use potluck_core::recipe::PART_CHUNKS;
 use potluck_pool::redundancy::Layout;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::{ChildUse, EntryKind, ListedEntry, Listing, Used, UsedUpTo};
@@ -220,7 +224,7 @@ impl UsageSums<'_> {
             }
         }
         let first = done.unwrap_or(0);
-        let names = versions::some_names(self.db, version, first, self.left)?;
+        let names = some_names(self.db, version, first, self.left)?;
         for name in &names {
             if let Some(chunk) = chunks::get(self.db, name)? {
                 let copies = placements::holders(self.db, chunk.id)?.len() as u64;
@@ -240,4 +244,29 @@ impl UsageSums<'_> {
             self.used.next = Some(here());
         }
     }
+}
+
+/// The names of at most `most` chunks of a version from number `first` on, with parity after the data of each part.
+fn some_names(db: &Tx, version: &Version, first: u64, most: u64) -> Result<Vec<ChunkName>, Error> {
+    if version.parts == 0 {
+        return versions::some_names(db, version, first, most);
+    }
+    // All parts but the last have as many chunks, and as much parity, as the first.
+    let redundant = |ec: Ec| ec.group_count(PART_CHUNKS) * ec.parity();
+    let of_each = (PART_CHUNKS + version.ec.map_or(0, redundant)) as u64;
+    let mut names = Vec::new();
+    while (names.len() as u64) < most {
+        let at = first + names.len() as u64;
+        let (number, skipped) = (at / of_each, at % of_each);
+        if number >= version.parts {
+            break;
+        }
+        let part = wholes::get(db, version.id, number as u32)?;
+        let some = versions::some_names(db, &part, skipped, most - names.len() as u64)?;
+        if some.is_empty() {
+            break;
+        }
+        names.extend(some);
+    }
+    Ok(names)
 }

@@ -4,19 +4,22 @@ use super::chunks;
 use super::dir_policies::{self, Inherited};
 use super::entries::{self, EntryPlace};
 use super::error::Error;
+use super::parts;
 use super::placements;
 use super::spaces;
 use super::versions;
 use super::walk::{Walk, What};
+use super::wholes;
 use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Race;
 use potluck_core::seal::SpaceKey;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::OpenFile;
 use potluck_wire::packed::{Blob, Packed};
+use std::collections::BTreeSet;
 
 /// Files that one reply holds at most.
 const PAGE_FILES: usize = 1000;
@@ -32,10 +35,28 @@ pub struct OpenedPage {
     pub dirs: Vec<String>,
     /// The files of this page.
     pub files: Vec<OpenFile>,
+    /// Donors of the first chunks of files that are made of parts: who reads them will read from about these.
+    pub donors: BTreeSet<DonorId>,
     /// The space's secret, when it is sealed.
     pub key: Option<SpaceKey>,
     /// The cursor from which the next page goes on; `None` after the last.
     pub next: Option<String>,
+}
+
+/// Chunks whose donors are told of a file that is made of parts.
+const FIRST_CHUNKS: u64 = 64;
+
+impl OpenedPage {
+    fn add(&mut self, db: &Tx, path: String, version: &Version, race: Race) -> Result<(), Error> {
+        self.files.push(open_file(db, path, version, race)?);
+        if version.parts > 0 {
+            let first = wholes::get(db, version.id, 0)?;
+            for name in versions::some_names(db, &first, 0, FIRST_CHUNKS)? {
+                self.donors.extend(holders(db, &name)?);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Opens the file at `path`, or with `recursive` the next page of the tree there.
@@ -55,7 +76,7 @@ pub(crate) fn open(
     match found.place {
         EntryPlace::File(version) => {
             let version = versions::get(db, version)?;
-            page.files.push(open_file(db, String::new(), &version, policy.race)?);
+            page.add(db, String::new(), &version, policy.race)?;
         }
         EntryPlace::Dir(_) if !recursive => return Err(Error::NotRecursive(path.clone())),
         EntryPlace::Dir(dir) => {
@@ -64,6 +85,25 @@ pub(crate) fn open(
             fill(db, &mut walk, &mut page, &mut inherited)?;
         }
     }
+    Ok(page)
+}
+
+/// Opens part `number` of a version that was found at `path`, or that was when it was opened.
+pub(crate) fn open_part(
+    db: &Tx,
+    path: &PoolPath,
+    whole: VersionId,
+    number: u32,
+) -> Result<OpenedPage, Error> {
+    let space = spaces::named(db, path.space())?;
+    let part = match parts::space_of(db, whole)? == Some(space.id) {
+        true => parts::at(db, whole, number)?,
+        false => None,
+    };
+    let part = versions::get(db, part.ok_or_else(|| Error::NoEntry(path.clone()))?)?;
+    // The file may be elsewhere by now, and its directory gone: the space's policy is as good.
+    let mut page = OpenedPage { key: space.key, ..OpenedPage::default() };
+    page.add(db, String::new(), &part, space.policy.race)?;
     Ok(page)
 }
 
@@ -79,9 +119,9 @@ fn fill(
         match item.what {
             What::Dir(_) => page.dirs.push(item.path),
             What::File(version) => {
-                chunks += version.chunks;
+                chunks += if version.parts > 0 { version.parts } else { version.chunks };
                 let race = inherited.around(&item.path)?.policy.race;
-                page.files.push(open_file(db, item.path, &version, race)?);
+                page.add(db, item.path, &version, race)?;
             }
         }
         if page.files.len() >= PAGE_FILES || chunks >= PAGE_CHUNKS || page.dirs.len() >= PAGE_DIRS {
@@ -107,7 +147,13 @@ fn open_file(db: &Tx, path: String, version: &Version, race: Race) -> Result<Ope
         parity: Packed::default(),
         parity_holders: Vec::new(),
         race,
+        parts: Packed::default(),
+        chunk_size: version.chunk_size,
     };
+    if version.parts > 0 {
+        file.parts = Packed(parts::digests(db, version.id)?);
+        return Ok(file);
+    }
     if version.inline {
         file.inline = versions::inline(db, version.id)?.map(Blob);
     }

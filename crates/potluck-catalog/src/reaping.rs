@@ -5,6 +5,7 @@ use super::conversions;
 use super::dir_policies;
 use super::entries::{self, DirId, EntryPlace, FoundEntry};
 use super::error::Error;
+use super::parts;
 use super::spaces::{self, Sums};
 use super::trash;
 use super::versions;
@@ -19,17 +20,24 @@ enum Thrown {
     Dir(DirId, SpaceId),
     /// A version, and the digest of its file.
     Version(VersionId, Digest),
+    /// A version that is made of parts.
+    Whole(VersionId),
     /// Names of chunks whose references are to be released.
     Names(Vec<ChunkName>),
 }
 
-/// Takes something apart, until some `limit` of entries and chunks are done; `false` when there is no trash.
-pub(crate) fn reap(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
-    let Some((id, thrown)) = next(db)? else { return Ok(false) };
-    let mut counts = ReferenceCounts::new(db, now_ms);
+/// Takes something apart, until some `limit` of entries and chunks are done; `false` when there is no trash, but for
+/// wholes that were thrown away less than `kept_ms` ago.
+pub(crate) fn reap(db: &Tx, limit: usize, kept_ms: u64, now_ms: u64) -> Result<bool, Error> {
+    let Some((id, thrown, since_ms)) = next(db, now_ms.saturating_sub(kept_ms))? else {
+        return Ok(false);
+    };
+    // Nobody has used the chunks of a removed whole since it was removed.
+    let mut counts = ReferenceCounts::new(db, since_ms.unwrap_or(now_ms));
     let done = match thrown {
         Thrown::Dir(dir, space) => take_entries(db, dir, space, limit, &mut counts)?,
         Thrown::Version(version, digest) => take_page(db, version, &digest, &mut counts)?,
+        Thrown::Whole(whole) => take_part(db, whole, &mut counts)?,
         Thrown::Names(names) => {
             counts.remove(&names)?;
             true
@@ -42,19 +50,23 @@ pub(crate) fn reap(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
     Ok(true)
 }
 
-fn next(db: &Tx) -> Result<Option<(i64, Thrown)>, Error> {
+/// What is to be taken apart next, of what was thrown away before `before_ms`; its row, and since when it is unused
+/// if that was not told by what it is.
+fn next(db: &Tx, before_ms: u64) -> Result<Option<(i64, Thrown, Option<u64>)>, Error> {
     let mut select = db.prepare(
-        "SELECT id, dir, coalesce(space, 0), version, digest, names FROM trash ORDER BY id LIMIT 1",
+        "SELECT id, dir, coalesce(space, 0), version, digest, names, thrown_ms FROM trash
+         WHERE coalesce(thrown_ms, 0) <= ?1 ORDER BY id LIMIT 1",
     )?;
-    select.query_one(params![], |row| {
+    select.query_one(params![before_ms as i64], |row| {
         let thrown = match (row.get(1)?, row.get::<Option<i64>>(3)?, row.get::<Option<_>>(4)?) {
             (Some(dir), ..) => Thrown::Dir(DirId(dir), SpaceId(row.get(2)?)),
             (None, Some(version), Some(digest)) => {
                 Thrown::Version(VersionId(version as u64), Digest(digest))
             }
+            (None, Some(version), None) => Thrown::Whole(VersionId(version as u64)),
             _ => Thrown::Names(unpacked(&row.get::<Vec<u8>>(5)?)),
         };
-        Ok((row.get(0)?, thrown))
+        Ok((row.get(0)?, thrown, row.get::<Option<i64>>(6)?.map(|ms| ms as u64)))
     })
 }
 
@@ -115,6 +127,24 @@ fn take_page(
         Err(why) => tracing::error!(%version, page = number, %why, "a removed file's recipe"),
     }
     db.execute("DELETE FROM recipe_pages WHERE version = ?1 AND page = ?2", params![id, number])?;
+    Ok(false)
+}
+
+/// Removes the last part of a whole; whether none is left.
+fn take_part(db: &Tx, whole: VersionId, counts: &mut ReferenceCounts<'_>) -> Result<bool, Error> {
+    let Some((number, part)) = parts::last(db, whole)? else {
+        parts::forget_whole(db, whole)?;
+        return Ok(true);
+    };
+    match versions::delete(db, part, counts) {
+        Ok(_) => {}
+        // Its chunks stay for ever, which is better than to keep all other trash.
+        Err(Error::Damaged(why)) => {
+            tracing::error!(%whole, number, why, "a part of a removed file")
+        }
+        Err(why) => return Err(why),
+    }
+    parts::forget(db, whole, number)?;
     Ok(false)
 }
 

@@ -72,6 +72,18 @@ pub enum Record {
         /// Names of parity chunks, in order.
         names: Packed<ChunkName>,
     },
+    /// A version is part `number` of another, which follows when it became visible.
+    Part {
+        /// The version that is made of parts.
+        whole: VersionId,
+        /// The number of the part, from 0.
+        number: u32,
+        /// The number of the version that is the part.
+        version: VersionId,
+        /// The facts about the part.
+        #[serde(flatten)]
+        about: VersionFacts,
+    },
     /// A version is at a path.
     File {
         /// The path of the file.
@@ -173,8 +185,11 @@ pub struct VersionFacts {
     pub executable: bool,
     /// Plaintext bytes per chunk.
     pub chunk_size: u32,
-    /// Chunks in its recipe.
+    /// Chunks in its recipe, or in those of its parts.
     pub chunks: u64,
+    /// Parts that it is made of, all of which came before; 0 where its chunks are its own.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub parts: u64,
     /// The content of the file, if that lives in the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<Blob>,
@@ -199,6 +214,10 @@ pub struct Keeping {
     pub goal: Option<Redundancy>,
 }
 
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
 fn is_false(value: &bool) -> bool {
     !value
 }
@@ -213,6 +232,7 @@ impl VersionFacts {
             executable: version.executable,
             chunk_size: version.chunk_size,
             chunks: version.chunks,
+            parts: version.parts,
             inline: inline.map(Blob),
             safe_wall_ms: version.safe_wall_ms,
             keeping: Keeping::of(version),
@@ -233,6 +253,7 @@ impl VersionFacts {
             goal: self.keeping.goal,
             safe_wall_ms: self.safe_wall_ms,
             chunks: self.chunks,
+            parts: self.parts,
             inline: self.inline.is_some(),
         }
     }

@@ -11,13 +11,16 @@ use super::names::{self, When};
 use super::records::{Keeping, Record, VersionFacts};
 use super::spaces::{self, NewSpace, Sums};
 use super::versions;
-use super::{Error, dir_policies, donors, grants, groups, members, notes, quotas, reaping};
+use super::{
+    Error, dir_policies, donors, grants, groups, members, notes, parts, quotas, reaping, wholes,
+};
 use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
-use potluck_core::ids::VersionId;
+use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::Entry;
+use potluck_pool::redundancy::Version;
 use std::collections::{BTreeSet, HashMap};
 
 /// Entries of removed trees taken apart in one step.
@@ -87,6 +90,9 @@ impl Replay {
                 self.parity.entry(version).or_default().extend(names.0);
                 Ok(())
             }
+            Record::Part { whole, number, version, about } => {
+                self.part(db, (whole, number), version, &about)
+            }
             Record::File { path, version, about } => {
                 self.settled(&path);
                 self.file(db, &path, version, &about)
@@ -125,8 +131,6 @@ impl Replay {
         id: VersionId,
         about: &VersionFacts,
     ) -> Result<(), Error> {
-        let pages = self.pages.remove(&id).unwrap_or_default();
-        let parity = self.parity.remove(&id).unwrap_or_default();
         let version = about.version(id);
         let outside = || Error::OutsideSpaces(path.clone());
         let (above, name) = (path.parent(), path.file_name());
@@ -134,32 +138,67 @@ impl Replay {
         if versions::find(db, id)?.is_some() {
             return Err(Error::Exists(path.clone()));
         }
-        let recipe = versions::unpack(&version, &pages)?;
-        let lens = parity_lens(version.ec, &recipe, parity.len())?;
+        if version.parts > 0 && wholes::sum(db, &version)?.is_none() {
+            return Err(Error::PartsDiffer(path.clone()));
+        }
+        let recipe = self.recipe(&version)?;
         remove(db, path)?;
         let dir = entries::make_dirs(db, &above, about.mtime_ms)?;
-        let mut counts = ReferenceCounts::new(db, WHEN.pool_ms);
-        for entry in &recipe {
-            counts.add(&entry.name, entry.stored_len(), &[])?;
-        }
-        for (name, len) in parity.iter().zip(lens) {
-            counts.add(name, len, &[])?;
-        }
-        counts.close()?;
-        let inline = about.inline.as_ref().map(|inline| &inline.0[..]);
-        versions::insert(db, &version, inline, &pages, &parity)?;
-        if version.goal.is_some() {
-            versions::set_goal(db, id, version.goal)?;
+        let space = spaces::named(db, path.space())?;
+        insert(db, &version, about, &recipe)?;
+        if version.parts > 0 {
+            parts::finish(db, id, space.id)?;
         }
         entries::insert(db, dir, name, EntryPlace::File(id), version.mtime_ms)?;
-        let space = spaces::named(db, path.space())?;
-        spaces::add_sums(db, space.id, Sums { files: 1, bytes: version.size as i64 })?;
-        Counter::Version.pass(db, id.0 as i64)
+        spaces::add_sums(db, space.id, Sums { files: 1, bytes: version.size as i64 })
+    }
+
+    /// A part of a file whose record has still to come. One that is told of twice is the same.
+    fn part(
+        &mut self,
+        db: &Tx,
+        (whole, number): (VersionId, u32),
+        id: VersionId,
+        about: &VersionFacts,
+    ) -> Result<(), Error> {
+        let version = about.version(id);
+        let recipe = self.recipe(&version)?;
+        let earlier = parts::at(db, whole, number)?;
+        if earlier == Some(id) {
+            return Ok(());
+        }
+        if versions::find(db, id)?.is_some() || versions::find(db, whole)?.is_some() {
+            return Err(Error::Damaged(format!("part {number} of version {whole} comes too late")));
+        }
+        if let Some(earlier) = earlier {
+            let mut counts = ReferenceCounts::new(db, WHEN.pool_ms);
+            versions::delete(db, earlier, &mut counts)?;
+            counts.close()?;
+        }
+        insert(db, &version, about, &recipe)?;
+        parts::finish(db, whole, NO_SPACE)?;
+        parts::put(db, whole, number, id, None)
+    }
+
+    /// The recipe of a version, whose records came before.
+    fn recipe(&mut self, version: &Version) -> Result<Recipe, Error> {
+        let pages = self.pages.remove(&version.id).unwrap_or_default();
+        let parity = self.parity.remove(&version.id).unwrap_or_default();
+        if version.parts > 0 {
+            return Ok(Recipe::default());
+        }
+        let entries = versions::unpack(version, &pages)?;
+        let parity_lens = parity_lens(version.ec, &entries, parity.len())?;
+        Ok(Recipe { pages, entries, parity, parity_lens })
     }
 
     fn keeping(&mut self, db: &Tx, id: VersionId, keeping: &Keeping) -> Result<(), Error> {
         let parity = self.parity.remove(&id).unwrap_or_default();
         let Some(version) = versions::find(db, id)? else { return Ok(()) }; // removed since
+        if version.parts > 0 {
+            // What its parts have is told of each of them.
+            return versions::set_goal(db, id, keeping.goal);
+        }
         let recipe = versions::recipe_of(db, &version)?;
         let lens = parity_lens(keeping.ec, &recipe, parity.len())?;
         let mut counts = ReferenceCounts::new(db, WHEN.pool_ms);
@@ -169,7 +208,8 @@ impl Replay {
         counts.remove(&versions::parity(db, &version)?)?;
         counts.close()?;
         versions::set_redundancy(db, id, keeping.redundancy(), &parity)?;
-        versions::set_goal(db, id, keeping.goal)
+        versions::set_goal(db, id, keeping.goal)?;
+        if keeping.goal.is_none() { parts::arrived(db, id) } else { Ok(()) }
     }
 
     /// The record came that files at and below `path` waited for.
@@ -182,6 +222,8 @@ impl Replay {
 
     /// Ends the replay; gives how many records did not fit or are missing.
     pub(crate) fn finish(self, db: &Tx) -> Result<u64, Error> {
+        // Their sessions are over, or their files were removed.
+        parts::abandon_strays(db)?;
         empty_trash(db)?;
         for path in &self.passed {
             tracing::warn!(%path, "the log ends before it says what became of this file");
@@ -190,7 +232,35 @@ impl Replay {
     }
 }
 
-/// Stored lengths of parity chunks: those of their groups' longest chunks.
+/// Parts that no file has claimed yet are in no space.
+const NO_SPACE: SpaceId = SpaceId(0);
+
+/// The chunks of a version.
+#[derive(Default)]
+struct Recipe {
+    pages: Vec<Vec<u8>>,
+    entries: Vec<Entry>,
+    parity: Vec<ChunkName>,
+    /// StoredFile lengths of the parity chunks.
+    parity_lens: Vec<u32>,
+}
+
+/// Inserts a version with its recipe and its references.
+fn insert(db: &Tx, version: &Version, about: &VersionFacts, recipe: &Recipe) -> Result<(), Error> {
+    let mut counts = ReferenceCounts::new(db, WHEN.pool_ms);
+    for entry in &recipe.entries {
+        counts.add(&entry.name, entry.stored_len(), &[])?;
+    }
+    for (name, len) in recipe.parity.iter().zip(&recipe.parity_lens) {
+        counts.add(name, *len, &[])?;
+    }
+    counts.close()?;
+    let inline = about.inline.as_ref().map(|inline| &inline.0[..]);
+    versions::insert(db, version, inline, &recipe.pages, &recipe.parity)?;
+    Counter::Version.pass(db, version.id.0 as i64)
+}
+
+/// StoredFile lengths of parity chunks: those of their groups' longest chunks.
 fn parity_lens(ec: Option<Ec>, recipe: &[Entry], names: usize) -> Result<Vec<u32>, Error> {
     let wrong = || Error::Damaged("a version has another number of parity chunks".into());
     let Some(ec) = ec else {
@@ -230,7 +300,7 @@ fn moved(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
 
 /// References of removed trees end before the next record counts on them.
 fn empty_trash(db: &Tx) -> Result<(), Error> {
-    while reaping::reap(db, TRASH_ENTRIES, WHEN.pool_ms)? {}
+    while reaping::reap(db, TRASH_ENTRIES, 0, WHEN.pool_ms)? {}
     Ok(())
 }
 

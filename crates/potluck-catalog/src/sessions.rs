@@ -2,12 +2,14 @@
 
 use super::chunks;
 use super::error::Error;
+use super::parts;
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{MemberId, SessionId, SpaceId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::{Override, Policy};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Names in one row of offers: what one step of accounting handles.
 const OFFER_ROW: usize = 4096;
@@ -108,10 +110,10 @@ pub(crate) fn is_open(db: &Tx, id: &SessionId) -> Result<bool, Error> {
     db.prepare("SELECT 1 FROM sessions WHERE id = ?1 AND ended = 0")?.exists(params![id.0])
 }
 
-/// Ends a session: from now on it commits nothing.
+/// Ends a session: from now on it commits nothing, and the parts of files that are not visible are nobody's.
 pub(crate) fn end(db: &Tx, id: &SessionId) -> Result<(), Error> {
     db.prepare("UPDATE sessions SET ended = 1 WHERE id = ?1")?.execute(params![id.0])?;
-    Ok(())
+    parts::abandon(db, id)
 }
 
 /// Keeps the names that a session may write.
@@ -119,6 +121,31 @@ pub(crate) fn offer(db: &Tx, id: &SessionId, names: &[ChunkName]) -> Result<(), 
     let mut insert = db.prepare("INSERT INTO offers (session, names) VALUES (?1, ?2)")?;
     for part in names.chunks(OFFER_ROW) {
         insert.execute(params![id.0, chunks::packed(part)])?;
+    }
+    Ok(())
+}
+
+/// Rows of offers that are looked through for names that are in use now. Chunks are committed in about the order in
+/// which they were offered.
+const LOOKED_THROUGH: usize = 16;
+
+/// Forgets those of a session's first offers that are in use now.
+pub(crate) fn withdraw(db: &Tx, id: &SessionId, in_use: &BTreeSet<ChunkName>) -> Result<(), Error> {
+    let mut select =
+        db.prepare("SELECT id, names FROM offers WHERE session = ?1 ORDER BY id LIMIT ?2")?;
+    let rows = select.query_map(params![id.0, LOOKED_THROUGH as i64], |row| {
+        Ok((row.get::<i64>(0)?, row.get::<Vec<u8>>(1)?))
+    })?;
+    for (row, names) in rows.collect::<Result<Vec<_>, _>>()? {
+        let mut names = chunks::unpacked(&names);
+        let before = names.len();
+        names.retain(|name| !in_use.contains(name));
+        if names.is_empty() {
+            db.execute("DELETE FROM offers WHERE id = ?1", params![row])?;
+        } else if names.len() < before {
+            let left = chunks::packed(&names);
+            db.execute("UPDATE offers SET names = ?2 WHERE id = ?1", params![row, left])?;
+        }
     }
     Ok(())
 }

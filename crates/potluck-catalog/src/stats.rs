@@ -47,7 +47,8 @@ pub(crate) fn count(db: &Tx) -> Result<Stats, Error> {
     // A file without chunks is in the catalog itself, and never on its way to anything.
     let (changing, changing_bytes): (i64, i64) = db.query_row(
         "SELECT count(*), coalesce(sum(size), 0) FROM versions
-         WHERE chunks > 0 AND goal IS NOT NULL",
+         WHERE chunks > 0 AND goal IS NOT NULL
+             AND NOT EXISTS (SELECT 1 FROM parts WHERE part = versions.id)",
         params![],
         |row| Ok((row.get(0)?, row.get(1)?)),
     )?;

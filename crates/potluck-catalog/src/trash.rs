@@ -6,7 +6,7 @@ use super::entries::DirId;
 use super::error::Error;
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::SpaceId;
+use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::recipe::PAGE_ENTRIES;
 use potluck_pool::redundancy::Version;
 
@@ -24,6 +24,20 @@ pub(crate) fn throw_version(db: &Tx, version: &Version, parity: &[ChunkName]) ->
     for names in parity.chunks(PAGE_ENTRIES) {
         insert.execute(params![packed(names)])?;
     }
+    Ok(())
+}
+
+/// Leaves the parts of a version that was removed at this time for later.
+pub(crate) fn throw_whole(db: &Tx, whole: VersionId, now_ms: u64) -> Result<(), Error> {
+    let (id, now) = (whole.0 as i64, now_ms as i64);
+    db.prepare("INSERT INTO trash (version, thrown_ms) VALUES (?1, ?2)")?
+        .execute(params![id, now])?;
+    Ok(())
+}
+
+/// Leaves the parts of a file that never became visible to be taken apart.
+pub(crate) fn throw_parts(db: &Tx, whole: VersionId) -> Result<(), Error> {
+    db.execute("INSERT INTO trash (version) VALUES (?1)", params![whole.0 as i64])?;
     Ok(())
 }
 

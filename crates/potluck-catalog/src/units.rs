@@ -4,13 +4,14 @@ use super::conversions;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
 use super::grants::SeenSpaces;
+use super::parts;
 use super::placements::CopyState;
 use super::versions;
-use super::walk::{Walk, WalkedEntry, What};
+use super::walk::{BrokenEntry, Walk, WalkedEntry, What};
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkKind;
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, SpaceId};
+use potluck_core::ids::{DonorId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Redundancy;
@@ -18,7 +19,7 @@ use potluck_pool::redundancy::Findings;
 use potluck_pool::redundancy::{Layout, LayoutChunk, Version, units};
 use std::collections::BTreeMap;
 
-/// The most that one page of files holds, unless one file alone has more chunks.
+/// The most that one page of files holds, up to a part of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct PageLimit {
     /// Chunks of the files in it.
@@ -27,10 +28,10 @@ pub struct PageLimit {
     pub entries: usize,
 }
 
-/// Reads how a version is laid out.
+/// Reads how a version is laid out, unless it is made of parts, each of which is laid out by itself.
 pub(crate) fn layout(db: &Tx, version: &Version) -> Result<Layout, Error> {
     let mut layout = Layout::default();
-    if version.chunks == 0 {
+    if version.chunks == 0 || version.parts > 0 {
         return Ok(layout);
     }
     let mut names: Vec<ChunkName> =
@@ -55,13 +56,13 @@ pub(crate) fn layout(db: &Tx, version: &Version) -> Result<Layout, Error> {
     Ok(layout)
 }
 
-/// The finding of a look at everything at one path.
+/// The finding of a look at the file at one path.
 #[derive(Debug)]
 pub enum Met {
-    /// A directory, which has no chunks of its own.
-    Dir,
-    /// A file and how it is laid out.
+    /// A file and how it is laid out; of one that is made of parts the first part.
     File(Box<Version>, Layout),
+    /// A further part of the file that was met before.
+    Part(Box<Version>, Layout),
     /// A file whose records in the catalog are damaged, and how. Which chunks it uses is unknown.
     Damaged(String),
 }
@@ -75,6 +76,10 @@ pub struct FilePage {
     pub next: Option<String>,
 }
 
+/// Stands between the path of a file and the number of its next part where a page ends inside the file: no name is
+/// empty.
+const INSIDE: &str = "//";
+
 /// A page of the files below a directory.
 pub(crate) fn page(
     db: &Tx,
@@ -82,28 +87,113 @@ pub(crate) fn page(
     after: Option<&str>,
     limit: PageLimit,
 ) -> Result<FilePage, Error> {
-    page_of(db, Walk::new(db, dir, true, after)?, limit)
+    page_below(db, dir, after, limit, &SeenSpaces::ALL)
 }
 
-fn page_of(db: &Tx, mut walk: Walk<'_>, limit: PageLimit) -> Result<FilePage, Error> {
-    let (mut page, mut chunks) = (FilePage::default(), 0);
-    for _ in 0..limit.entries {
-        let Some((path, met)) = meet(db, &mut walk)? else {
-            page.next = None;
-            return Ok(page);
-        };
-        page.next = Some(path.clone());
-        if let Met::File(version, _) = &met {
-            chunks += version.chunks;
-        }
-        if !matches!(met, Met::Dir) {
-            page.files.push((path, met));
-        }
-        if chunks >= limit.chunks {
-            break;
-        }
+fn page_below(
+    db: &Tx,
+    dir: DirId,
+    after: Option<&str>,
+    limit: PageLimit,
+    seen: &SeenSpaces,
+) -> Result<FilePage, Error> {
+    let inside = after.and_then(|after| after.rsplit_once(INSIDE));
+    let path = inside.map_or(after, |(path, _)| Some(path));
+    let mut filling = Filling::new(db, limit);
+    if let Some((path, number)) = inside
+        && (dir != DirId::ROOT || seen.has_below_root(path))
+        && let Some(EntryPlace::File(version)) = entries::below(db, dir, path)?
+    {
+        let whole = versions::get(db, version)?;
+        filling.parts(path, &whole, number.parse().map_err(|_| Error::BadCursor)?)?;
     }
-    Ok(page)
+    let mut walk = Walk::of_seen(db, dir, true, path, seen)?;
+    while !filling.is_full()
+        && let Some(item) = walk.next_or_broken()?
+    {
+        filling.entry(item)?;
+    }
+    Ok(filling.page)
+}
+
+fn part(db: &Tx, whole: VersionId, number: u32) -> Result<Version, Error> {
+    let part = parts::at(db, whole, number)?;
+    let missing = || Error::Damaged(format!("part {number} of version {whole} is missing"));
+    versions::get(db, part.ok_or_else(missing)?)
+}
+
+/// A page that is being filled.
+struct Filling<'db> {
+    db: &'db Tx,
+    page: FilePage,
+    chunks: u64,
+    entries: usize,
+    limit: PageLimit,
+}
+
+impl<'db> Filling<'db> {
+    fn new(db: &'db Tx, limit: PageLimit) -> Self {
+        Self { db, page: FilePage::default(), chunks: 0, entries: 0, limit }
+    }
+
+    fn is_full(&mut self) -> bool {
+        let full = self.chunks >= self.limit.chunks || self.entries >= self.limit.entries;
+        if !full {
+            // Unless it gets full, it is the last.
+            self.page.next = None;
+        }
+        full
+    }
+
+    /// Adds the next entry of a walk. One damaged file keeps nobody from the others.
+    fn entry(&mut self, item: Result<WalkedEntry, BrokenEntry>) -> Result<(), Error> {
+        self.entries += 1;
+        let WalkedEntry { path, what, .. } = match item {
+            Err(BrokenEntry { path, why }) => {
+                self.page.next = Some(path.clone());
+                self.page.files.push((path, Met::Damaged(why)));
+                return Ok(());
+            }
+            Ok(item) => item,
+        };
+        self.page.next = Some(path.clone());
+        match what {
+            What::Dir(_) => {}
+            What::File(version) if version.parts > 0 => self.parts(&path, &version, 0)?,
+            What::File(version) => {
+                self.chunks += version.chunks;
+                self.page.files.push((path, file(self.db, version)?));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the parts of a file from number `from` on, as far as there is room.
+    fn parts(&mut self, path: &str, whole: &Version, from: u32) -> Result<(), Error> {
+        for number in from..whole.parts as u32 {
+            let part = match part(self.db, whole.id, number) {
+                Ok(part) => part,
+                Err(Error::Damaged(why)) => {
+                    self.page.files.push((path.to_owned(), Met::Damaged(why)));
+                    continue;
+                }
+                Err(why) => return Err(why),
+            };
+            self.chunks += part.chunks;
+            let met = match file(self.db, Box::new(part))? {
+                Met::File(part, layout) if number > 0 => Met::Part(part, layout),
+                met => met,
+            };
+            self.page.files.push((path.to_owned(), met));
+            let next = number + 1;
+            if self.chunks >= self.limit.chunks && u64::from(next) < whole.parts {
+                self.page.next = Some(format!("{path}{INSIDE}{next}"));
+                return Ok(());
+            }
+        }
+        self.page.next = Some(path.to_owned());
+        Ok(())
+    }
 }
 
 /// The file at a path, by an empty name, or a page of those below it.
@@ -114,13 +204,20 @@ pub(crate) fn page_at(
     limit: PageLimit,
     seen: &SeenSpaces,
 ) -> Result<FilePage, Error> {
-    match entries::existing(db, path)?.place {
-        EntryPlace::Dir(dir) => page_of(db, Walk::of_seen(db, dir, true, after, seen)?, limit),
-        EntryPlace::File(version) => {
-            let met = file(db, Box::new(versions::get(db, version)?))?;
-            Ok(FilePage { files: vec![(String::new(), met)], next: None })
-        }
+    let version = match entries::existing(db, path)?.place {
+        EntryPlace::Dir(dir) => return page_below(db, dir, after, limit, seen),
+        EntryPlace::File(version) => versions::get(db, version)?,
+    };
+    if version.parts == 0 {
+        let met = file(db, Box::new(version))?;
+        return Ok(FilePage { files: vec![(String::new(), met)], next: None });
     }
+    let number = after.and_then(|after| after.strip_prefix(INSIDE));
+    let number = number.map_or(Ok(0), str::parse).map_err(|_| Error::BadCursor)?;
+    let mut filling = Filling::new(db, limit);
+    filling.parts("", &version, number)?;
+    filling.page.next = filling.page.next.filter(|next| next.starts_with(INSIDE));
+    Ok(filling.page)
 }
 
 /// A file and how it is laid out, as far as its records can be read.
@@ -130,20 +227,6 @@ fn file(db: &Tx, version: Box<Version>) -> Result<Met, Error> {
         Err(Error::Damaged(why)) => Ok(Met::Damaged(why)),
         Err(why) => Err(why),
     }
-}
-
-/// The next entry of a walk, with its path. One damaged file keeps nobody from the others.
-pub(crate) fn meet(db: &Tx, walk: &mut Walk<'_>) -> Result<Option<(String, Met)>, Error> {
-    let WalkedEntry { path, what, .. } = match walk.next_or_broken()? {
-        None => return Ok(None),
-        Some(Err(broken)) => return Ok(Some((broken.path, Met::Damaged(broken.why)))),
-        Some(Ok(item)) => item,
-    };
-    let met = match what {
-        What::Dir(_) => Met::Dir,
-        What::File(version) => file(db, version)?,
-    };
-    Ok(Some((path, met)))
 }
 
 /// Rows and holders of chunks: one question a chunk.
@@ -200,10 +283,10 @@ pub(crate) fn roots(db: &Tx) -> Result<Vec<Root>, Error> {
 pub fn judge(root: &Root, files: Vec<(String, Met)>, findings: &mut Findings) {
     for (path, met) in files {
         match met {
-            Met::Dir => {}
             Met::File(version, layout) => {
                 findings.add_any(&version, kind_of(root), &layout);
             }
+            Met::Part(version, layout) => findings.add_part(&version, kind_of(root), &layout),
             Met::Damaged(_) if findings.own => findings.add_own_damaged(),
             Met::Damaged(why) => findings.add_damaged(&root.name, &path, &why),
         }

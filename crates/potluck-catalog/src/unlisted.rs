@@ -1,8 +1,7 @@
 //! Which files cannot be read from the chunks that donors listed.
 
-use crate::units::{self, Met};
-use crate::walk::Walk;
-use crate::{Error, engine};
+use crate::units::{self, Met, Root};
+use crate::{Error, PageLimit, engine};
 use potluck_core::chunk::ChunkName;
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_pool::redundancy::Unit;
@@ -48,6 +47,9 @@ pub struct Unlisted {
     pub bytes: u64,
     /// The first of them.
     pub first: Vec<String>,
+    /// The one that was found last.
+    #[serde(skip)]
+    last: String,
 }
 
 /// Looks at all files of the catalog at `path`.
@@ -55,29 +57,47 @@ pub fn unlisted(path: &Path, listed: &ListedNames) -> Result<Unlisted, Error> {
     let db = &engine::open_reader(path)?;
     let mut found = Unlisted::default();
     for root in units::roots(db)?.into_iter().filter(|root| root.name != SYSTEM_SPACE) {
-        let mut walk = Walk::new(db, root.dir, true, None)?;
-        while let Some((path, met)) = units::meet(db, &mut walk)? {
-            let bytes = match met {
-                Met::Dir => continue,
-                Met::Damaged(_) => 0,
-                Met::File(version, layout) => {
-                    let there = |unit: &Unit| {
-                        let shards: BTreeSet<usize> = unit.shards.iter().copied().collect();
-                        let have = |shard: &&usize| listed.contains(&layout.pieces[**shard].name);
-                        shards.iter().filter(have).count() >= unit.need()
-                    };
-                    if layout.units.iter().all(there) {
-                        continue;
-                    }
-                    version.size
-                }
-            };
-            found.files += 1;
-            found.bytes += bytes;
-            if found.first.len() < NAMED {
-                found.first.push(format!("pot://{}/{path}", root.name));
+        let mut after: Option<String> = None;
+        loop {
+            let page = units::page(db, root.dir, after.as_deref(), PAGE)?;
+            page.files.into_iter().for_each(|(path, met)| found.look(&root, &path, met, listed));
+            after = page.next;
+            if after.is_none() {
+                break;
             }
         }
     }
     Ok(found)
+}
+
+/// What is looked at at once.
+const PAGE: PageLimit = PageLimit { chunks: 20_000, entries: 5000 };
+
+impl Unlisted {
+    /// Looks at a file. One that is made of parts counts once, with the bytes of the parts that are not there.
+    fn look(&mut self, root: &Root, path: &str, met: Met, listed: &ListedNames) {
+        let bytes = match met {
+            Met::Damaged(_) => 0,
+            Met::File(version, layout) | Met::Part(version, layout) => {
+                let there = |unit: &Unit| {
+                    let shards: BTreeSet<usize> = unit.shards.iter().copied().collect();
+                    let have = |shard: &&usize| listed.contains(&layout.pieces[**shard].name);
+                    shards.iter().filter(have).count() >= unit.need()
+                };
+                if layout.units.iter().all(there) {
+                    return;
+                }
+                version.size
+            }
+        };
+        self.bytes += bytes;
+        let path = format!("pot://{}/{path}", root.name);
+        if self.last != path {
+            self.files += 1;
+            if self.first.len() < NAMED {
+                self.first.push(path.clone());
+            }
+            self.last = path;
+        }
+    }
 }

@@ -12,7 +12,7 @@ use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
 use potluck_pool::redundancy::Version;
 
 /// The columns of [`of_row`], for queries that join `versions AS v`.
-pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ms, v.executable, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms";
+pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ms, v.executable, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts";
 
 /// Reads [`COLUMNS`] from column `at` on; `None` where the join found no version.
 pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
@@ -32,6 +32,7 @@ pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
             serde_json::from_str(text).map_err(|why| why.to_string())
         })?,
         safe_wall_ms: row.get(at + 11)?,
+        parts: row.get::<i64>(at + 12)? as u64,
     }))
 }
 
@@ -62,8 +63,8 @@ pub(crate) fn insert(
     db.prepare(
         "INSERT INTO versions
          (id, size, digest, mtime_ms, executable, chunk_size, copies, chunks, inline, ec, parity,
-          safe_wall_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+          goal, safe_wall_ms, parts)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
     )?
     .execute(params![
         version.id.0 as i64,
@@ -77,7 +78,9 @@ pub(crate) fn insert(
         inline,
         version.ec.map(|ec| ec.to_string()),
         parity,
+        goal_text(version.goal)?,
         version.safe_wall_ms,
+        version.parts as i64,
     ])?;
     if !pages.is_empty() {
         let mut insert =
@@ -90,14 +93,17 @@ pub(crate) fn insert(
 }
 
 /// Deletes a version and returns it. The references of its chunks, parity included, end with it; those of one
-/// with more chunks than one page has entries end later, so that no transaction is longer for it.
+/// with more chunks than one page has entries end later, so that no transaction is longer for it. One with parts is
+/// left whole for a while, for those who have it open and are still to open parts of it.
 pub(crate) fn delete(
     db: &Tx,
     id: VersionId,
     counts: &mut ReferenceCounts<'_>,
 ) -> Result<Version, Error> {
     let version = get(db, id)?;
-    if version.chunks > PAGE_ENTRIES as u64 {
+    if version.parts > 0 {
+        trash::throw_whole(db, id, counts.now_ms())?;
+    } else if version.chunks > PAGE_ENTRIES as u64 {
         trash::throw_version(db, &version, &parity(db, &version)?)?;
     } else if version.chunks > 0 {
         let recipe = recipe_of(db, &version)?;
@@ -135,13 +141,20 @@ pub(crate) fn find(db: &Tx, id: VersionId) -> Result<Option<Version>, Error> {
     Ok(found?.flatten())
 }
 
-/// Sets what a version is being changed to; `None`: it stays as it is.
+/// Sets what a version, with all of its parts, is being changed to; `None`: it stays as it is.
 pub(crate) fn set_goal(db: &Tx, id: VersionId, goal: Option<Redundancy>) -> Result<(), Error> {
-    let goal = goal.map(|goal| serde_json::to_string(&goal)).transpose();
-    let goal = goal.map_err(|why| Error::Bug(why.to_string()))?;
-    db.prepare("UPDATE versions SET goal = ?2 WHERE id = ?1")?
-        .execute(params![id.0 as i64, goal])?;
+    db.prepare(
+        "UPDATE versions SET goal = ?2
+         WHERE id IN (SELECT ?1 UNION ALL SELECT part FROM parts WHERE whole = ?1)
+             AND goal IS DISTINCT FROM ?2",
+    )?
+    .execute(params![id.0 as i64, goal_text(goal)?])?;
     Ok(())
+}
+
+fn goal_text(goal: Option<Redundancy>) -> Result<Option<String>, Error> {
+    let text = goal.map(|goal| serde_json::to_string(&goal)).transpose();
+    text.map_err(|why| Error::Bug(why.to_string()))
 }
 
 /// The packed pages of a recipe, in order.

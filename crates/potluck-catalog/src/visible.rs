@@ -124,7 +124,9 @@ impl<'db> Visible<'db> {
         id: VersionId,
         file: FileToPut<'_>,
     ) -> Result<(), Error> {
-        let PutTarget { path, replaced, keeping, .. } = target;
+        let (size, mtime_ms) = (file.version.size, file.version.mtime_ms);
+        self.put_version(&target, id, file)?;
+        let PutTarget { path, replaced, .. } = target;
         let (Some((name, above)), Some(parent)) = (path.names().split_last(), path.parent()) else {
             return Err(Error::OutsideSpaces(path));
         };
@@ -132,6 +134,23 @@ impl<'db> Visible<'db> {
             Some(known) => *known,
             None => self.make_dir(&parent)?,
         };
+        entries::insert(self.db, dir, name, EntryPlace::File(id), mtime_ms)?;
+        self.sums.add(size as i64);
+        if let Some(replaced) = replaced {
+            let old = versions::delete(self.db, replaced, &mut self.counts)?;
+            self.sums.sub(old.size as i64);
+        }
+        self.files.push((path, id));
+        Ok(())
+    }
+
+    /// Puts a version there that no path names yet, with the redundancy that `target` asks for as its goal.
+    pub fn put_version(
+        &mut self,
+        target: &PutTarget,
+        id: VersionId,
+        file: FileToPut<'_>,
+    ) -> Result<(), Error> {
         for chunk in file.chunks {
             self.counts.add(&chunk.name, chunk.len, &chunk.holders)?;
         }
@@ -141,23 +160,22 @@ impl<'db> Visible<'db> {
         // policies change meanwhile: what is kept otherwise than its directory says becomes that,
         // and is unsafe until then.
         let has = file.version.redundancy();
-        let asks = file.asked.unwrap_or(keeping);
+        let asks = file.asked.unwrap_or(target.keeping);
         let goal = (file.version.chunks > 0 && asks != has).then_some(asks);
         let enough = goal.is_none_or(|goal| goal.tolerates() <= has.tolerates());
         let safe_wall_ms = (file.safe && enough).then_some(self.wall_ms);
         let version = Version { id, safe_wall_ms, goal, ..file.version };
         versions::insert(self.db, &version, file.inline, file.pages, &parity)?;
-        if goal.is_some() {
+        if version.parts > 0 {
+            // Its parts came when its directory may have asked for something else.
             versions::set_goal(self.db, id, goal)?;
         }
-        entries::insert(self.db, dir, name, EntryPlace::File(id), version.mtime_ms)?;
-        self.sums.add(version.size as i64);
-        if let Some(replaced) = replaced {
-            let old = versions::delete(self.db, replaced, &mut self.counts)?;
-            self.sums.sub(old.size as i64);
-        }
-        self.files.push((path, id));
         Ok(())
+    }
+
+    /// Removes a version that no path names.
+    pub fn remove_version(&mut self, id: VersionId) -> Result<(), Error> {
+        versions::delete(self.db, id, &mut self.counts).map(drop)
     }
 
     /// The directory of a file, made if it is not there.
@@ -220,6 +238,8 @@ pub fn is_refusal(why: &Error) -> bool {
             | Error::NotApart { .. }
             | Error::HoldersAway { .. }
             | Error::NotStrict { .. }
+            | Error::PartsDiffer(_)
+            | Error::TooManyChunks { .. }
             | Error::WrongLength { .. }
     )
 }

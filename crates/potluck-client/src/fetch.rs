@@ -172,10 +172,10 @@ impl Fetcher {
             let group = recipe.group(ec, first.index);
             let needed: Vec<usize> =
                 pieces.iter().map(|piece| piece.index - group.data.start).collect();
-            return self.group(&group, &needed, recipe.part(first), ahead).await;
+            return self.group(&group, &needed, recipe.segments(first), ahead).await;
         }
         for piece in pieces {
-            let (entry, part) = (&recipe.entries[piece.index], recipe.part(piece));
+            let (entry, part) = (&recipe.entries[piece.index], recipe.segments(piece));
             let request = self.chunk_request(entry, part.as_ref());
             let bytes = self.copy(request, &recipe.holders(piece.index)).await?;
             let start = part.map_or(0, |part| part.start * SEGMENT);
@@ -188,12 +188,12 @@ impl Fetcher {
     pub(crate) fn need(&self, recipe: &Recipe, pieces: &[Piece]) -> Need {
         if let (Some(ec), Some(first)) = (recipe.file.ec, pieces.first()) {
             let group = recipe.group(ec, first.index);
-            let (part, position) = (recipe.part(first), first.index - group.data.start);
+            let (part, position) = (recipe.segments(first), first.index - group.data.start);
             let bytes = self.most_of_group(&group, pieces.len(), part, position);
             return Need { bytes, worth: usize::MAX };
         }
         let bytes = |piece: &Piece| {
-            let part = recipe.part(piece);
+            let part = recipe.segments(piece);
             self.chunk_request(&recipe.entries[piece.index], part.as_ref()).bytes() as usize
         };
         let bytes: usize = pieces.iter().map(bytes).sum();

@@ -1,14 +1,16 @@
 //! An open file: what the manager said of it once, and reads of any of its bytes from then on.
 
 use crate::fetch::{Fetched, Fetcher};
+use crate::parts::OpenedParts;
 use crate::pool::Pool;
-use crate::recipe::Recipe;
+use crate::recipe::{self, Recipe};
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::read_plan::Piece;
-use potluck_wire::control::Open;
+use potluck_core::seal::SpaceKey;
+use potluck_wire::control::{Open, OpenFile};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::BoxFuture;
 use std::collections::VecDeque;
@@ -30,13 +32,54 @@ pub struct File {
 }
 
 struct Inner {
-    recipe: Recipe,
+    about: About,
+    content: Content,
     fetcher: Fetcher,
 }
 
+/// The facts about a file.
+struct About {
+    path: String,
+    size: u64,
+    digest: Digest,
+    version: VersionId,
+    mtime_ms: i64,
+    executable: bool,
+}
+
+/// The content of a file, as far as it is known where that is.
+enum Content {
+    /// All of its chunks, or its content itself.
+    Own(Arc<Recipe>),
+    /// The parts of the file, each of which is opened when it is read.
+    Parts(Box<OpenedParts>),
+}
+
 impl File {
-    pub(crate) fn new(recipe: Recipe, fetcher: Fetcher) -> Self {
-        Self { inner: Arc::new(Inner { recipe, fetcher }) }
+    /// The `file` that was found at or below `root`.
+    ///
+    /// Errors: [`ErrorKind::Integrity`] where its recipe is not that of its digest.
+    pub(crate) fn new(
+        client: &Pool,
+        root: &PoolPath,
+        file: OpenFile,
+        key: Option<&SpaceKey>,
+        fetcher: Fetcher,
+    ) -> Result<Self, Failure> {
+        let OpenFile { size, digest, version, mtime_ms, executable, .. } = file;
+        let about = About { path: file.path.clone(), size, digest, version, mtime_ms, executable };
+        let content = if file.parts.is_empty() {
+            Content::Own(Arc::new(Recipe::check(file, key)?))
+        } else {
+            let mut names = file.path.split('/').filter(|name| !name.is_empty());
+            let path = names.try_fold(root.clone(), |path, name| path.join(name));
+            let path = path.map_err(|why| {
+                Failure::new(ErrorKind::Integrity, code::BAD_PATH, why.to_string())
+                    .hint("the manager sent a name that no file can have")
+            })?;
+            Content::Parts(Box::new(OpenedParts::check(client, path, &file, key.cloned())?))
+        };
+        Ok(Self { inner: Arc::new(Inner { about, content, fetcher }) })
     }
 
     pub(crate) async fn open(client: &Pool, path: &PoolPath) -> Result<Self, Failure> {
@@ -47,38 +90,38 @@ impl File {
             Failure::new(ErrorKind::Usage, code::NOT_RECURSIVE, what)
                 .hint("add -r to copy directories")
         })?;
-        let recipe = Recipe::check(file, opened.space_key.as_ref())?;
-        let (chunk, unit) = (recipe.largest_chunk(), recipe.largest_unit());
+        let (chunk, unit) = recipe::largest(&file);
         let memory = client.memory_for_reading(chunk, unit, opened.donors.len());
-        let fetcher = Fetcher::new(client, memory, opened.space_key);
+        let key = opened.space_key;
+        let fetcher = Fetcher::new(client, memory, key.clone());
         fetcher.learn(opened.donors);
         fetcher.reads_below(open.path);
-        Ok(Self::new(recipe, fetcher))
+        Self::new(client, path, file, key.as_ref(), fetcher)
     }
 
     /// Returns the size of the file in bytes.
     pub fn size(&self) -> u64 {
-        self.inner.recipe.file.size
+        self.inner.about.size
     }
 
     /// The digest of its content, the same for the same bytes however they are stored.
     pub fn digest(&self) -> Digest {
-        self.inner.recipe.file.digest
+        self.inner.about.digest
     }
 
     /// Returns the number of the version that is read.
     pub fn version(&self) -> VersionId {
-        self.inner.recipe.file.version
+        self.inner.about.version
     }
 
     /// Returns when the file was modified, in milliseconds since 1970.
     pub fn mtime_ms(&self) -> i64 {
-        self.inner.recipe.file.mtime_ms
+        self.inner.about.mtime_ms
     }
 
     /// Whether its owner may execute it.
     pub fn is_executable(&self) -> bool {
-        self.inner.recipe.file.executable
+        self.inner.about.executable
     }
 
     /// How often another copy stood in for one that failed or was late, and chunks that were rebuilt from
@@ -94,8 +137,14 @@ impl File {
     /// that was reached is spoiled.
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, Failure> {
         let range = offset..offset.saturating_add(len as u64).min(self.size());
-        if let [pieces] = &self.inner.recipe.units(range.clone())[..] {
-            let fetched = self.unit(pieces).await?;
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let stretch = self.stretch(range.clone()).await?;
+        if stretch.rest.is_empty()
+            && let [pieces] = &stretch.units[..]
+        {
+            let fetched = self.unit(&stretch.recipe, pieces).await?;
             let parts: Vec<&[u8]> =
                 fetched.iter().zip(pieces).map(|(of, piece)| of.of(piece)).collect();
             return Ok(parts.concat());
@@ -111,42 +160,76 @@ impl File {
     /// Reads a range in order, as far as the file has it, and reads ahead.
     pub fn read(&self, range: Range<u64>) -> Reader {
         let range = range.start.min(self.size())..range.end.min(self.size());
-        let units: VecDeque<_> = match &self.inner.recipe.inline {
-            Some(_) => VecDeque::new(),
-            None => self.inner.recipe.units(range.clone()).into(),
-        };
-        let inline = self.inner.recipe.inline.is_some() && !range.is_empty();
+        let inline = self.inline().is_some() && !range.is_empty();
         let inline = inline.then_some(range.start as usize..range.end as usize);
         let left = range.end.saturating_sub(range.start);
         Reader {
             file: self.clone(),
+            rest: if inline.is_some() { 0..0 } else { range },
             inline,
-            units,
+            units: VecDeque::new(),
             under_way: FuturesOrdered::new(),
             parts: VecDeque::new(),
             left,
         }
     }
 
-    pub(crate) fn recipe(&self) -> &Recipe {
-        &self.inner.recipe
+    /// The content of a file that lives in the catalog.
+    pub(crate) fn inline(&self) -> Option<&[u8]> {
+        match &self.inner.content {
+            Content::Own(recipe) => recipe.inline.as_deref(),
+            Content::Parts(_) => None,
+        }
+    }
+
+    /// The beginning of a range, as far as it is in one part of the file, and what follows it.
+    pub(crate) async fn stretch(&self, range: Range<u64>) -> Result<Stretch, Failure> {
+        match &self.inner.content {
+            Content::Own(recipe) => {
+                let (recipe, units) = (Arc::clone(recipe), recipe.units(range.clone()));
+                Ok(Stretch { recipe, at: 0, units, rest: range.end..range.end })
+            }
+            Content::Parts(parts) => {
+                let (number, before, of_part) = parts.first_of(&range);
+                let opened = parts.open(number, &self.inner.fetcher).await;
+                let recipe = opened.map_err(|failure| self.named(failure))?;
+                let (units, start) = (recipe.units(of_part.clone()), before + of_part.start);
+                Ok(Stretch { recipe, at: start, units, rest: before + of_part.end..range.end })
+            }
+        }
     }
 
     /// Fetches the chunks of one unit of its recipe for whoever writes them away at once.
-    pub(crate) async fn unit(&self, pieces: &[Piece]) -> Result<Vec<Fetched>, Failure> {
-        let Inner { recipe, fetcher } = &*self.inner;
+    pub(crate) async fn unit(
+        &self,
+        recipe: &Recipe,
+        pieces: &[Piece],
+    ) -> Result<Vec<Fetched>, Failure> {
+        let fetcher = &self.inner.fetcher;
         let place = fetcher.memory.on_demand(fetcher.need(recipe, pieces)).await;
         fetcher.unit(recipe, pieces, place).await.map_err(|failure| self.named(failure))
     }
 
     /// The failure, with the name of a file that is one of many.
     fn named(&self, failure: Failure) -> Failure {
-        let path = &self.inner.recipe.file.path;
+        let path = &self.inner.about.path;
         match path.is_empty() {
             true => failure,
             false => Failure { message: format!("“{path}”: {}", failure.message), ..failure },
         }
     }
+}
+
+/// The beginning of a range of a file.
+pub(crate) struct Stretch {
+    /// The recipe of the file, or of a part of it.
+    pub recipe: Arc<Recipe>,
+    /// Where the first piece is in the file, from which the pieces count.
+    pub at: u64,
+    /// The pieces of the beginning, by what is fetched together.
+    pub units: Vec<Vec<Piece>>,
+    /// The range that follows.
+    pub rest: Range<u64>,
 }
 
 /// The outcome of a unit: its pieces, and the bytes fetched for them.
@@ -158,8 +241,10 @@ pub struct Reader {
     file: File,
     /// The rest of a file that lives in the catalog.
     inline: Option<Range<usize>>,
+    /// The range whose units are not known yet.
+    rest: Range<u64>,
     /// Units that were not asked for yet.
-    units: VecDeque<Vec<Piece>>,
+    units: VecDeque<(Arc<Recipe>, Vec<Piece>)>,
     under_way: FuturesOrdered<BoxFuture<'static, Unit>>,
     parts: VecDeque<Part>,
     left: u64,
@@ -183,10 +268,16 @@ impl Reader {
             if let Some(part) = self.parts.pop_front() {
                 return Some(Ok(self.gives(part)));
             }
+            if self.units.len() < UNITS_AT_ONCE
+                && let Err(failure) = self.look_ahead().await
+            {
+                return Some(Err(self.fail(failure)));
+            }
             self.ask_ahead();
             if self.under_way.is_empty() {
                 let inner = self.file.inner.clone();
-                let need = inner.fetcher.need(&inner.recipe, self.units.front()?);
+                let (recipe, pieces) = self.units.front()?;
+                let need = inner.fetcher.need(recipe, pieces);
                 let place = inner.fetcher.memory.on_demand(need).await;
                 self.ask(place);
             }
@@ -197,12 +288,29 @@ impl Reader {
                         .extend(parts.map(|(piece, fetched)| Part(Bytes::Chunk(fetched, piece))));
                 }
                 Err(failure) => {
-                    self.units.clear();
-                    self.under_way.clear();
-                    return Some(Err(self.file.named(failure)));
+                    let failure = self.file.named(failure);
+                    return Some(Err(self.fail(failure)));
                 }
             }
         }
+    }
+
+    /// Finds out which units follow, if any do.
+    async fn look_ahead(&mut self) -> Result<(), Failure> {
+        if !self.rest.is_empty() {
+            let Stretch { recipe, units, rest, .. } = self.file.stretch(self.rest.clone()).await?;
+            self.units.extend(units.into_iter().map(|unit| (Arc::clone(&recipe), unit)));
+            self.rest = rest;
+        }
+        Ok(())
+    }
+
+    /// Ends the reading.
+    fn fail(&mut self, failure: Failure) -> Failure {
+        self.rest = 0..0;
+        self.units.clear();
+        self.under_way.clear();
+        failure
     }
 
     fn gives(&mut self, part: Part) -> Part {
@@ -214,8 +322,8 @@ impl Reader {
     fn ask_ahead(&mut self) {
         let inner = self.file.inner.clone();
         while self.under_way.len() < UNITS_AT_ONCE {
-            let Some(pieces) = self.units.front() else { break };
-            let need = inner.fetcher.need(&inner.recipe, pieces);
+            let Some((recipe, pieces)) = self.units.front() else { break };
+            let need = inner.fetcher.need(recipe, pieces);
             let Some(place) = inner.fetcher.memory.try_ahead(need) else { break };
             self.ask(place);
         }
@@ -223,13 +331,13 @@ impl Reader {
 
     /// Asks for the next unit, whose bytes have a `place` in the memory.
     fn ask(&mut self, place: tokio::sync::OwnedSemaphorePermit) {
-        let Some(pieces) = self.units.pop_front() else { return };
+        let Some((recipe, pieces)) = self.units.pop_front() else { return };
         let inner = self.file.inner.clone();
         // A task of its own: a reader that is not asked for a while keeps no donor's answer waiting, on
         // which other reads of the file would wait in turn. It ends with the reader.
         let mut task = JoinSet::new();
         task.spawn(async move {
-            let fetched = inner.fetcher.unit(&inner.recipe, &pieces, place).await?;
+            let fetched = inner.fetcher.unit(&recipe, &pieces, place).await?;
             Ok((pieces, fetched))
         });
         self.under_way.push_back(Box::pin(async move {
@@ -255,7 +363,7 @@ impl Deref for Part {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Bytes::Inline(file, range) => {
-                let content = file.inner.recipe.inline.as_deref().unwrap_or_default();
+                let content = file.inline().unwrap_or_default();
                 content.get(range.clone()).unwrap_or_default()
             }
             Bytes::Chunk(fetched, piece) => fetched.of(piece),

@@ -5,11 +5,11 @@ mod local;
 mod made_dirs;
 
 use crate::fetch::{Fetched, Fetcher};
-use crate::file::{File, UNITS_AT_ONCE};
+use crate::file::{File, Stretch, UNITS_AT_ONCE};
 use crate::pool::Pool;
 use crate::progress::Progress;
-use crate::recipe::{self, Recipe};
-use futures_util::stream::{self, StreamExt};
+use crate::recipe;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use local::{LocalFile, LocalWriter};
 use made_dirs::MadeDirs;
 use potluck_core::ids::VersionId;
@@ -226,7 +226,7 @@ async fn tree(
         fetcher.reads_below(open.path);
         let key = page.space_key.as_ref();
         let mut files = stream::iter(page.files)
-            .map(|file| get_one(client, fetcher, file, key, to, &progress))
+            .map(|file| get_one(client, fetcher, path, file, key, to, &progress))
             .buffer_unordered(FILES_AT_ONCE);
         while let Some((name, result)) = files.next().await {
             match result {
@@ -251,6 +251,7 @@ async fn tree(
 async fn get_one(
     client: &Pool,
     fetcher: &Fetcher,
+    root: &PoolPath,
     file: OpenFile,
     key: Option<&SpaceKey>,
     to: Option<Target<'_>>,
@@ -262,7 +263,7 @@ async fn get_one(
         if let Some((local, true)) = &local {
             check_absent(local)?;
         }
-        let file = File::new(Recipe::check(file, key)?, fetcher.clone());
+        let file = File::new(client, root, file, key, fetcher.clone())?;
         match local {
             Some((local, if_absent)) => {
                 write_file(client, &file, &local, !if_absent, progress).await?;
@@ -330,26 +331,32 @@ async fn write_file(
     let failed = |error: io::Error| local_failure(to, &error);
     let local =
         LocalFile::create(to, file.is_executable(), &*client.env.entropy).map_err(failed)?;
-    if let Some(content) = &file.recipe().inline {
+    if let Some(content) = file.inline() {
         local.writer().write_at(content, 0).map_err(failed)?;
         progress.advance(content.len() as u64);
     }
-    let units = file.recipe().units(0..file.size());
-    let chunks = units.iter().map(|pieces| {
+    let all = if file.inline().is_some() { 0..0 } else { 0..file.size() };
+    // Part by part; the next is looked at while the chunks of this one are on their way.
+    let units = stream::try_unfold(all, |rest| async move {
+        if rest.is_empty() {
+            return Ok::<_, Failure>(None);
+        }
+        let Stretch { recipe, at, units, rest } = file.stretch(rest).await?;
+        let units = units.into_iter().map(move |unit| Ok((Arc::clone(&recipe), at, unit)));
+        Ok(Some((stream::iter(units), rest)))
+    });
+    let chunks = units.try_flatten().map_ok(|(recipe, at, pieces)| {
         let writer = local.writer();
         async move {
-            for (piece, chunk) in pieces.iter().zip(file.unit(pieces).await?) {
-                write_chunk(client, writer.clone(), chunk, piece.at).await.map_err(failed)?;
+            for (piece, chunk) in pieces.iter().zip(file.unit(&recipe, &pieces).await?) {
+                write_chunk(client, writer.clone(), chunk, at + piece.at).await.map_err(failed)?;
                 progress.advance(u64::from(piece.take));
             }
             Ok::<_, Failure>(())
         }
     });
-    let mut written = stream::iter(chunks).buffer_unordered(UNITS_AT_ONCE);
-    while let Some(result) = written.next().await {
-        result?;
-    }
-    drop(written);
+    let written = chunks.try_buffer_unordered(UNITS_AT_ONCE).try_for_each(|()| async { Ok(()) });
+    written.await?;
     local.finish(file.mtime_ms(), replace).map_err(failed)
 }
 

@@ -35,6 +35,7 @@ mod file;
 mod get;
 mod link;
 mod manager_calls;
+mod parts;
 mod pool;
 mod progress;
 mod recipe;

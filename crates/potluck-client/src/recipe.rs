@@ -1,9 +1,9 @@
 //! An opened file: what the manager says of it, believed as far as it adds up.
 
-use potluck_core::chunk::{ChunkName, Digest};
+use potluck_core::chunk::{ChunkName, Digest, sealed_len};
 use potluck_core::clock::Tick;
 use potluck_core::erasure::Ec;
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::merkle::SEGMENT;
 use potluck_core::policy::Race;
 use potluck_core::read_plan::{Piece, chunks_of_range};
@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex};
 pub struct Recipe {
     /// The manager's answer about it.
     pub file: OpenFile,
+    /// The version of the file and the number of the part, where this is a part of a file.
+    pub part: Option<(VersionId, u32)>,
     holders: Mutex<Arc<Holders>>,
     /// When the manager was asked last where its chunks are. Held while somebody asks.
     pub(crate) reopened: tokio::sync::Mutex<Option<Tick>>,
@@ -98,7 +100,7 @@ impl Recipe {
             return Err(wrong(format!("the parity of “{}” does not add up", file.path)));
         }
         let holders = Holders::take_from(&mut file);
-        Ok(Self { file, holders, reopened: Default::default(), entries, ends, inline })
+        Ok(Self { file, part: None, holders, reopened: Default::default(), entries, ends, inline })
     }
 
     /// The donors that have a chunk.
@@ -123,13 +125,13 @@ impl Recipe {
     pub fn units(&self, range: Range<u64>) -> Vec<Vec<Piece>> {
         let size = self.file.ec.map_or(1, Ec::data);
         let pieces = chunks_of_range(&self.ends, range);
-        let whole = |piece: &Piece| self.part(piece).is_none();
+        let whole = |piece: &Piece| self.segments(piece).is_none();
         let same = |a: &Piece, b: &Piece| a.index / size == b.index / size && whole(a) && whole(b);
         pieces.chunk_by(same).map(<[Piece]>::to_vec).collect()
     }
 
     /// The segments that a piece is in, if they are not all of its chunk's.
-    pub fn part(&self, piece: &Piece) -> Option<Range<u32>> {
+    pub fn segments(&self, piece: &Piece) -> Option<Range<u32>> {
         let segments = piece.skip / SEGMENT..(piece.skip + piece.take).div_ceil(SEGMENT);
         (segments != (0..self.entries[piece.index].segments())).then_some(segments)
     }
@@ -159,7 +161,8 @@ impl Recipe {
 pub fn largest(file: &OpenFile) -> (usize, usize) {
     // The first chunk of a file is no shorter than the others.
     let first = || recipe::unpack_page(&file.pages.first()?.0).ok()?.first().map(Entry::stored_len);
-    let chunk = first().unwrap_or(0) as usize;
+    let in_parts = !file.parts.is_empty();
+    let chunk = if in_parts { sealed_len(file.chunk_size) } else { first().unwrap_or(0) } as usize;
     (chunk, chunk * file.ec.map_or(1, Ec::width))
 }
 

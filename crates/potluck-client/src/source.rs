@@ -11,7 +11,7 @@ use potluck_core::erasure::Ec;
 use potluck_core::merkle::SegmentHashes;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
-use potluck_core::recipe::Entry;
+use potluck_core::recipe::{Entry, PART_CHUNKS};
 use potluck_core::seal::{Meaning, SpaceKey};
 use potluck_wire::bulk::PIECE;
 use std::fs::File;
@@ -69,6 +69,13 @@ pub enum Cut {
         /// The parity chunks of the group in order; none without an erasure code.
         parity: Vec<(ChunkName, Body)>,
     },
+    /// File number `file` has the chunks of a part so far, and more follow.
+    PartEnd {
+        /// The number of the file in its session.
+        file: u32,
+        /// The path at which the file becomes visible.
+        path: PoolPath,
+    },
     /// File number `file` is complete.
     End {
         /// The number of the file in its session.
@@ -106,6 +113,8 @@ pub struct Facts {
     pub size: u64,
     /// The digest of the file's plaintext.
     pub digest: Digest,
+    /// The digest of what follows its last whole part.
+    pub rest: Digest,
     /// Milliseconds since 1970; `None` for a stream.
     pub mtime_ms: Option<i64>,
     /// Whether its owner may execute it.
@@ -142,6 +151,8 @@ struct Current {
     /// A short chunk was cut: it is the last, whatever a file that still grows would add.
     ended: bool,
     size: u64,
+    /// Chunks of the part that is being cut.
+    in_part: usize,
     digest: FileDigest,
     mtime_ms: Option<i64>,
     executable: bool,
@@ -193,17 +204,23 @@ impl Cutter {
                 Ok(Some(Piece::Group { data, parity })) => {
                     bytes += data.iter().map(|(_, body)| body.len()).sum::<usize>();
                     bytes += parity.iter().map(|(_, body)| body.len()).sum::<usize>();
-                    cuts.push(Cut::Group { file: current.file, data, parity });
+                    let file = current.file;
+                    if current.in_part == PART_CHUNKS {
+                        cuts.push(Cut::PartEnd { file, path: current.path.clone() });
+                        current.in_part = 0;
+                    }
+                    current.in_part += data.len();
+                    cuts.push(Cut::Group { file, data, parity });
                     self.current = Some(current);
                 }
                 Ok(Some(Piece::Inline(content))) => {
                     bytes += content.len();
                     files += 1;
-                    cuts.push(current.end(Some(content)));
+                    cuts.push(current.end(Some(content), self.chunk_size));
                 }
                 Ok(None) => {
                     files += 1;
-                    cuts.push(current.end(None));
+                    cuts.push(current.end(None, self.chunk_size));
                 }
                 Err(error) => {
                     files += 1;
@@ -420,6 +437,7 @@ impl Current {
             left,
             ended: false,
             size: 0,
+            in_part: 0,
             digest: FileDigest::default(),
             mtime_ms,
             executable,
@@ -427,17 +445,27 @@ impl Current {
         })
     }
 
-    fn end(self, inline: Option<Vec<u8>>) -> Cut {
+    fn end(self, inline: Option<Vec<u8>>, chunk_size: usize) -> Cut {
+        let (digest, rest) = self.digest.finish_with_rest((PART_CHUNKS * chunk_size) as u64);
         let facts = Facts {
             path: self.path,
             size: self.size,
-            digest: self.digest.finish(),
+            digest,
+            rest,
             mtime_ms: self.mtime_ms,
             executable: self.executable,
             stream: self.stream,
             inline,
         };
         Cut::End { file: self.file, facts }
+    }
+
+    /// The most data chunks that the next group may have: none is in two parts.
+    fn most_of_group(&self, ec: Ec) -> usize {
+        match PART_CHUNKS - self.in_part {
+            0 => ec.data(),
+            left => ec.data().min(left),
+        }
     }
 
     /// The whole content, if the file is as small as its length says.

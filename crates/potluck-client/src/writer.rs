@@ -111,8 +111,8 @@ impl Writer {
     pub async fn finish(mut self) -> Result<VersionId, Failure> {
         let shared = self.shared()?;
         let mut cuts = self.cut(&shared).await?;
-        // The rest may make a whole chunk or group, without the end of the file.
-        if !cuts.iter().any(|cut| matches!(cut, Cut::End { .. })) {
+        // The rest may make whole chunks or groups, without the end of the file.
+        while !cuts.iter().any(|cut| matches!(cut, Cut::End { .. })) {
             cuts.extend(self.cut(&shared).await?);
         }
         let (done, visible) = oneshot::channel();

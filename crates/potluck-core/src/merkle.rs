@@ -54,9 +54,22 @@ impl Tree {
 
     /// The root over all segments; of none, BLAKE3 of nothing.
     pub fn root(&self) -> Hash {
-        let parts = self.subtrees.iter().rev().copied();
-        parts.reduce(|right, left| join(&left, &right)).unwrap_or(*blake3::hash(b"").as_bytes())
+        joined(&self.subtrees)
     }
+
+    /// The root over the segments that follow the last whole row of `row` segments, which is a power of two; of
+    /// none, BLAKE3 of nothing.
+    pub fn root_after_rows(&self, row: u64) -> Hash {
+        // Each bit of the number of segments is a subtree, and those below `row` follow the rows.
+        let after = (self.segments % row).count_ones() as usize;
+        joined(&self.subtrees[self.subtrees.len() - after..])
+    }
+}
+
+/// The root over subtrees, the largest first.
+fn joined(subtrees: &[Hash]) -> Hash {
+    let parts = subtrees.iter().rev().copied();
+    parts.reduce(|right, left| join(&left, &right)).unwrap_or(*blake3::hash(b"").as_bytes())
 }
 
 /// Cuts bytes into segments and hashes them while they are warm in the cache.
@@ -274,6 +287,20 @@ mod tests {
             }
             cutter.finish().into_iter().for_each(|hash| hashes.push(hash));
             assert_eq!(hashes, SegmentHashes::of(&bytes), "{step}");
+        }
+    }
+
+    #[test]
+    fn rows_of_segments_and_what_follows_them_give_the_root_of_all() {
+        for count in 1..=40_usize {
+            let hashes = SegmentHashes((0..count as u8).map(|n| [n; 32]).collect());
+            let mut tree = Tree::default();
+            hashes.iter().for_each(|hash| tree.push(*hash));
+            let mut rows = Tree::default();
+            hashes.0.chunks(8).for_each(|row| rows.push(root(row)));
+            assert_eq!(rows.root(), tree.root(), "{count}");
+            let after = &hashes.0[count / 8 * 8..];
+            assert_eq!(tree.root_after_rows(8), root(after), "{count}");
         }
     }
 

@@ -19,6 +19,10 @@ use std::ops::Range;
 /// Entries in a full page: large enough to amortise a row, small enough to read one alone.
 pub const PAGE_ENTRIES: usize = 1024;
 
+/// Chunks of a file that are committed, kept and read as one: a file of more is a row of parts. Each part but
+/// the last has as many, so that its digest is a whole subtree of the file's, and it is one page.
+pub const PART_CHUNKS: usize = PAGE_ENTRIES;
+
 const MAGIC: &[u8; 4] = b"PLR2";
 const HEADER: usize = 8;
 const CHECK: usize = 16;

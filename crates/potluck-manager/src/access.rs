@@ -145,8 +145,10 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::Grow
         | Verb::Renew
         | Verb::Commit
+        | Verb::LostParts
         | Verb::Abort
         | Verb::Open
+        | Verb::OpenPart
         | Verb::Report
         | Verb::Unreached
         | Verb::List
@@ -215,10 +217,14 @@ fn action(verb: Verb) -> &'static str {
         Verb::Away => "`potluck away` or `nodes away`",
         Verb::Fsck => "`potluck fsck`",
         Verb::Status | Verb::Check => "`potluck status`",
-        Verb::Reserve | Verb::Offer | Verb::Grow | Verb::Renew | Verb::Commit | Verb::Abort => {
-            "writing files"
-        }
-        Verb::Open | Verb::Report | Verb::Unreached => "reading files",
+        Verb::Reserve
+        | Verb::Offer
+        | Verb::Grow
+        | Verb::Renew
+        | Verb::Commit
+        | Verb::LostParts
+        | Verb::Abort => "writing files",
+        Verb::Open | Verb::OpenPart | Verb::Report | Verb::Unreached => "reading files",
         Verb::List | Verb::Stat | Verb::Usage => "looking at files",
         Verb::MakeDir | Verb::Move | Verb::CopyFiles | Verb::Remove => "changing files",
         Verb::Register | Verb::Inventory | Verb::Heartbeat | Verb::Locate => "what a donor reports",

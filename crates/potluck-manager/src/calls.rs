@@ -75,8 +75,8 @@ calls! {
     space::SpaceCalls: SpaceCreate SpaceRemove SpaceList;
     grants::GrantCalls: SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove GroupChange GroupList;
     session::WriteSessionCalls: Reserve Offer Grow Renew Abort;
-    commit::CommitCalls: Commit;
-    reading::ReadingCalls: Open Report Unreached;
+    commit::CommitCalls: Commit LostParts;
+    reading::ReadingCalls: Open OpenPart Report Unreached;
     naming::NamingCalls: List Stat MakeDir Move Remove Usage;
     copying::CopyCalls: CopyFiles;
     status::StatusCalls: Status Check;

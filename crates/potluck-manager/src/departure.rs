@@ -248,7 +248,7 @@ impl Looking {
         let at = |path: &str| format!("pot://{}/{path}", root.name);
         for (path, met) in files {
             match met {
-                Met::File(version, layout)
+                Met::File(version, layout) | Met::Part(version, layout)
                     if Self::lies_at(&layout, |at| self.departure.donors.contains(at)) =>
                 {
                     self.findings.add_any(&version, potluck_catalog::kind_of(root), &layout);
@@ -258,7 +258,7 @@ impl Looking {
                         self.weigh(&version, &layout, &at(&path));
                     }
                 }
-                Met::Dir | Met::File(..) => {}
+                Met::File(..) | Met::Part(..) => {}
                 Met::Damaged(_) if self.findings.own => {}
                 // It may need what goes. Nothing is trimmed while its needs are unknown.
                 Met::Damaged(_) => {

@@ -18,6 +18,8 @@ mod granting;
 mod joining;
 #[path = "manager/lab.rs"]
 mod lab;
+#[path = "manager/many_chunks.rs"]
+mod many_chunks;
 #[path = "manager/policies.rs"]
 mod policies;
 #[path = "manager/port.rs"]

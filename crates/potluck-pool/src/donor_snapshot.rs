@@ -91,6 +91,24 @@ impl DonorSnapshot {
         Self { begun: self.begun.min(losses), ..self }
     }
 
+    /// The number of losses that what is judged by it now has seen.
+    pub fn losses(&self) -> u64 {
+        self.begun
+    }
+
+    /// Whether these donors are there and nothing happened to them since so many losses were noted: what was judged
+    /// then by their copies holds.
+    pub fn are_unchanged(&self, donors: impl IntoIterator<Item = DonorId>, since: u64) -> bool {
+        let unchanged = |donor: DonorId| {
+            // In order of donors, as the view is.
+            let noted = self.noted.binary_search_by_key(&donor, |(donor, _)| *donor);
+            let unharmed =
+                noted.is_ok_and(|at| self.noted[at].1.last.load(Ordering::Acquire) <= since);
+            unharmed && self.view.is_live(donor)
+        };
+        donors.into_iter().all(unchanged)
+    }
+
     /// Returns donors as they stood, and as dead those to whom something happened since by which their copies
     /// may be worth less. That a donor fell silent in the meantime is not told: it may do so the next moment
     /// as well.

@@ -2,7 +2,7 @@
 
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::SessionId;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Offered names of all sessions. Asked by name only, never walked, so that its order does not
 /// matter.
@@ -82,21 +82,36 @@ impl OfferedChunks {
         }
     }
 
+    /// Forgets some of a session's names, which something else protects from now on.
+    pub fn withdraw(&mut self, session: &SessionId, names: &BTreeSet<ChunkName>) {
+        let Some(of_session) = self.by_session.get_mut(session) else { return };
+        of_session.retain(|name| !names.contains(name));
+        for name in names {
+            self.take_back(session, name);
+        }
+    }
+
     /// Forgets a session's names, and gives them.
     pub fn forget(&mut self, session: &SessionId) -> Vec<ChunkName> {
         let names = self.by_session.remove(session).unwrap_or_default();
         for name in &names {
-            let left = match self.claims.get_mut(name) {
-                Some(Claim::Many(many)) => {
-                    many.retain(|other| other != session);
-                    many.len()
-                }
-                _ => 0,
-            };
-            if left == 0 {
-                self.claims.remove(name);
-            }
+            self.take_back(session, name);
         }
         names
+    }
+
+    fn take_back(&mut self, session: &SessionId, name: &ChunkName) {
+        use std::collections::hash_map::Entry;
+        let Entry::Occupied(mut claim) = self.claims.entry(*name) else { return };
+        match claim.get_mut() {
+            Claim::One(one) if one == session => drop(claim.remove()),
+            Claim::One(_) => {}
+            Claim::Many(many) => {
+                many.retain(|other| other != session);
+                if many.is_empty() {
+                    claim.remove();
+                }
+            }
+        }
     }
 }

@@ -174,6 +174,16 @@ impl PoolView {
         beside
     }
 
+    /// Returns this view without the donors that have not listed what they have since they were started: it may be
+    /// less than what they acknowledged before.
+    pub fn of_those_that_listed(&self) -> Self {
+        let mut listed = self.clone();
+        for status in listed.0.values_mut().filter(|status| status.worth != Worth::Counts) {
+            (status.live, status.worth) = (false, Worth::Lost);
+        }
+        listed
+    }
+
     pub(crate) fn each(
         &mut self,
         donors: &BTreeSet<DonorId>,

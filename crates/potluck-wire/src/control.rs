@@ -36,7 +36,7 @@ pub use names::{
     Stated, Usage, Used, UsedUpTo,
 };
 pub use quotas::{QuotaList, QuotaSet, QuotaUse, Quotas};
-pub use reading::{CopyFault, Open, OpenFile, Opened, Report, Unreached};
+pub use reading::{CopyFault, Open, OpenFile, OpenPart, Opened, Report, Unreached};
 pub use safety::{
     Away, Damage, Departing, Fsck, FsckOutcome, FsckReport, GcResume, GiveBack, GiveBackStatus,
     GivingBack, Going, MayGo, PolicyChanged, PolicySet, ReclaimUnknown, ReclaimingUnknown,
@@ -49,8 +49,8 @@ pub use status::{
     SpaceHealth, Status, Verdict,
 };
 pub use writing::{
-    Abort, Commit, Committed, Condition, DonorAccess, FileCommit, Grow, Grown, Held, Offer,
-    Offered, Outcome, Renew, Renewed, Reserve, Reserved,
+    Abort, Commit, Committed, CommittedParts, Condition, DonorAccess, FileCommit, Grow, Grown,
+    Held, InParts, LostParts, Offer, Offered, Outcome, Renew, Renewed, Reserve, Reserved,
 };
 
 use serde::de::DeserializeOwned;

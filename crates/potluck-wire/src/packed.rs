@@ -82,6 +82,16 @@ impl PackedRecord for potluck_core::chunk::ChunkName {
     }
 }
 
+impl PackedRecord for potluck_core::chunk::Digest {
+    const SIZE: usize = 32;
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+    fn read(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+}
+
 impl PackedRecord for potluck_core::ids::SessionId {
     const SIZE: usize = 16;
     fn write(&self, out: &mut Vec<u8>) {

@@ -59,6 +59,7 @@ mod pool {
     mod lost_identity;
     mod manager_restart;
     mod manuals;
+    mod many_chunks;
     mod membership;
     mod metadata_adapts;
     mod metadata_survives;

@@ -1,12 +1,18 @@
 //! Written files become visible.
 
-use crate::commit::{self, Batch, CommitOutcome, Refused, StoredFile};
+use crate::commit::{self, Batch, CommitOutcome, PreparedFile, Refused, StoredFile};
 use crate::names::When;
+use crate::rejudging::{self, PartsAhead};
 use crate::{Catalog, Durability, Error, chunks, conversions, placements};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::path::PoolPath;
 use potluck_pool::DonorSnapshot;
 use std::sync::Arc;
+
+/// Parts of one file that lack chunks, of which is told at once: who writes the file sends these again, and asks for
+/// more.
+pub const LOST_AT_ONCE: usize = 16;
 
 /// A batch that was committed.
 #[derive(Debug)]
@@ -35,9 +41,8 @@ impl Catalog {
         reply: impl Fn(&[Result<StoredFile, Refused<F>>]) -> Result<String, Error> + Send + 'static,
     ) -> Result<CommittedFiles<F>, Error> {
         let work = move |db: &_| {
-            let view = donors.current();
             let outcome =
-                commit::commit(db, &batch, waits, &view, when.pool_ms, when.wall_ms, &reply)?;
+                commit::commit(db, &batch, waits, &donors, when.pool_ms, when.wall_ms, &reply)?;
             for (name, donor) in told.iter() {
                 if let Some(chunk) = chunks::get(db, name)? {
                     placements::told_before(db, chunk.id, *donor)?;
@@ -45,13 +50,64 @@ impl Catalog {
             }
             let open = match &outcome {
                 CommitOutcome::Fresh { files, .. } => {
-                    conversions::any_open(db, files.iter().flatten().map(|file| file.version))?
+                    let stored = files.iter().zip(&batch.files);
+                    let is_part = |file: &Result<PreparedFile, F>| {
+                        file.as_ref().is_ok_and(PreparedFile::is_part)
+                    };
+                    let visible = stored.filter(|(_, file)| !is_part(file));
+                    let visible = visible.filter_map(|(stored, _)| stored.as_ref().ok());
+                    conversions::any_open(db, visible.map(|file| file.version))?
                 }
                 CommitOutcome::Repeated(_) => false,
             };
             Ok(CommittedFiles { outcome, open })
         };
         self.write(Durability::Disk, work).await
+    }
+
+    /// Judges those parts of a file that a session is writing anew which were judged before something happened to
+    /// their donors, or lacked chunks; up to [`LOST_AT_ONCE`] that lack some. A batch with the file is committed
+    /// after that.
+    pub async fn judge_parts(&self, ahead: PartsAhead, donors: DonorSnapshot) -> Result<(), Error> {
+        let (ahead, mut from, mut lost) = (Arc::new(ahead), Some(0), 0);
+        while let Some(number) = from.filter(|_| lost < LOST_AT_ONCE) {
+            let (of, donors) = (Arc::clone(&ahead), donors.clone());
+            let (judged, next) =
+                self.read(move |db| rejudging::judge_parts(db, &of, number, &donors)).await?;
+            lost += judged.iter().filter(|(.., relied)| relied.is_none()).count();
+            if !judged.is_empty() {
+                let of = Arc::clone(&ahead);
+                let note = move |db: &_| rejudging::note_judged(db, &of, &judged);
+                self.write(Durability::Process, note).await?;
+            }
+            from = next;
+        }
+        Ok(())
+    }
+
+    /// Parts of the file number `file` of a session that lacked chunks when they were judged last,
+    /// [`LOST_AT_ONCE`] of them, each with its number.
+    pub async fn lost_parts(
+        &self,
+        session: SessionId,
+        file: u32,
+        path: PoolPath,
+    ) -> Result<Vec<(u32, PreparedFile)>, Error> {
+        let most = LOST_AT_ONCE;
+        self.read(move |db| rejudging::lost_parts(db, &session, file, &path, most)).await
+    }
+
+    /// Whether files or parts of files use all of these chunks.
+    pub async fn are_in_use(&self, names: Vec<ChunkName>) -> Result<bool, Error> {
+        let are_in_use = move |db: &_| {
+            for name in &names {
+                if chunks::get(db, name)?.is_none_or(|chunk| chunk.refs == 0) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        self.read(are_in_use).await
     }
 
     /// The reply of a batch that was committed before.

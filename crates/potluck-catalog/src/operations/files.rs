@@ -4,6 +4,7 @@ use crate::grants::SeenSpaces;
 use crate::open::{self, OpenedPage};
 use crate::units::{self, FilePage, PageLimit, Root};
 use crate::{Catalog, Error};
+use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 
 impl Catalog {
@@ -15,6 +16,16 @@ impl Catalog {
         after: Option<String>,
     ) -> Result<OpenedPage, Error> {
         self.read(move |db| open::open(db, &path, recursive, after.as_deref())).await
+    }
+
+    /// Opens part `number` of a file that was at `path` as this version.
+    pub async fn open_part(
+        &self,
+        path: PoolPath,
+        version: VersionId,
+        number: u32,
+    ) -> Result<OpenedPage, Error> {
+        self.read(move |db| open::open_part(db, &path, version, number)).await
     }
 
     /// All spaces, those that the pool keeps for itself included.

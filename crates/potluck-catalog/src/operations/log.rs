@@ -74,10 +74,9 @@ impl Catalog {
         when: When,
     ) -> Result<LogCommitted, Error> {
         let work = move |db: &_| {
-            let view = donors.current();
             let none = |_: &[_]| Ok(String::new());
             let outcome =
-                commit::commit(db, &batch, false, &view, when.pool_ms, when.wall_ms, none)?;
+                commit::commit(db, &batch, false, &donors, when.pool_ms, when.wall_ms, none)?;
             if advance.begins_generation() {
                 system::remove_older(db, advance.after.generation, when)?;
             }

@@ -14,6 +14,8 @@ pub enum Upkeep {
     Trash {
         /// The most entries of one step.
         entries: usize,
+        /// How long a file that is made of parts stays whole, for those who have it open.
+        kept_ms: u64,
     },
     /// Accounts for what an ended session offered.
     EndedSession {
@@ -74,7 +76,7 @@ impl Catalog {
             return Ok(false);
         }
         let work = move |db: &_| match step {
-            Upkeep::Trash { entries } => reaping::reap(db, entries, now_ms),
+            Upkeep::Trash { entries, kept_ms } => reaping::reap(db, entries, kept_ms, now_ms),
             Upkeep::EndedSession { id, unused_since_ms } => {
                 sessions::account(db, &id, unused_since_ms).map(|done| !done)
             }

@@ -91,14 +91,16 @@ CREATE TABLE entries (
 
 -- What no path reaches any more, taken apart in the background: a directory, whose files count in the sums
 -- of a space until then; a version of many chunks, of which recipe pages (with the digest of their file) and
--- conversions are left; or the names of chunks, 32 bytes each, whose references are to end.
+-- conversions are left, or parts; or the names of chunks, 32 bytes each, whose references are to end.
+-- thrown_ms: when a version with parts was removed, which is left whole for a while; NULL: at once.
 CREATE TABLE trash (
-    id      INTEGER PRIMARY KEY,
-    dir     INTEGER,
-    space   INTEGER,
-    version INTEGER,
-    digest  BLOB,
-    names   BLOB
+    id        INTEGER PRIMARY KEY,
+    dir       INTEGER,
+    space     INTEGER,
+    version   INTEGER,
+    digest    BLOB,
+    names     BLOB,
+    thrown_ms INTEGER
 );
 
 -- What differs below a directory from what holds above it, as JSON.
@@ -111,6 +113,7 @@ CREATE TABLE dir_policies (
 -- chunks, 32 bytes each, k for each group of m chunks in order; each counts a reference.
 -- goal: the redundancy that the file is being changed to, as JSON; until it has that, copies and ec
 -- hold. safe_wall_ms: since when all of its redundancy is there, NULL while its unsafe window is open.
+-- parts: of how many parts it is made; 0 where its chunks are its own.
 CREATE TABLE versions (
     id           INTEGER PRIMARY KEY,
     size         INTEGER NOT NULL,
@@ -124,8 +127,32 @@ CREATE TABLE versions (
     ec           TEXT,
     parity       BLOB,
     goal         TEXT,
-    safe_wall_ms INTEGER
+    safe_wall_ms INTEGER,
+    parts        INTEGER NOT NULL DEFAULT 0
 );
+
+-- Versions that are made of parts (parts.rs). session, file: who is writing it, and its number there; NULL when it
+-- is visible, or is in the trash.
+CREATE TABLE wholes (
+    id      INTEGER PRIMARY KEY,
+    space   INTEGER NOT NULL,
+    session BLOB,
+    file    INTEGER
+);
+CREATE UNIQUE INDEX wholes_being_written ON wholes (session, file) WHERE session IS NOT NULL;
+
+-- part: a version that no entry names. donors: those on whose copies it relies, 4 bytes each, so that it can be told
+-- without looking at its chunks whether it still is as safe as it was judged, when so many losses were noted in the
+-- term of a manager; NULL: something of it is lacking.
+CREATE TABLE parts (
+    whole  INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    part   INTEGER NOT NULL UNIQUE,
+    donors BLOB,
+    term   INTEGER NOT NULL,
+    losses INTEGER NOT NULL,
+    PRIMARY KEY (whole, number)
+) WITHOUT ROWID;
 
 CREATE TABLE recipe_pages (
     version INTEGER NOT NULL,

@@ -4,7 +4,7 @@ use crate::OpenError;
 use crate::fixture::{Fixture, chunk, file, path};
 use crate::units::{self, Met};
 use crate::walk::Walk;
-use crate::{Error, engine, open};
+use crate::{Error, PageLimit, engine, open};
 use std::fs;
 
 #[test]
@@ -84,11 +84,10 @@ fn a_damaged_file_keeps_nobody_from_the_files_behind_it_l1() {
     change(&format!("UPDATE versions SET goal = '?' WHERE id = {}", version("d")));
     change(&format!("UPDATE versions SET digest = x'00' WHERE id = {}", version("e")));
     let root = units::roots(&fixture.db).expect("read").remove(0);
-    let mut walk = Walk::new(&fixture.db, root.dir, true, None).expect("begun");
-    let mut met = Vec::new();
-    while let Some((path, what)) = units::meet(&fixture.db, &mut walk).expect("read") {
-        met.push((path, matches!(what, Met::Damaged(_))));
-    }
+    let limit = PageLimit { chunks: 100, entries: 100 };
+    let page = units::page(&fixture.db, root.dir, None, limit).expect("read");
+    let damaged = |(path, met)| (path, matches!(met, Met::Damaged(_)));
+    let met: Vec<(String, bool)> = page.files.into_iter().map(damaged).collect();
     let expected = [("a", true), ("b", true), ("c", false), ("d", true), ("e", true), ("f", false)];
     assert_eq!(met, expected.map(|(name, damaged)| (name.to_string(), damaged)));
     // Who lists files is told.

@@ -4,7 +4,7 @@ use crate::commit::PreparedFile;
 use crate::engine::{self, Database};
 use crate::entries::{self, EntryPlace};
 use crate::export::{self, CatalogSnapshot};
-use crate::fixture::{Fixture, chunk, coded, file, new_space, path};
+use crate::fixture::{Fixture, chunk, coded, file, in_parts, new_space, path};
 use crate::log_position::{Advance, LogCopy, Position};
 use crate::members::{self, NewMember, StoredMember};
 use crate::meta;
@@ -16,12 +16,13 @@ use crate::sql::{Tx, params};
 use crate::walk::{Walk, What};
 use crate::{
     Error, changes, conversions, dir_policies, donors, goals, grants, groups, log_position, notes,
-    quotas, reaping, restored, units, versions,
+    parts, quotas, reaping, restored, sessions, units, versions,
 };
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, MemberId, VersionId};
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::quota::{Quota, QuotaOf};
+use potluck_core::recipe::PART_CHUNKS;
 use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
 use potluck_core::seal::SpaceKey;
 use potluck_wire::token::Role;
@@ -100,6 +101,14 @@ fn told(db: &Tx) -> Vec<String> {
                 What::Dir(dir) => {
                     told.push(format!("{at} {:?}", dir_policies::get(db, dir).expect("read")));
                 }
+                What::File(version) if version.parts > 0 => {
+                    told.push(format!("{at} {version:?}"));
+                    for part in parts::of(db, version.id).expect("parts") {
+                        let part = versions::get(db, part).expect("a part");
+                        let recipe = versions::recipe_of(db, &part).expect("a recipe");
+                        told.push(format!("{at} {part:?} {recipe:?}"));
+                    }
+                }
                 What::File(version) => told.push(format!(
                     "{at} {version:?} {:?} {:?} {:?}",
                     versions::recipe_of(db, &version).expect("a recipe"),
@@ -144,7 +153,7 @@ fn small(at: &str, content: &[u8]) -> PreparedFile {
 fn steps() -> Vec<fn(&mut Fixture)> {
     fn remove(fixture: &Fixture, at: &str) {
         names::remove(&fixture.db, &path(at), true, WHEN).expect("removed");
-        while reaping::reap(&fixture.db, 10, 0).expect("reaped") {}
+        while reaping::reap(&fixture.db, 10, 0, 0).expect("reaped") {}
     }
     fn moved(fixture: &Fixture, from: &str, to: &str) {
         names::move_entry(&fixture.db, &path(from), &path(to), false, WHEN).expect("moved");
@@ -189,7 +198,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             spaces::create(&f.db, &new_space("third", policy.clone(), None), 0).expect("a space");
             names::make_dir(&f.db, &path("pot://third/x"), false, WHEN).expect("made");
             spaces::remove(&f.db, "third", true).expect("removed");
-            while reaping::reap(&f.db, 10, 0).expect("reaped") {}
+            while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
             let over = Override { copies: Some(2), ..Override::default() };
             goals::set(&f.db, &path("pot://other"), &over).expect("set");
         },
@@ -237,7 +246,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             groups::remove(&f.db, "students").expect("removed");
             groups::create(&f.db, "students").expect("made");
             spaces::remove(&f.db, "of-ada", true).expect("removed");
-            while reaping::reap(&f.db, 10, 0).expect("reaped") {}
+            while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
             spaces::create(&f.db, &new_space("of-ada", Policy::default(), None), 0)
                 .expect("a space");
         },
@@ -344,7 +353,7 @@ fn directories_stay_when_the_files_that_made_them_have_passed() {
     for at in ["pot://lab/d/x", "pot://lab/f/x"] {
         names::remove(&fixture.db, &path(at), false, WHEN).expect("removed");
     }
-    while reaping::reap(&fixture.db, 10, 0).expect("reaped") {}
+    while reaping::reap(&fixture.db, 10, 0, 0).expect("reaped") {}
     target.apply(&drain(&fixture.db));
     assert_eq!(target.replay.left_out, 0);
     assert_eq!(told(&target.db), told(&fixture.db));
@@ -558,4 +567,64 @@ fn an_entry_with_too_long_a_path_is_left_out_of_the_log_and_all_others_are_in_it
             .iter()
             .any(|record| matches!(record, Record::Dir { path, .. } if path.to_string() == long))
     );
+}
+
+/// The bytes of the longest record.
+fn longest(records: &[Record]) -> usize {
+    let bytes = |record: &Record| serde_json::to_string(record).expect("written").len();
+    records.iter().map(bytes).max().unwrap_or(0)
+}
+
+#[test]
+fn a_file_in_parts_is_logged_part_by_part_and_comes_back_d4() {
+    let chunks = 0..5 * PART_CHUNKS as u64 + 10;
+    let mut f = Fixture::new();
+    let mut files = in_parts("pot://lab/large", 0, chunks.clone(), &[1]);
+    let whole = files.pop().expect("the whole");
+    let mut target = Target::new();
+    target.apply(&changes_after(&f.db, 0));
+    // Parts are in the log before their file is, and before there is any of another that nobody finishes.
+    for part in in_parts("pot://lab/never", 1, 0..1500, &[1]).into_iter().take(2) {
+        f.put(part);
+    }
+    f.put(files[3].clone());
+    let seen = changes::last(&f.db).expect("a number");
+    target.apply(&changes_after(&f.db, 0)[..]);
+    for part in files {
+        f.put(part);
+    }
+    // A base that begins now has the parts that are there.
+    let mut base = CatalogSnapshot::begin(&f.file()).expect("begun");
+    f.put(whole);
+    f.put(file("pot://lab/small", &[20_000, 20_001], &[1]));
+    let after = changes_after(&f.db, seen);
+    assert!(longest(&after) < 60_000, "{}", longest(&after));
+    target.apply(&after);
+
+    let mut from_base = Target::new();
+    let mut pieces = 0;
+    loop {
+        let records = base.next_records().expect("read");
+        if records.is_empty() {
+            break;
+        }
+        pieces += records.len();
+        from_base.apply(&records);
+    }
+    assert!(pieces > 12, "{pieces}");
+    from_base.apply(&changes_after(&f.db, base.last.0));
+
+    sessions::end(&f.db, &f.session).expect("ended");
+    while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
+    let expected = told(&f.db);
+    for Target { db, replay, _dir } in [target, from_base] {
+        assert_eq!(replay.finish(&db).expect("finished"), 0);
+        assert_eq!(told(&db), expected);
+        names::remove(&db, &path("pot://lab/large"), false, WHEN).expect("removed");
+        while reaping::reap(&db, 10, 0, 1000).expect("reaped") {}
+        let left: i64 = db
+            .query_row("SELECT count(*) FROM chunks WHERE refs > 0", params![], |row| row.get(0))
+            .expect("counted");
+        assert_eq!(left, 2);
+    }
 }

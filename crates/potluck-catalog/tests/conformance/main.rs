@@ -9,6 +9,7 @@ mod granting;
 mod joining;
 mod limiting;
 mod naming;
+mod parts;
 mod policies;
 mod reclaiming;
 mod redundancy;

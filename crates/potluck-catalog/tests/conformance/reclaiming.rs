@@ -84,7 +84,12 @@ async fn references_of_what_is_removed_end_step_by_step() {
     assert_eq!(stage.unused(500).await, [], "the references are there yet");
     let mut steps = 0;
     let mut before = 0;
-    while stage.catalog.upkeep(Upkeep::Trash { entries: 1000 }, 500).await.expect("a step") {
+    while stage
+        .catalog
+        .upkeep(Upkeep::Trash { entries: 1000, kept_ms: 0 }, 500)
+        .await
+        .expect("a step")
+    {
         let unused =
             stage.catalog.unused_chunks(500, UnusedSince::FIRST, 10_000).await.expect("read");
         assert!(unused.len() - before <= 1024, "a step ends {} references", unused.len() - before);
@@ -152,7 +157,7 @@ async fn a_removed_tree_is_taken_apart_in_small_steps() {
     assert_eq!((removed.files, removed.bytes), (30, 30_000));
     assert!(stage.unused(6).await.is_empty(), "not yet");
     let mut steps = 0;
-    while stage.catalog.upkeep(Upkeep::Trash { entries: 4 }, 6).await.expect("reaped") {
+    while stage.catalog.upkeep(Upkeep::Trash { entries: 4, kept_ms: 0 }, 6).await.expect("reaped") {
         steps += 1;
     }
     assert!(steps > 7);

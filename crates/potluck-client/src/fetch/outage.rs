@@ -12,7 +12,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::read_plan::Piece;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::bulk::BulkStatus;
-use potluck_wire::control::Open;
+use potluck_wire::control::{Call, Open, OpenPart, Opened};
 use potluck_wire::error::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -136,10 +136,9 @@ impl Fetcher {
             return false;
         }
         let Some(Ok(path)) = path else { return true };
-        let open = Open { path, recursive: false, after: None };
-        let opened = match asks {
-            Asks::Once => self.client.caller.call(&open).await,
-            Asks::ForLong => self.client.call_retrying(&open).await,
+        let opened = match recipe.part {
+            None => self.open(&Open { path, recursive: false, after: None }, asks).await,
+            Some((version, number)) => self.open(&OpenPart { path, version, number }, asks).await,
         };
         *last = Some(self.client.env.clock.now());
         let Ok(mut opened) = opened else { return true };
@@ -152,6 +151,13 @@ impl Fetcher {
         }
         self.donors.learn(opened.donors);
         true
+    }
+
+    async fn open<C: Call<Reply = Opened>>(&self, open: &C, asks: Asks) -> Result<Opened, Failure> {
+        match asks {
+            Asks::Once => self.client.caller.call(open).await,
+            Asks::ForLong => self.client.call_retrying(open).await,
+        }
     }
 
     /// Renews the tickets by which these pieces are read before they end, by opening the file again. A file

@@ -20,6 +20,8 @@ fn nothing() -> OpenFile {
         parity: Packed::default(),
         parity_holders: Vec::new(),
         race: Race::default(),
+        parts: Packed::default(),
+        chunk_size: 0,
     }
 }
 

@@ -97,19 +97,24 @@ pub fn add_to_digest(digest: &mut FileDigest, group: &[(SegmentHashes, Buffer)])
 /// Reads the next group's data chunks with the hashes of their segments; none at the end of the input.
 ///
 /// The rest of a file tells the length of the chunks. A stream is read into whole chunks, and spread evenly
-/// when it ends.
+/// when it ends. A group that ends a part may have fewer chunks, which are whole.
 pub fn read(
     ec: Ec,
     chunk_size: usize,
     current: &mut Current,
     claim: &mut Claim,
 ) -> io::Result<Vec<(SegmentHashes, Buffer)>> {
-    let shard_len = |left: u64| ec.shard_len(left, chunk_size as u32) as usize;
+    let most = current.most_of_group(ec);
+    let ends_part = most < ec.data();
+    let shard_len = |left: u64| match ends_part {
+        true => chunk_size,
+        false => ec.shard_len(left, chunk_size as u32) as usize,
+    };
     loop {
         let shard = current.left.map_or(chunk_size, shard_len);
-        let mut chunks = read_up_to(ec.data(), shard, current, claim)?;
+        let mut chunks = read_up_to(most, shard, current, claim)?;
         let total: usize = chunks.iter().map(|(_, body)| body.len()).sum();
-        let whole = total == ec.data() * chunk_size;
+        let whole = total == most * chunk_size;
         if !whole && total > 0 && current.left == Some(0) && !current.at_end()? {
             // It has grown since it was measured. Only the last group may be short: once more, as
             // of a stream.

@@ -6,8 +6,8 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::{
-    Abort, Commit, Committed, FileCommit, Grow, Grown, Offer, Offered, Renew, Renewed, Reserve,
-    Reserved,
+    Abort, Commit, Committed, CommittedParts, FileCommit, Grow, Grown, LostParts, Offer, Offered,
+    Renew, Renewed, Reserve, Reserved,
 };
 use potluck_wire::error::Failure;
 use potluck_wire::packed::Packed;
@@ -125,6 +125,11 @@ impl SessionCalls {
         let commit = Commit { session: self.session, batch, files, atomic, done };
         let committed = self.client.call_retrying(&commit).await;
         (commit.files, committed)
+    }
+
+    /// Asks which parts of a file lost donors after they were committed.
+    pub async fn lost_parts(self, file: u32) -> Result<CommittedParts, Failure> {
+        self.client.call_retrying(&LostParts { session: self.session, file }).await
     }
 
     async fn abort(&self, keep: bool) {

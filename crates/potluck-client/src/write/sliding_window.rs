@@ -9,6 +9,7 @@
 mod committing;
 mod cutting;
 mod denials;
+mod in_parts;
 mod offering;
 mod outage;
 mod room;
@@ -36,12 +37,12 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::Entry;
-use potluck_wire::control::{Committed, FileCommit, Grown, Offered, Renewed};
+use potluck_wire::control::{Committed, CommittedParts, FileCommit, Grown, Offered, Renewed};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::BoxFuture;
 use potluck_wire::ticket::Acknowledged;
 use sending_again::{Heard, Rereads, Row};
-use stages::{Committing, Cutting, Offer, Offering, Room, Sending};
+use stages::{Committing, Cutting, Offer, Offering, PartOf, Room, Sending, Whole};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -85,6 +86,8 @@ enum Event {
     },
     Grown(u64, Result<Grown, Failure>),
     Committed(Vec<(FileCommit, Option<Finished>)>, Result<Committed, Failure>),
+    /// It was asked which parts of a file lost donors after they were committed.
+    LostParts(u32, Result<CommittedParts, Failure>),
     /// It was asked which donors are there, for a file that was refused because some have gone.
     Heard(u32, Box<FileCommit>, Result<Heard, Failure>),
     ReadAgain(Box<Row>, Result<RowBytes, Failure>),
@@ -107,6 +110,8 @@ struct Window {
     progress: Arc<dyn Progress>,
     events: FuturesUnordered<BoxFuture<'static, Event>>,
     files: BTreeMap<u32, FileState>,
+    /// Files that are stored in parts, each of which is among `files` until it is committed.
+    wholes: BTreeMap<u32, Whole>,
     groups: Groups,
     report: PutReport,
 
@@ -130,6 +135,8 @@ struct FileState {
     /// Groups that it waits for.
     open: usize,
     facts: Option<Facts>,
+    /// The place of this part in its file, if it is one; known when the part is cut to its end.
+    part: Option<PartOf>,
     /// Whether it was complete before, and donors of it have gone since.
     is_again: bool,
     /// Whether its local file changed between being read and being sent.
@@ -158,6 +165,7 @@ impl Window {
             progress,
             events: FuturesUnordered::new(),
             files: BTreeMap::new(),
+            wholes: BTreeMap::new(),
             groups: Groups::new(policy),
             report: PutReport::default(),
             cutting: Cutting::new(pushes),
@@ -204,6 +212,7 @@ impl Window {
                 }
                 return Err(failure);
             }
+            Event::LostParts(file, lost) => self.take_lost_parts(file, lost?),
             Event::Heard(number, file, heard) => self.take_heard(number, *file, heard?),
             Event::ReadAgain(row, read) => self.take_read_again(*row, read),
             // Once the last commit is on its way, it may have ended the session.
@@ -222,7 +231,8 @@ impl Window {
 
     /// Whether nothing more can become visible.
     fn all_visible(&self) -> bool {
-        self.cutting.is_over() && self.files.is_empty() && self.committing.is_idle()
+        let none = self.files.is_empty() && self.wholes.is_empty();
+        self.cutting.is_over() && none && self.committing.is_idle()
     }
 
     /// A file does not become visible.

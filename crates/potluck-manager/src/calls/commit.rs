@@ -13,18 +13,21 @@ use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use crate::wakeup::Wakeup;
 use potluck_catalog::{
-    Batch, Catalog, CommitOutcome, CommittedFiles, Error, PreparedFile, Refused, StoredFile,
-    ToldCopies,
+    Batch, Catalog, CommitOutcome, CommittedFiles, Error, PartsAhead, PreparedFile, Refused,
+    StoredFile, ToldCopies,
 };
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_core::rights::Right;
-use potluck_pool::Ticketed;
-use potluck_wire::control::{Commit, Committed, FileCommit, Holding, Outcome};
+use potluck_pool::{Pool, Ticketed};
+use potluck_wire::control::{
+    Commit, Committed, CommittedParts, FileCommit, Holding, InParts, LostParts, Outcome,
+};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::packed::{Blob, Packed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +54,8 @@ const REGISTERING: Duration = Duration::from_secs(15);
 const AWAITED: Duration = Duration::from_secs(3);
 /// Time between two looks whether such a donor is heard again.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often the parts of a file are judged anew before its caller is to ask again.
+const ROUNDS: u32 = 40;
 /// Names asked about while the pool is held.
 const ASK: usize = 8192;
 
@@ -67,7 +72,7 @@ impl Answer<Commit> for CommitCalls {
         // Receipts are of the donors' present terms: who registers anew from now on must be asked again.
         let losses = self.pool.lock().losses();
         let mut files = self.prepare(&caller, id, ticketed.space, call.files).await?;
-        self.check_offered(&id, &mut files);
+        self.check_offered(&id, &mut files).await?;
         if atomic && let Some(refused) = files.iter().find_map(|file| file.as_ref().err()) {
             return Err(refused.clone());
         }
@@ -82,6 +87,8 @@ impl Answer<Commit> for CommitCalls {
         let first = files.iter().flatten().next().is_some_and(|file| unseen(&file.path));
         self.wait_until.none_overdue_of(&acknowledgers(&files)).await;
         let Ticketed { space, policy: Policy { mirror, ack, .. }, asked, .. } = ticketed;
+        let parts: Vec<BTreeSet<ChunkName>> =
+            files.iter().flatten().filter(|file| file.is_part()).map(PreparedFile::names).collect();
         let batch = Batch { session: id, space, number, mirror, ack, asked, files, atomic, done };
         let CommittedFiles { outcome, open } = self.committed(batch, others, losses).await?;
         if open {
@@ -95,7 +102,13 @@ impl Answer<Commit> for CommitCalls {
         let committed = match outcome {
             CommitOutcome::Repeated(text) => parse(&text)?,
             CommitOutcome::Fresh { files, again } => {
-                self.pool.lock().in_use_again(&again);
+                {
+                    let mut pool = self.pool.lock();
+                    pool.in_use_again(&again);
+                    if files.iter().all(Result::is_ok) {
+                        parts.iter().for_each(|names| pool.withdraw_offers(&id, names));
+                    }
+                }
                 self.count_late(told, &files).await?;
                 reply(&files)
             }
@@ -105,6 +118,60 @@ impl Answer<Commit> for CommitCalls {
             self.background.wake();
         }
         Ok(committed)
+    }
+}
+
+/// What is needed to judge the parts of a file anew, if that is to become visible.
+fn ahead(batch: &Batch<Failure>, file: &PreparedFile) -> Option<PartsAhead> {
+    let Some(InParts::Whole { file: number, .. }) = file.in_parts else { return None };
+    Some(PartsAhead {
+        session: batch.session,
+        file: number,
+        path: file.path.clone(),
+        mirror: batch.mirror,
+        ack: batch.ack,
+        strict: batch.asked.strict,
+    })
+}
+
+impl Answer<LostParts> for CommitCalls {
+    async fn answer(
+        self,
+        call: LostParts,
+        caller: CallingMember,
+    ) -> Result<CommittedParts, Failure> {
+        let (ticketed, _in_session) = self.sessions.enter(call.session, &caller)?;
+        let space = self.catalog.space(ticketed.space).await?;
+        let space = space.ok_or(Error::NoSession)?;
+        self.access.need_in(&caller, Right::Write, &space.name).await?;
+        // Its client knows the path; a part says where in the file it is.
+        let path = PoolPath::space_root(&space.name).and_then(|root| root.join("part"));
+        let path = path.map_err(|why| Error::Bug(why.to_string()))?;
+        let lost = self.catalog.lost_parts(call.session, call.file, path).await?;
+        let parts = lost.into_iter().map(|(number, part)| as_committed(call.file, number, part));
+        Ok(CommittedParts { parts: parts.collect() })
+    }
+}
+
+/// A part as its client committed it, without receipts.
+fn as_committed(file: u32, number: u32, part: PreparedFile) -> FileCommit {
+    let PreparedFile { path, version, pages, chunks, condition, .. } = part;
+    let parity = chunks[version.chunks as usize..].iter().map(|chunk| chunk.name).collect();
+    FileCommit {
+        path,
+        size: version.size,
+        digest: version.digest,
+        mtime_ms: version.mtime_ms,
+        executable: version.executable,
+        chunk_size: version.chunk_size,
+        copies: version.copies,
+        inline: None,
+        pages: pages.into_iter().map(Blob).collect(),
+        ec: version.ec,
+        parity: Packed(parity),
+        acknowledged: Packed::default(),
+        condition,
+        in_parts: Some(InParts::Part { file, number }),
     }
 }
 
@@ -127,6 +194,9 @@ impl CommitCalls {
             serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))
         };
         let by = acknowledgers(&batch.files);
+        let ahead: Vec<PartsAhead> =
+            batch.files.iter().flatten().filter_map(|file| ahead(&batch, file)).collect();
+        let mut rounds = 0;
         let (batch, told, when) = (Arc::new(batch), Arc::from(told), self.time.when());
         let began = self.time.tick();
         loop {
@@ -140,7 +210,16 @@ impl CommitCalls {
             let (batch, told) = (Arc::clone(&batch), Arc::clone(&told));
             match self.catalog.commit_files(batch, waits, told, donors, when, text).await {
                 Err(Error::HoldersAway { .. }) if waits => tokio::time::sleep(LOOK_EVERY).await,
+                Err(Error::PartsUnjudged) if rounds < ROUNDS => {}
                 done => return done,
+            }
+            rounds += 1;
+            if !ahead.is_empty() {
+                self.wait_until.donors_reported(Pool::expects_listings).await;
+            }
+            for ahead in ahead.clone() {
+                let donors = self.pool.lock().snapshot(self.time.tick());
+                self.catalog.judge_parts(ahead, donors).await?;
             }
         }
     }
@@ -195,21 +274,28 @@ impl CommitCalls {
     }
 
     /// Refuses files with chunks that the session never offered: nothing protected those from being
-    /// reclaimed after they were sent.
-    fn check_offered(&self, session: &SessionId, files: &mut [Prepared]) {
+    /// reclaimed after they were sent. Those of a part that was committed are in use instead.
+    async fn check_offered(
+        &self,
+        session: &SessionId,
+        files: &mut [Prepared],
+    ) -> Result<(), Error> {
         for prepared in files {
             let Ok(file) = prepared else { continue };
-            let offered = file.chunks.chunks(ASK).all(|part| {
+            let mut others = Vec::new();
+            for part in file.chunks.chunks(ASK) {
                 let pool = self.pool.lock();
-                part.iter().all(|chunk| pool.is_offered_by(session, &chunk.name))
-            });
-            if !offered {
+                let other = part.iter().filter(|chunk| !pool.is_offered_by(session, &chunk.name));
+                others.extend(other.map(|chunk| chunk.name));
+            }
+            if !others.is_empty() && !self.catalog.are_in_use(others).await? {
                 let what =
                     format!("{}: some of its chunks were never offered in this session", file.path);
                 *prepared = Err(Failure::new(ErrorKind::Other, code::NOT_ACKNOWLEDGED, what)
                     .hint("offer the file's chunks and send them again"));
             }
         }
+        Ok(())
     }
 
     /// An inventory under way must not count these copies as missing.

@@ -76,21 +76,23 @@ impl Look {
     fn file(&mut self, at: &str, met: Met) {
         let path = self.asked.path.clone();
         match met {
-            Met::Dir => {}
             Met::File(version, layout) if is_metadata(&path, at) => {
                 let judged = judge_own_file(&version, &layout, &self.view);
                 let ails = judged.health.unreadable > 0 || judged.is_incomplete();
                 self.report.metadata += u64::from(ails);
             }
-            Met::File(version, layout) => self.sound(below(&path, at), &version, &layout),
+            Met::File(version, layout) => {
+                self.report.files += 1;
+                self.sound(below(&path, at), &version, &layout);
+            }
+            Met::Part(version, layout) => self.sound(below(&path, at), &version, &layout),
             Met::Damaged(_) if is_metadata(&path, at) => self.report.metadata += 1,
             Met::Damaged(why) => self.damaged(below(&path, at), why),
         }
     }
 
-    /// A file of which it is known what it is made of.
+    /// A file, or a part of one, of which it is known what it is made of.
     fn sound(&mut self, path: String, version: &Version, layout: &Layout) {
-        self.report.files += 1;
         let judged = judge_file(version, layout, &self.view);
         let doubted = |piece: &LayoutChunk| {
             let mut holders = piece.holders.iter();
@@ -103,6 +105,14 @@ impl Look {
         if judged.health.unreadable > 0 || incomplete {
             let may_return = judged.health.unreadable > 0 && judged.may_return;
             let health = judged.health;
+            if let Some(last) = self.report.found.last_mut().filter(|last| last.path == path) {
+                if health.unreadable > 0 {
+                    last.may_return =
+                        may_return && (last.may_return || last.health.unreadable == 0);
+                }
+                last.health = std::mem::take(&mut last.health).with(health);
+                return;
+            }
             self.report.found.push(Damage { path, health, may_return, damaged: None });
         }
     }

@@ -9,13 +9,15 @@ use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use crate::wakeup::Wakeup;
-use potluck_catalog::Catalog;
+use potluck_catalog::{Catalog, Error, Met, PageLimit, SeenSpaces};
+use potluck_core::path::PoolPath;
 use potluck_core::quota::QuotaOf;
 use potluck_core::rights::Right;
 use potluck_pool::Pool;
-use potluck_pool::redundancy::{chunk_facts, judge_file};
+use potluck_pool::redundancy::{Layout, Version, chunk_facts, judge_file};
 use potluck_wire::control::{
-    Done, HealthLevel, List, Listing, MakeDir, Move, Remove, Removed, Stat, Stated, Usage, Used,
+    Done, Health, HealthLevel, List, Listing, MakeDir, Move, Remove, Removed, Stat, Stated, Usage,
+    Used,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
@@ -76,6 +78,7 @@ impl Answer<Stat> for NamingCalls {
         let rights = self.access.need(&caller, Right::List, &call.path).await?;
         // The names of chunks are what donors give them out by.
         call.chunks &= rights.allow(Right::Read);
+        let path = call.path.clone();
         let mut facts = self.catalog.stat(call.path).await?;
         if !rights.allow(Right::Read) {
             facts.entry.digest = None;
@@ -86,7 +89,7 @@ impl Answer<Stat> for NamingCalls {
             inline: false,
             chunks: 0,
             chunk_size: 0,
-            live_copies: 0,
+            live_copies: u32::MAX,
             donors: Vec::new(),
             health: None,
             chunk_list: Vec::new(),
@@ -98,26 +101,83 @@ impl Answer<Stat> for NamingCalls {
             if version.chunks > 0 {
                 self.wait_until.donors_reported(Pool::expects_listings).await;
             }
-            let view = {
-                let (pool, now) = (self.pool.lock(), self.time.tick());
-                stated.donors = health::shares(&pool, &facts.layout, now);
-                pool.view(now)
+            let health = if version.parts > 0 {
+                self.judge_parts(path, call.chunks, &mut stated).await?
+            } else {
+                self.judge(version, facts.layout, call.chunks, &mut stated).await
             };
-            stated.live_copies = health::live_copies(&facts.layout, &stated.donors);
-            let (layout, list) = (facts.layout, call.chunks);
-            // A file may be of any size.
-            let judge = move || {
-                let chunks = if list { chunk_facts(&layout, &view) } else { Vec::new() };
-                (judge_file(&version, &layout, &view).health, chunks)
-            };
-            let (health, chunk_list) = self.env.offload.run(judge).await;
-            stated.chunk_list = chunk_list;
             if matches!(health.level, HealthLevel::Incomplete | HealthLevel::Unreadable) {
                 self.scan_state.found_worse(self.time.tick());
             }
             stated.health = Some(health);
         }
+        if stated.donors.is_empty() {
+            stated.live_copies = 0;
+        }
         Ok(stated)
+    }
+}
+
+/// Chunks that are looked at at once of a file that is made of parts.
+const PARTS: PageLimit = PageLimit { chunks: 20_000, entries: 1 };
+/// Chunks of one file that are described.
+const DESCRIBED: usize = 100_000;
+
+impl NamingCalls {
+    /// Judges a file, or a part of one, and adds where it is to `stated`; describes its chunks, too, if they are to be
+    /// `listed`.
+    async fn judge(
+        &self,
+        version: Version,
+        layout: Layout,
+        listed: bool,
+        stated: &mut Stated,
+    ) -> Health {
+        let (view, shares) = {
+            let (pool, now) = (self.pool.lock(), self.time.tick());
+            (pool.view(now), health::shares(&pool, &layout, now))
+        };
+        stated.live_copies = stated.live_copies.min(health::live_copies(&layout, &shares));
+        health::add(&mut stated.donors, shares);
+        // A file may be of any size.
+        let judge = move || {
+            let chunks = if listed { chunk_facts(&layout, &view) } else { Vec::new() };
+            (judge_file(&version, &layout, &view).health, chunks)
+        };
+        let (health, chunks) = self.env.offload.run(judge).await;
+        let room = DESCRIBED.saturating_sub(stated.chunk_list.len());
+        stated.chunk_list.extend(chunks.into_iter().take(room));
+        health
+    }
+
+    /// Judges a file that is made of parts, page by page.
+    async fn judge_parts(
+        &self,
+        path: PoolPath,
+        listed: bool,
+        stated: &mut Stated,
+    ) -> Result<Health, Failure> {
+        let (mut judged, mut after): (Option<Health>, Option<String>) = (None, None);
+        loop {
+            let (of, seen) = (path.clone(), SeenSpaces::ALL);
+            let page = self.catalog.files_at(of, after.take(), PARTS, seen).await?;
+            for (_, met) in page.files {
+                let health = match met {
+                    Met::File(part, layout) | Met::Part(part, layout) => {
+                        self.judge(*part, layout, listed, stated).await
+                    }
+                    Met::Damaged(why) => return Err(Failure::from(Error::Damaged(why))),
+                };
+                judged = Some(match judged.take() {
+                    Some(before) => before.with(health),
+                    None => health,
+                });
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(judged.unwrap_or_default());
+            }
+        }
     }
 }
 

@@ -8,9 +8,9 @@ use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK, S
 use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::MAX_COPIES;
-use potluck_core::recipe::{self, Entry};
+use potluck_core::recipe::{self, Entry, PART_CHUNKS};
 use potluck_pool::redundancy::Version;
-use potluck_wire::control::FileCommit;
+use potluck_wire::control::{FileCommit, InParts};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::ticket::{Acknowledged, Receipt, Secret};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +51,9 @@ impl Against {
 
     fn checked(&self, file: FileCommit) -> Result<PreparedFile, Failure> {
         check_numbers(&file)?;
+        if let Some(InParts::Whole { parts, .. }) = file.in_parts {
+            return whole(file, parts);
+        }
         let (chunks, pages) = match &file.inline {
             Some(inline) => {
                 self.check_inline(&file, &inline.0)?;
@@ -75,6 +78,7 @@ impl Against {
             goal: None,
             safe_wall_ms: None,
             chunks: (chunks.len() - file.parity.0.len()) as u64,
+            parts: 0,
             inline: file.inline.is_some(),
         };
         Ok(PreparedFile {
@@ -84,6 +88,7 @@ impl Against {
             pages,
             chunks,
             condition: file.condition,
+            in_parts: file.in_parts,
         })
     }
 
@@ -106,6 +111,9 @@ impl Against {
         let pages = file.pages.iter().map(|page| &page.0[..]);
         let entries = recipe::unpack(&file.digest, pages);
         let entries = entries.map_err(|why| bad(file, &why.to_string()))?;
+        if entries.len() > PART_CHUNKS {
+            return Err(bad(file, "it has more chunks than come at once, and is not in parts"));
+        }
         if recipe::digest_of(&entries).is_some_and(|digest| digest != file.digest) {
             return Err(bad(file, "its chunks do not give its digest"));
         }
@@ -165,6 +173,34 @@ impl Against {
             Receipt::issue(key, &self.session, name, len, said.ack) == said.receipt
         })
     }
+}
+
+/// A file whose parts were committed before; the catalog compares it with them.
+fn whole(file: FileCommit, parts: u32) -> Result<PreparedFile, Failure> {
+    if file.inline.is_some() || !file.pages.is_empty() || !file.parity.is_empty() {
+        return Err(bad(&file, "it has both parts and a content of its own"));
+    }
+    if parts < 2 {
+        return Err(bad(&file, "it has too few parts"));
+    }
+    let version = Version {
+        id: VersionId(0),
+        size: file.size,
+        digest: file.digest,
+        mtime_ms: file.mtime_ms,
+        executable: file.executable,
+        chunk_size: file.chunk_size,
+        copies: file.copies,
+        ec: file.ec,
+        goal: None,
+        safe_wall_ms: None,
+        chunks: 0,
+        parts: parts.into(),
+        inline: false,
+    };
+    let FileCommit { path, condition, in_parts, .. } = file;
+    let (inline, pages, chunks) = Default::default();
+    Ok(PreparedFile { path, version, inline, pages, chunks, condition, in_parts })
 }
 
 /// The parity chunks of a file and their stored lengths: those of their groups' longest chunks.

@@ -10,10 +10,10 @@ use crate::shared_pool::SharedPool;
 use crate::tickets;
 use crate::tickets::TicketIssuer;
 use crate::waiting_for_donors::WaitingForDonors;
-use potluck_catalog::Catalog;
+use potluck_catalog::{Catalog, OpenedPage};
 use potluck_core::ids::DonorId;
 use potluck_core::rights::Right;
-use potluck_wire::control::{CopyFault, Done, Holding, Open, Opened, Report, Unreached};
+use potluck_wire::control::{CopyFault, Done, Holding, Open, OpenPart, Opened, Report, Unreached};
 use potluck_wire::error::Failure;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,10 +36,26 @@ impl Answer<Open> for ReadingCalls {
     async fn answer(self, call: Open, caller: CallingMember) -> Result<Opened, Failure> {
         let Open { path, recursive, after, .. } = call;
         self.access.need(&caller, Right::Read, &path).await?;
-        let mut page = self.catalog.open_files(path, recursive, after).await?;
+        let page = self.catalog.open_files(path, recursive, after).await?;
+        self.opened(page).await
+    }
+}
+
+impl Answer<OpenPart> for ReadingCalls {
+    async fn answer(self, call: OpenPart, caller: CallingMember) -> Result<Opened, Failure> {
+        let OpenPart { path, version, number } = call;
+        self.access.need(&caller, Right::Read, &path).await?;
+        let page = self.catalog.open_part(path, version, number).await?;
+        self.opened(page).await
+    }
+}
+
+impl ReadingCalls {
+    /// Files with who has their chunks, and tickets for these donors.
+    async fn opened(self, mut page: OpenedPage) -> Result<Opened, Failure> {
         let holders =
             page.files.iter().flat_map(|file| file.holders.iter().chain(&file.parity_holders));
-        let everybody: BTreeSet<DonorId> = holders.flatten().copied().collect();
+        let everybody: BTreeSet<DonorId> = holders.flatten().chain(&page.donors).copied().collect();
         self.wait_until
             .donors_reported(|pool| everybody.iter().any(|donor| pool.expects_report(*donor)))
             .await;

@@ -264,10 +264,12 @@ pub fn prepared(
         goal: None,
         safe_wall_ms: None,
         chunks: 1,
+        parts: 0,
         inline: false,
     };
     let (pages, chunks) = (recipe::pack(&entry.digest, &[entry]), vec![chunk]);
-    PreparedFile { path, version, inline: None, pages, chunks, condition: Condition::Always }
+    let condition = Condition::Always;
+    PreparedFile { path, version, inline: None, pages, chunks, condition, in_parts: None }
 }
 
 /// Donors that the pool's own metadata is written to at once, at least.

@@ -3,7 +3,9 @@
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
+use crate::settings::Settings;
 use potluck_catalog::{Catalog, Error, Upkeep};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Steps in a round, so that others have their turn.
@@ -16,6 +18,7 @@ const REPLIES_KEPT: Duration = Duration::from_secs(3600);
 handles! {
     /// The handles for emptying the trash.
     pub struct Trash {
+        settings: Arc<Settings>,
         time: PoolTime,
         catalog: Catalog,
     }
@@ -24,8 +27,9 @@ handles! {
 impl Trash {
     /// Takes a part of thrown-away trees apart.
     pub async fn empty(&self) -> Result<(), Error> {
+        let kept_ms = self.settings.get().gc_delay.as_millis() as u64;
         for _ in 0..STEPS {
-            let step = Upkeep::Trash { entries: ENTRIES };
+            let step = Upkeep::Trash { entries: ENTRIES, kept_ms };
             if !self.catalog.upkeep(step, self.time.now_ms()).await? {
                 break;
             }

@@ -397,6 +397,7 @@ pub fn file(session: &SessionId, at: &str, chunks: &[u64], donors: &[&Donor]) ->
         parity: Packed::default(),
         acknowledged: Packed(receipts.collect()),
         condition: Condition::Always,
+        in_parts: None,
     }
 }
 

@@ -35,6 +35,7 @@ fn small(at: &str, content: &[u8]) -> FileCommit {
         parity: Packed::default(),
         acknowledged: Packed::default(),
         condition: Condition::Always,
+        in_parts: None,
     }
 }
 

@@ -10,8 +10,8 @@ use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::{self, PlacementRequest, Plan, Refusal};
 use potluck_core::policy::Policy;
 use potluck_wire::control::Holding;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Bytes promised at first to a session of unknown size, if they fit.
@@ -219,6 +219,11 @@ impl Pool {
             true => Err(TooManyOffered),
             false => Ok(self.offered.add(*id, names)),
         }
+    }
+
+    /// Chunks that a session offered are in use from now on, and no garbage for that reason.
+    pub fn withdraw_offers(&mut self, id: &SessionId, names: &BTreeSet<ChunkName>) {
+        self.offered.withdraw(id, names);
     }
 
     /// Whether a session offered a chunk.

@@ -196,11 +196,19 @@ impl Findings {
         }
     }
 
-    /// A file of the space entered last.
+    /// A file of the space entered last, or the first part of one.
     pub fn add(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
+        self.files += 1;
+        if let Some(space) = self.spaces.last_mut() {
+            space.files += 1;
+        }
+        self.add_part(version, kind, layout);
+    }
+
+    /// A further part of a file that was added before.
+    pub fn add_part(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
         let copies = copies(layout, &self.view);
         let mut file = JudgedFile::new(version);
-        self.files += 1;
         let mut whole = true;
         for unit in &layout.units {
             let judged = judged(unit, &copies);
@@ -237,7 +245,6 @@ impl Findings {
             }
         }
         if let Some(space) = self.spaces.last_mut() {
-            space.files += 1;
             space.unreadable += u64::from(health.unreadable > 0);
             space.lost += u64::from(health.unreadable > 0 && !file.may_return);
             space.incomplete += u64::from(file.is_incomplete());

@@ -28,8 +28,10 @@ pub struct Version {
     pub goal: Option<Redundancy>,
     /// When the version came to have all its redundancy, in milliseconds of wall time; `None` until it has.
     pub safe_wall_ms: Option<i64>,
-    /// Chunks in its recipe.
+    /// Chunks in its recipe, or in those of its parts.
     pub chunks: u64,
+    /// Parts that it is made of; 0 where its chunks are its own.
+    pub parts: u64,
     /// Whether the content lives in the catalog.
     pub inline: bool,
 }

@@ -184,6 +184,7 @@ mod tests {
             goal: None,
             safe_wall_ms: None,
             chunks: 1,
+            parts: 0,
             inline: false,
         };
         let holders = holders.iter().map(|donor| (DonorId(*donor), false)).collect();

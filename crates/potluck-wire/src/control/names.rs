@@ -157,8 +157,32 @@ pub struct Health {
     pub in_catalog: bool,
 }
 
-/// The health of a file, or of the worst in a space, as one level.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+impl Health {
+    /// The health of a file that has this part and another.
+    pub fn with(self, other: Self) -> Self {
+        let both = |one: Option<_>, other: Option<_>| one.zip(other);
+        Self {
+            level: self.level.max(other.level),
+            tolerates: both(self.tolerates, other.tolerates).map(|(one, other)| one.min(other)),
+            tolerates_now: both(self.tolerates_now, other.tolerates_now)
+                .map(|(one, other)| one.min(other)),
+            silent: self.silent || other.silent,
+            promised: self.promised.max(other.promised),
+            incomplete: self.incomplete + other.incomplete,
+            unreadable: self.unreadable + other.unreadable,
+            safe_since_ms: self
+                .safe_since_ms
+                .zip(other.safe_since_ms)
+                .map(|(one, other)| one.max(other)),
+            changing_to: self.changing_to.or(other.changing_to),
+            below_policy: self.below_policy || other.below_policy,
+            in_catalog: self.in_catalog && other.in_catalog,
+        }
+    }
+}
+
+/// The health of a file, or of the worst in a space, as one level; greater is worse.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HealthLevel {
     /// The file is as safe as promised.

@@ -27,6 +27,19 @@ pub struct Open {
 }
 call!(Open => Opened, "open");
 
+/// Opens a part of a file that is made of parts, and that was opened before. It can be opened for a while after
+/// the file was replaced or removed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OpenPart {
+    /// The path at which the file was found.
+    pub path: PoolPath,
+    /// The version of the file.
+    pub version: VersionId,
+    /// The number of the part, from 0.
+    pub number: u32,
+}
+call!(OpenPart => Opened, "open-part");
+
 /// Open files and what is needed to read them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Opened {
@@ -83,6 +96,13 @@ pub struct OpenFile {
     /// How its reads race.
     #[serde(default)]
     pub race: Race,
+    /// The digests of its parts, where it is made of parts. Its recipe and holders are those of its parts then,
+    /// each of which is opened by itself ([`OpenPart`]).
+    #[serde(default, skip_serializing_if = "Packed::is_empty")]
+    pub parts: Packed<Digest>,
+    /// Plaintext bytes per chunk: each part but the last has [`potluck_core::recipe::PART_CHUNKS`] chunks of so many.
+    #[serde(default)]
+    pub chunk_size: u32,
 }
 
 /// Tells the manager that a donor's copy cannot be read (users). The donor looks itself before

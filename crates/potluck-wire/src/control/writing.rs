@@ -238,6 +238,48 @@ pub struct FileCommit {
     /// The condition under which the file may replace what is at its path.
     #[serde(default)]
     pub condition: Condition,
+    /// Set where the file has more chunks than [`potluck_core::recipe::PART_CHUNKS`], which come in parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_parts: Option<InParts>,
+}
+
+/// A step in the commit of a file of many chunks. Its parts are committed one by one, while the rest of it is
+/// still being sent; nothing of it is visible before it is committed as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InParts {
+    /// This is a part. Size, digest, recipe and receipts are those of the part. It takes the place of one that was
+    /// committed under its number before.
+    Part {
+        /// The number of the file in its session, chosen by the client.
+        file: u32,
+        /// The number of the part in the file, from 0.
+        number: u32,
+    },
+    /// This is the file, without any recipe: it has so many parts, which were committed before.
+    Whole {
+        /// The number of the file in its session.
+        file: u32,
+        /// The number of its parts.
+        parts: u32,
+    },
+}
+
+/// Asks for parts of a file that was refused because donors of its chunks have gone since they were committed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LostParts {
+    /// The write session that the file is written in.
+    pub session: SessionId,
+    /// The number of the file in its session.
+    pub file: u32,
+}
+call!(LostParts => CommittedParts, "lost-parts");
+
+/// Parts of a file, some at a time.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct CommittedParts {
+    /// The parts as they were committed, without receipts.
+    pub parts: Vec<FileCommit>,
 }
 
 /// The outcome of a batch.

@@ -150,6 +150,7 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
         parity: Packed::default(),
         acknowledged: Packed(vec![named]),
         condition: Condition::Always,
+        in_parts: None,
     };
     let commit = Commit { session, batch: 0, files: vec![file], atomic: false, done: true };
     let committed = admin.call(&commit).expect("a commit");

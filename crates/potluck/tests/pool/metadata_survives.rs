@@ -167,7 +167,7 @@ fn a_new_generation_of_the_log_takes_the_place_of_the_old_one() {
 
 /// Takes the manager's machine away, restores it from the kit and what donors have, and starts it; gives
 /// the report.
-fn lose_and_restore(lab: &mut Lab, kit: &Path) -> Value {
+pub fn lose_and_restore(lab: &mut Lab, kit: &Path) -> Value {
     lab.kill_manager();
     fs::remove_dir_all(lab.manager_dir()).expect("lost");
     let (state, address) = (lab.manager_dir(), lab.address().to_owned());
@@ -181,7 +181,7 @@ fn lose_and_restore(lab: &mut Lab, kit: &Path) -> Value {
 }
 
 /// A file's content, once donors have told what they hold.
-fn cat_when_there(lab: &Lab, at: &str) -> Vec<u8> {
+pub fn cat_when_there(lab: &Lab, at: &str) -> Vec<u8> {
     wait_until(&format!("{at} to be readable"), DEADLINE, || lab.cli.run(&["cat", at]).code == 0);
     lab.cli.cat(at)
 }
@@ -208,6 +208,6 @@ fn kinds(lab: &Lab, kind: u8) -> Vec<PathBuf> {
 
 /// Waits until the log on the donors has all changes.
 #[track_caller]
-fn wait_logged(lab: &Lab) {
+pub fn wait_logged(lab: &Lab) {
     wait_until("all changes to be in the log", DEADLINE, || lab.cli.status()["log_waiting"] == 0);
 }

@@ -72,6 +72,7 @@ async fn cut(mut cutter: Cutter, key: Option<SpaceKey>) -> Vec<File> {
                         entries.push(entry);
                     }
                 }
+                Cut::PartEnd { .. } => panic!("a small file has no parts"),
                 Cut::End { facts, .. } => files.push(File {
                     facts,
                     bytes: std::mem::take(&mut bytes),

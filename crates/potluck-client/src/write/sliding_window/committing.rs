@@ -1,12 +1,12 @@
 //! Committing: files become visible in batches.
 
-use super::stages::Committing;
+use super::stages::{Committing, PartOf};
 use super::{Event, FileState, Window};
 use crate::write::pushes::Finished;
 use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
 use potluck_core::recipe;
-use potluck_wire::control::{Committed, Condition, FileCommit, Outcome};
+use potluck_wire::control::{Committed, Condition, FileCommit, InParts, Outcome};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::Acknowledged;
@@ -18,12 +18,14 @@ use std::time::Duration;
 const COMMIT_FILES: usize = 512;
 /// Bytes of files at which they become visible.
 const COMMIT_BYTES: u64 = 256 << 20;
+/// Parts of files in one commit, which has the catalog to itself for some ten milliseconds for each.
+const PARTS_AT_ONCE: usize = 2;
 /// How long a file waits to become visible. A commit costs the manager an fsync.
 const COMMIT_AFTER: Duration = Duration::from_secs(2);
 
 /// Files that can become visible at one moment: the catalog takes nothing else meanwhile.
 const ATOMIC_FILES: usize = 4096;
-/// Chunks of the files that can become visible at one moment: what fits one message.
+/// Chunks of the files that can become visible at one moment, beside those of files in parts: what fits one message.
 const ATOMIC_CHUNKS: usize = 500_000;
 
 /// An empty stream is not what somebody means who names the version to be replaced.
@@ -38,6 +40,10 @@ fn changed() -> Failure {
     let what = "the local file was changed while it was being stored, so nothing of it is stored";
     Failure::new(ErrorKind::Retry, code::LOCAL_IO, what)
         .hint("run the same command again when nobody writes to it")
+}
+
+fn is_part(file: &FileCommit) -> bool {
+    matches!(file.in_parts, Some(InParts::Part { .. }))
 }
 
 /// Whether files that are ready should wait for no others; those of a session that is atomic wait for all.
@@ -62,7 +68,10 @@ impl Window {
         let Some(mut state) = self.files.remove(&file) else { return };
         let Some(facts) = state.facts.take() else { return };
         if state.has_changed {
-            self.fail(facts.path, changed(), state.finished);
+            match state.part {
+                Some(part) => self.fail_part(part, facts.path, changed()),
+                None => self.fail(facts.path, changed(), state.finished),
+            }
             return;
         }
         let came_empty = self.committing.spare_content && facts.stream && facts.size == 0;
@@ -74,8 +83,15 @@ impl Window {
             }
             condition => condition,
         };
-        let FileState { entries, parity, mut acknowledged, parity_acknowledged, finished, .. } =
-            state;
+        let FileState {
+            entries,
+            parity,
+            mut acknowledged,
+            parity_acknowledged,
+            finished,
+            part,
+            ..
+        } = state;
         // Parity counts on after the data.
         let after = entries.len() as u32;
         acknowledged.extend(
@@ -88,15 +104,9 @@ impl Window {
         if facts.inline.is_some() {
             self.progress.advance(facts.size);
         }
-        self.committing.ready_bytes += facts.size;
-        if self.committing.ready_since.is_none() {
-            self.committing.ready_since = Some(self.client.env.clock.now());
-            self.events.push(Box::pin(async {
-                tokio::time::sleep(COMMIT_AFTER).await;
-                Event::CommitDue
-            }));
+        if part.is_none() {
+            self.committing.chunks += entries.len() + parity.len();
         }
-        self.committing.chunks += entries.len() + parity.len();
         let commit = FileCommit {
             path: facts.path,
             size: facts.size,
@@ -114,7 +124,21 @@ impl Window {
             pages,
             acknowledged: Packed(acknowledged),
             condition,
+            in_parts: part.map(|PartOf { file, number }| InParts::Part { file, number }),
         };
+        self.make_ready(commit, finished);
+    }
+
+    /// Has a file go with the next commit.
+    pub(super) fn make_ready(&mut self, commit: FileCommit, finished: Option<Finished>) {
+        self.committing.ready_bytes += commit.size;
+        if self.committing.ready_since.is_none() {
+            self.committing.ready_since = Some(self.client.env.clock.now());
+            self.events.push(Box::pin(async {
+                tokio::time::sleep(COMMIT_AFTER).await;
+                Event::CommitDue
+            }));
+        }
         self.committing.ready.push((commit, finished));
     }
 
@@ -122,9 +146,14 @@ impl Window {
         if self.committing.atomic {
             self.check_atomic()?;
         }
-        let last = self.cutting.is_over() && self.files.is_empty();
+        let unready = self.wholes.values().any(|whole| !whole.is_ready);
+        let last = self.cutting.is_over() && self.files.is_empty() && !unready;
         let now = self.client.env.clock.now();
         let stage = &mut self.committing;
+        if !stage.under_way && stage.ready.iter().any(|(file, _)| is_part(file)) {
+            self.commit_parts();
+            return Ok(());
+        }
         if stage.under_way || stage.ready.is_empty() || !(last || is_due(stage, now)) {
             return Ok(());
         }
@@ -145,6 +174,29 @@ impl Window {
             Event::Committed(files.into_iter().zip(finished).collect(), committed)
         }));
         Ok(())
+    }
+
+    /// Commits parts of files, which become visible with their files: what one transaction takes of them.
+    fn commit_parts(&mut self) {
+        let stage = &mut self.committing;
+        let (mut parts, mut others) = (Vec::new(), Vec::new());
+        for (file, finished) in std::mem::take(&mut stage.ready) {
+            match is_part(&file) && parts.len() < PARTS_AT_ONCE {
+                true => parts.push(file),
+                false => others.push((file, finished)),
+            }
+        }
+        stage.ready = others;
+        stage.ready_since = stage.ready_since.filter(|_| !stage.ready.is_empty());
+        stage.ready_bytes = stage.ready.iter().map(|(file, _)| file.size).sum();
+        stage.under_way = true;
+        let batch = stage.batch;
+        stage.batch += 1;
+        let calls = self.session.calls();
+        self.events.push(Box::pin(async move {
+            let (files, committed) = calls.commit(batch, parts, false, false).await;
+            Event::Committed(files.into_iter().map(|file| (file, None)).collect(), committed)
+        }));
     }
 
     /// Ends the session, in which nothing more is to become visible.
@@ -179,6 +231,22 @@ impl Window {
     ) {
         self.committing.under_way = false;
         for ((file, finished), outcome) in files.into_iter().zip(committed.files) {
+            let (part, whole) = match file.in_parts {
+                Some(InParts::Part { file, number }) => (Some(PartOf { file, number }), None),
+                Some(InParts::Whole { file, .. }) => (None, Some(file)),
+                None => (None, None),
+            };
+            if let Some(whole) = whole {
+                if outcome.is_sent_again() {
+                    self.committing.finished = false; // for that the session goes on
+                    self.ask_for_lost_parts(whole, finished);
+                    continue;
+                }
+                self.wholes.remove(&whole);
+            }
+            if part.is_some_and(|part| !self.wholes.contains_key(&part.file)) {
+                continue; // the file was given up meanwhile
+            }
             if outcome.is_sent_again() {
                 self.committing.finished = false; // for that the session goes on
                 if self.may_send_again(&file) {
@@ -186,8 +254,10 @@ impl Window {
                     continue;
                 }
             }
-            match outcome {
-                Outcome::Stored { version, below_policy } => {
+            match (outcome, part) {
+                (Outcome::Stored { .. }, Some(part)) => self.part_committed(part),
+                (Outcome::Refused(failure), Some(part)) => self.fail_part(part, file.path, failure),
+                (Outcome::Stored { version, below_policy }, None) => {
                     self.report.bytes += file.size;
                     self.report.below_policy += u64::from(below_policy);
                     match finished {
@@ -195,7 +265,7 @@ impl Window {
                         None => self.report.stored.push((file.path, version)),
                     }
                 }
-                Outcome::Refused(failure) => self.fail(file.path, failure, finished),
+                (Outcome::Refused(failure), None) => self.fail(file.path, failure, finished),
             }
         }
     }

@@ -43,8 +43,11 @@ impl Window {
     }
 
     /// Whether there is room for more; a writer of unknown length waits until its reservation is ahead of it
-    /// again.
+    /// again, and so does one that is faster than the manager takes parts of files.
     fn may_cut(&self) -> bool {
+        if self.committing.has_many_parts() {
+            return false;
+        }
         let promised = self.session.promised;
         self.cutting.bytes < promised || promised == 0 || !self.room.is_growing()
     }
@@ -83,32 +86,43 @@ impl Window {
             Push::Cuts(cuts) => cuts.into_iter().for_each(|cut| self.take_cut(cut)),
             Push::Flush(file, done) => {
                 self.offering.is_awaited = true;
-                self.files.entry(file).or_default().flushed = Some(done);
+                match self.wholes.get_mut(&file) {
+                    Some(whole) => whole.flushed = Some(done),
+                    None => self.files.entry(file).or_default().flushed = Some(done),
+                }
                 self.tell_flushed(file);
             }
             Push::Await(file, done) => {
                 self.offering.is_awaited = true;
-                self.files.entry(file).or_default().finished = Some(done);
+                match self.wholes.get_mut(&file) {
+                    Some(whole) => whole.finished = Some(done),
+                    None => self.files.entry(file).or_default().finished = Some(done),
+                }
             }
-            Push::Abort(file) => drop(self.files.remove(&file)),
+            Push::Abort(file) => drop(self.remove_file(file)),
         }
     }
 
     fn take_cut(&mut self, cut: Cut) {
         match cut {
             Cut::Group { file, data, parity } => self.take_group(file, data, parity),
+            Cut::PartEnd { file, path } => self.end_part(file, path),
+            Cut::End { file, facts } if self.wholes.contains_key(&file) => {
+                self.end_whole(file, facts);
+            }
             Cut::End { file, facts } => {
                 self.files.entry(file).or_default().facts = Some(facts);
                 self.complete(file);
             }
             Cut::Failed { file, path, error } => {
-                let finished = self.files.remove(&file).and_then(|state| state.finished);
+                let finished = self.remove_file(file);
                 self.fail(path, uncut(&error), finished);
             }
         }
     }
 
     fn take_group(&mut self, file: u32, data: Vec<(Entry, Body)>, parity: Vec<(ChunkName, Body)>) {
+        let file = self.wholes.get(&file).map_or(file, |whole| whole.filling);
         let state = self.files.entry(file).or_default();
         state.open += 1;
         let mut members = Vec::with_capacity(data.len() + parity.len());
@@ -129,10 +143,26 @@ impl Window {
     }
 
     /// Tells a writer that waits for it that all it has brought is stored.
-    pub(super) fn tell_flushed(&mut self, file: u32) {
-        let stored = |state: &&mut FileState| state.open == 0;
-        if let Some(done) = self.files.get_mut(&file).filter(stored).and_then(|f| f.flushed.take())
-        {
+    pub(super) fn tell_flushed(&mut self, number: u32) {
+        let file = self.files.get(&number).and_then(|state| state.part);
+        let file = file.map_or(number, |part| part.file);
+        let flushed = match self.wholes.get_mut(&file) {
+            Some(whole) => {
+                let open = |state: &FileState| {
+                    state.open > 0 && state.part.is_some_and(|part| part.file == file)
+                };
+                let filling = self.files.get(&whole.filling).is_some_and(|state| state.open > 0);
+                match filling || self.files.values().any(open) {
+                    true => None,
+                    false => whole.flushed.take(),
+                }
+            }
+            None => {
+                let stored = |state: &&mut FileState| state.open == 0;
+                self.files.get_mut(&file).filter(stored).and_then(|state| state.flushed.take())
+            }
+        };
+        if let Some(done) = flushed {
             let _ = done.send(()); // its writer may be gone
         }
     }

@@ -2,6 +2,7 @@
 //! refused it. What they had is read as any reader reads it, from the donors that are still there, and sent
 //! to others: a chunk from its other copies, the chunks of a group from the others of the group.
 
+use super::stages::PartOf;
 use super::{Event, FileState, Window, uncut};
 use crate::body::Body;
 use crate::fetch::Fetcher;
@@ -19,9 +20,10 @@ use potluck_core::policy::{AckLevel, Race};
 use potluck_core::read_plan::Piece;
 use potluck_core::recipe::{self, Entry};
 use potluck_core::seal::SpaceKey;
-use potluck_wire::control::{FileCommit, Grown, Offered, OpenFile};
+use potluck_wire::control::{FileCommit, Grown, InParts, Offered, OpenFile};
 use potluck_wire::env::Offload;
 use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::packed::Packed;
 use potluck_wire::ticket::Acknowledged;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -44,7 +46,8 @@ pub(super) type Heard = (Grown, BTreeMap<ChunkName, Vec<DonorId>>);
 pub(super) struct Rereads {
     rows: VecDeque<Row>,
     under_way: usize,
-    refused: BTreeMap<PoolPath, u32>,
+    /// How often each file was refused, and each part of a file.
+    refused: BTreeMap<(PoolPath, Option<PartOf>), u32>,
 }
 
 /// A chunk that lost copies, or a group that lost chunks.
@@ -105,7 +108,8 @@ async fn who_is_there(
 impl Window {
     /// Whether a file that was refused for that can be sent again: it was not too often.
     pub(super) fn may_send_again(&mut self, file: &FileCommit) -> bool {
-        let tries = self.rereads.refused.entry(file.path.clone()).or_default();
+        let what = (file.path.clone(), part_of(file));
+        let tries = self.rereads.refused.entry(what).or_default();
         *tries += 1;
         *tries <= TRIES
     }
@@ -113,19 +117,22 @@ impl Window {
     /// Takes a file that was refused for that up again. Its writer goes on waiting.
     pub(super) fn send_again(&mut self, file: FileCommit, finished: Option<Finished>) {
         let entries = recipe::unpack(&file.digest, file.pages.iter().map(|page| &page.0[..]));
-        // The cutter counts up from 0.
-        let free = (0..=u32::MAX).rev().find(|number| !self.files.contains_key(number));
-        let (Ok(entries), Some(number)) = (entries, free) else {
+        let (Ok(entries), Some(number)) = (entries, self.free_number()) else {
             let what = format!("{}: it cannot be sent again", file.path);
-            let failure = Failure::new(ErrorKind::Other, code::BAD_REQUEST, what);
-            return self.fail(file.path, failure.hint(AGAIN), finished);
+            let failure = Failure::new(ErrorKind::Other, code::BAD_REQUEST, what).hint(AGAIN);
+            return match part_of(&file) {
+                Some(part) => self.fail_part(part, file.path, failure),
+                None => self.fail(file.path, failure, finished),
+            };
         };
         let names = entries.iter().map(|entry| entry.name).chain(file.parity.0.iter().copied());
         let sent: BTreeSet<u32> = file.acknowledged.0.iter().map(|said| said.chunk).collect();
         let held = (0..).zip(names).filter(|(index, _)| !sent.contains(index));
         let held: BTreeSet<ChunkName> = held.map(|(_, name)| name).collect();
         let parity = file.parity.0.clone();
-        let state = FileState { entries, parity, finished, is_again: true, ..FileState::default() };
+        let part = part_of(&file);
+        let again = FileState { entries, parity, finished, part, ..FileState::default() };
+        let state = FileState { is_again: true, ..again };
         self.files.insert(number, state);
         let (calls, ack) = (self.session.calls(), self.session.reserved.policy.ack);
         self.events.push(Box::pin(async move {
@@ -176,6 +183,8 @@ impl Window {
             parity: file.parity.clone(),
             parity_holders: names[data..].iter().map(donors).collect(),
             race: Race::default(),
+            parts: Packed::default(),
+            chunk_size: file.chunk_size,
         };
         let key = self.session.reserved.space_key.clone();
         let recipe = match Recipe::check(open, key.as_ref()) {
@@ -204,6 +213,7 @@ impl Window {
             path: file.path,
             size: file.size,
             digest: file.digest,
+            rest: file.digest,
             mtime_ms: Some(file.mtime_ms),
             executable: file.executable,
             stream: false,
@@ -309,7 +319,17 @@ impl Window {
         let Some(state) = self.files.remove(&number) else { return };
         let what = format!("{path}: donors that took it have gone: {}", failure.message);
         let failure = Failure { message: what, hint: AGAIN.into(), ..failure };
-        self.fail(path, failure, state.finished);
+        match state.part {
+            Some(part) => self.fail_part(part, path, failure),
+            None => self.fail(path, failure, state.finished),
+        }
+    }
+}
+
+fn part_of(file: &FileCommit) -> Option<PartOf> {
+    match file.in_parts {
+        Some(InParts::Part { file, number }) => Some(PartOf { file, number }),
+        _ => None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state of each stage. It is changed in the file of the stage's name; the others ask.
 
-use crate::source::{Cutter, Items};
+use crate::source::{Cutter, Facts, Items};
 use crate::write::options::PutOptions;
 use crate::write::pushes::{Finished, Push, Pushes};
 use potluck_core::chunk::ChunkName;
@@ -8,11 +8,14 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_wire::control::{Condition, FileCommit};
 use potluck_wire::error::Failure;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
+
+/// Parts of files that wait for their commit: some hundred KiB each.
+const MANY_PARTS: usize = 16;
 
 /// What is still to be cut, and how much was.
 pub(super) struct Cutting {
@@ -182,6 +185,12 @@ impl Committing {
         self.ready.is_empty() && !self.under_way
     }
 
+    /// Whether so many parts of files wait for a commit that no more should be cut.
+    pub fn has_many_parts(&self) -> bool {
+        self.ready.len() >= MANY_PARTS
+            && self.ready.iter().filter(|(file, _)| file.in_parts.is_some()).count() >= MANY_PARTS
+    }
+
     /// Whether there was any.
     pub fn has_committed(&self) -> bool {
         self.batch > 0
@@ -191,4 +200,30 @@ impl Committing {
     pub fn is_finished(&self) -> bool {
         self.finished
     }
+}
+
+/// The place of a part: its file, and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PartOf {
+    /// The number of the file in its session.
+    pub file: u32,
+    /// The number of the part, from 0.
+    pub number: u32,
+}
+
+/// A file that is stored in parts.
+#[derive(Default)]
+pub(super) struct Whole {
+    /// The part that is being cut, by its number among the window's files.
+    pub filling: u32,
+    /// Parts that were cut before it.
+    pub count: u32,
+    /// Parts that were cut and are not committed.
+    pub uncommitted: BTreeSet<u32>,
+    /// The facts about it, once it is cut to its end.
+    pub facts: Option<Facts>,
+    /// Whether its commit is under way, or waits for its turn.
+    pub is_ready: bool,
+    pub flushed: Option<oneshot::Sender<()>>,
+    pub finished: Option<Finished>,
 }

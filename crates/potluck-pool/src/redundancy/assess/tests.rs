@@ -45,6 +45,7 @@ fn add_leaving(findings: &mut Findings, n: u64, len: u32, holders: &[(u32, bool)
         goal: None,
         safe_wall_ms: None,
         chunks: 1,
+        parts: 0,
         inline: false,
     };
     let holders = holders.iter().map(|(holder, leaving)| (DonorId(*holder), *leaving)).collect();
@@ -127,6 +128,7 @@ fn a_file_that_lost_a_copy_on_its_way_to_a_goal_keeps_its_old_promise_when_it_is
         goal,
         safe_wall_ms: Some(5),
         chunks: 1,
+        parts: 0,
         inline: false,
     };
     let layout = |holders: &[u32]| Layout {

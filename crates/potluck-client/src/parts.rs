@@ -1,0 +1,127 @@
+//! An opened file that is made of parts. What is known of its chunks would take memory without bound, so each part is
+//! opened when something of it is read, and forgotten after others were.
+
+use crate::fetch::Fetcher;
+use crate::pool::Pool;
+use crate::recipe::Recipe;
+use potluck_core::chunk::Digest;
+use potluck_core::ids::VersionId;
+use potluck_core::merkle::Tree;
+use potluck_core::path::PoolPath;
+use potluck_core::recipe::PART_CHUNKS;
+use potluck_core::seal::SpaceKey;
+use potluck_wire::control::{OpenFile, OpenPart};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+/// Parts that are remembered: some hundred KiB each.
+const REMEMBERED: usize = 16;
+
+/// The parts of a file.
+pub struct OpenedParts {
+    client: Pool,
+    /// The path at which the file was found.
+    path: PoolPath,
+    /// The path that failures name.
+    name: String,
+    version: VersionId,
+    size: u64,
+    /// Bytes of each part but the last.
+    row: u64,
+    digests: Vec<Digest>,
+    key: Option<SpaceKey>,
+    /// Those that were read last, the latest at the end.
+    opened: Mutex<VecDeque<(u32, Arc<Recipe>)>>,
+    /// Held by who opens a part, so that each is opened once.
+    opening: tokio::sync::Mutex<()>,
+}
+
+impl OpenedParts {
+    /// Believes the manager only as far as the digests of the parts give that of the file.
+    pub fn check(
+        client: &Pool,
+        path: PoolPath,
+        file: &OpenFile,
+        key: Option<SpaceKey>,
+    ) -> Result<Self, Failure> {
+        let mut tree = Tree::default();
+        file.parts.0.iter().for_each(|digest| tree.push(digest.0));
+        let row = PART_CHUNKS as u64 * u64::from(file.chunk_size);
+        let count = file.parts.0.len() as u64;
+        let fits = row > 0 && file.size.div_ceil(row) == count;
+        if !fits || tree.root() != file.digest.0 {
+            return Err(wrong(format!("the parts of “{}” do not make the file", file.path)));
+        }
+        Ok(Self {
+            client: client.clone(),
+            path,
+            name: file.path.clone(),
+            version: file.version,
+            size: file.size,
+            row,
+            digests: file.parts.0.clone(),
+            key,
+            opened: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
+        })
+    }
+
+    /// The first part of a range of the file: its number, the bytes before it, and what it has of the range.
+    pub fn first_of(&self, range: &Range<u64>) -> (u32, u64, Range<u64>) {
+        let number = range.start / self.row;
+        let before = number * self.row;
+        let end = range.end.min(before + self.row);
+        (number as u32, before, range.start - before..end - before)
+    }
+
+    /// Returns what is known of a part, which is opened if need be; its donors are told to `fetcher`.
+    pub async fn open(&self, number: u32, fetcher: &Fetcher) -> Result<Arc<Recipe>, Failure> {
+        if let Some(known) = self.known(number) {
+            return Ok(known);
+        }
+        let _turn = self.opening.lock().await;
+        if let Some(known) = self.known(number) {
+            return Ok(known);
+        }
+        let (path, version) = (self.path.clone(), self.version);
+        let open = OpenPart { path, version, number };
+        let mut opened = self.client.call_retrying(&open).await?;
+        let file = opened.files.pop();
+        let mut file = file.ok_or_else(|| self.differs(number))?;
+        file.path.clone_from(&self.name);
+        let size = self.row.min(self.size - u64::from(number) * self.row);
+        if self.digests.get(number as usize) != Some(&file.digest) || file.size != size {
+            return Err(self.differs(number));
+        }
+        fetcher.learn(opened.donors);
+        let mut recipe = Recipe::check(file, self.key.as_ref())?;
+        recipe.part = Some((self.version, number));
+        let recipe = Arc::new(recipe);
+        let mut known = self.opened.lock().expect("no holder panics");
+        known.push_back((number, Arc::clone(&recipe)));
+        if known.len() > REMEMBERED {
+            known.pop_front();
+        }
+        Ok(recipe)
+    }
+
+    fn known(&self, number: u32) -> Option<Arc<Recipe>> {
+        let mut opened = self.opened.lock().expect("no holder panics");
+        let at = opened.iter().position(|(known, _)| *known == number)?;
+        let found = opened.remove(at)?;
+        let recipe = Arc::clone(&found.1);
+        opened.push_back(found);
+        Some(recipe)
+    }
+
+    fn differs(&self, number: u32) -> Failure {
+        wrong(format!("part {number} of “{}” is not that of the file", self.name))
+    }
+}
+
+fn wrong(what: String) -> Failure {
+    Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, what)
+        .hint("the catalog is damaged: tell the pool's admin")
+}

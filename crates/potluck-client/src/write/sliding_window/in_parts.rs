@@ -1,0 +1,175 @@
+//! Files of many chunks: each part of such a file is stored and committed like a small file, while the next ones are cut,
+//! so that what is known of its chunks takes memory for a few parts only. When all parts are committed the file becomes
+//! visible as a whole.
+
+use super::stages::{PartOf, Whole};
+use super::{Event, FileState, Window};
+use crate::source::Facts;
+use crate::write::pushes::Finished;
+use potluck_core::chunk::Digest;
+use potluck_core::path::PoolPath;
+use potluck_core::recipe::{self, Entry, PART_CHUNKS};
+use potluck_wire::control::{CommittedParts, FileCommit, InParts};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::packed::Packed;
+
+/// The digest of a part, whose chunks are all of one length unless it is the last.
+fn digest_of(entries: &[Entry], chunk_size: u32, rest: Digest) -> Digest {
+    let is_full = entries.len() == PART_CHUNKS && entries.iter().all(|it| it.len == chunk_size);
+    match recipe::digest_of(entries).filter(|_| is_full) {
+        Some(digest) => digest,
+        None => rest,
+    }
+}
+
+impl Window {
+    /// A number that no file has: the cutter counts up from 0.
+    pub(super) fn free_number(&self) -> Option<u32> {
+        (0..=u32::MAX).rev().find(|number| !self.files.contains_key(number))
+    }
+
+    /// The part of a file that is being cut has all its chunks, and others follow.
+    pub(super) fn end_part(&mut self, file: u32, path: PoolPath) {
+        let whole =
+            self.wholes.entry(file).or_insert_with(|| Whole { filling: file, ..Whole::default() });
+        let number = whole.filling;
+        if let Some(state) = self.files.get_mut(&number) {
+            whole.flushed = state.flushed.take().or(whole.flushed.take());
+            whole.finished = state.finished.take().or(whole.finished.take());
+        }
+        self.close_part(file, number, path, Digest::of(b""));
+        let Some(next) = self.free_number() else { return };
+        self.files.insert(next, FileState::default());
+        if let Some(whole) = self.wholes.get_mut(&file) {
+            whole.filling = next;
+        }
+        self.complete(number);
+    }
+
+    /// A file in parts was cut to its end.
+    pub(super) fn end_whole(&mut self, file: u32, facts: Facts) {
+        let Some(whole) = self.wholes.get_mut(&file) else { return };
+        let (number, path, rest) = (whole.filling, facts.path.clone(), facts.rest);
+        whole.facts = Some(facts);
+        self.close_part(file, number, path, rest);
+        self.complete(number);
+    }
+
+    fn close_part(&mut self, file: u32, number: u32, path: PoolPath, rest: Digest) {
+        let chunk_size = self.session.reserved.policy.chunk_size;
+        let (Some(whole), Some(state)) = (self.wholes.get_mut(&file), self.files.get_mut(&number))
+        else {
+            return;
+        };
+        state.part = Some(PartOf { file, number: whole.count });
+        whole.uncommitted.insert(whole.count);
+        whole.count += 1;
+        let digest = digest_of(&state.entries, chunk_size, rest);
+        state.facts = Some(Facts {
+            path,
+            size: state.entries.iter().map(|entry| u64::from(entry.len)).sum(),
+            digest,
+            rest: digest,
+            mtime_ms: None,
+            executable: false,
+            stream: false,
+            inline: None,
+        });
+    }
+
+    /// A part is committed; with the last of a file the file becomes visible.
+    pub(super) fn part_committed(&mut self, part: PartOf) {
+        if let Some(whole) = self.wholes.get_mut(&part.file) {
+            whole.uncommitted.remove(&part.number);
+        }
+        self.complete_whole(part.file);
+    }
+
+    fn complete_whole(&mut self, file: u32) {
+        let policy = &self.session.reserved.policy;
+        let Some(whole) = self.wholes.get_mut(&file) else { return };
+        let Some(facts) = whole.facts.as_ref().filter(|_| whole.uncommitted.is_empty()) else {
+            return;
+        };
+        if std::mem::replace(&mut whole.is_ready, true) {
+            return;
+        }
+        let commit = FileCommit {
+            path: facts.path.clone(),
+            size: facts.size,
+            digest: facts.digest,
+            mtime_ms: facts.mtime_ms.unwrap_or_else(|| self.client.env.clock.wall()),
+            executable: facts.executable,
+            chunk_size: policy.chunk_size,
+            copies: policy.copies,
+            ec: policy.ec,
+            parity: Packed::default(),
+            inline: None,
+            pages: Vec::new(),
+            acknowledged: Packed::default(),
+            condition: self.committing.condition,
+            in_parts: Some(InParts::Whole { file, parts: whole.count }),
+        };
+        let finished = whole.finished.take();
+        self.make_ready(commit, finished);
+    }
+
+    /// Forgets a file that does not become visible, with all its parts; gives its writer.
+    pub(super) fn remove_file(&mut self, file: u32) -> Option<Finished> {
+        let own = self.files.remove(&file).and_then(|state| state.finished);
+        let Some(whole) = self.wholes.remove(&file) else { return own };
+        self.files.remove(&whole.filling);
+        self.files.retain(|_, state| state.part.is_none_or(|part| part.file != file));
+        self.committing.ready.retain(|(commit, _)| match commit.in_parts {
+            Some(InParts::Part { file: of, .. } | InParts::Whole { file: of, .. }) => of != file,
+            None => true,
+        });
+        whole.finished.or(own)
+    }
+
+    /// A part of a file does not become anything, and so the file.
+    pub(super) fn fail_part(&mut self, part: PartOf, path: PoolPath, failure: Failure) {
+        if self.wholes.contains_key(&part.file) {
+            let finished = self.remove_file(part.file);
+            self.fail(path, failure, finished);
+        }
+    }
+
+    /// Asks which parts of a file have lost donors since they were committed.
+    pub(super) fn ask_for_lost_parts(&mut self, file: u32, finished: Option<Finished>) {
+        if let Some(whole) = self.wholes.get_mut(&file) {
+            whole.finished = finished;
+            whole.is_ready = false;
+            let calls = self.session.calls();
+            self.events.push(Box::pin(async move {
+                Event::LostParts(file, calls.lost_parts(file).await)
+            }));
+        }
+    }
+
+    /// Sends what parts lost again, and commits them again.
+    pub(super) fn take_lost_parts(&mut self, file: u32, lost: CommittedParts) {
+        let Some(whole) = self.wholes.get_mut(&file) else { return };
+        let Some(path) = whole.facts.as_ref().map(|facts| facts.path.clone()) else { return };
+        let mut again = Vec::new();
+        for mut part in lost.parts {
+            if let Some(InParts::Part { number, .. }) = part.in_parts {
+                whole.uncommitted.insert(number);
+                part.path = path.clone();
+                again.push((PartOf { file, number }, part));
+            }
+        }
+        for (of, part) in again {
+            if self.may_send_again(&part) {
+                self.send_again(part, None);
+            } else {
+                let what = format!("{path}: its donors went away again and again");
+                let failure = Failure::new(ErrorKind::Retry, code::NOT_ACKNOWLEDGED, what)
+                    .hint("run the same command again: what is there is not sent again");
+                return self.fail_part(of, path, failure);
+            }
+        }
+        // If all are there again, it is committed once more.
+        self.complete_whole(file);
+    }
+}

@@ -1,0 +1,161 @@
+//! A file of very many chunks is committed, opened and removed in parts: memory and the time of each step do not grow
+//! with the file.
+
+use crate::lab::{Donor, Lab, chunk, offer, reserve};
+use potluck_core::chunk::Digest;
+use potluck_core::ids::SessionId;
+use potluck_core::merkle::Tree;
+use potluck_core::policy::AckLevel;
+use potluck_core::recipe::{self, Entry, PART_CHUNKS};
+use potluck_wire::call::Caller;
+use potluck_wire::control::{
+    Commit, Committed, Condition, FileCommit, InParts, List, Open, OpenPart, Outcome, Remove,
+};
+use potluck_wire::packed::{Blob, Packed};
+use potluck_wire::ticket::{Acknowledged, Receipt};
+use std::fs;
+use std::ops::Range;
+use std::time::Duration;
+
+const CHUNK: u32 = 64 << 10;
+const AT: &str = "pot://lab/large";
+
+fn part(
+    session: &SessionId,
+    number: u32,
+    chunks: Range<u64>,
+    donors: &[&Donor],
+) -> (FileCommit, Digest) {
+    let entry = |n: u64| {
+        let name = chunk(n);
+        Entry { name, digest: Digest(name.0), len: CHUNK, sealed: false }
+    };
+    let entries: Vec<Entry> = chunks.map(entry).collect();
+    let digest = recipe::digest_of(&entries).expect("of whole chunks");
+    let receipt = |(at, entry): (u32, &Entry), donor: &Donor| Acknowledged {
+        chunk: at,
+        donor: donor.id,
+        ack: AckLevel::Memory,
+        receipt: Receipt::issue(&donor.key, session, &entry.name, CHUNK, AckLevel::Memory),
+    };
+    let receipts = (0..).zip(&entries);
+    let receipts = receipts.flat_map(|of| donors.iter().map(move |donor| receipt(of, donor)));
+    let file = FileCommit {
+        path: AT.parse().expect("a path"),
+        size: u64::from(CHUNK) * entries.len() as u64,
+        digest,
+        mtime_ms: 7,
+        executable: false,
+        chunk_size: CHUNK,
+        copies: donors.len() as u32,
+        inline: None,
+        acknowledged: Packed(receipts.collect()),
+        pages: recipe::pack(&digest, &entries).into_iter().map(Blob).collect(),
+        ec: None,
+        parity: Packed::default(),
+        condition: Condition::Always,
+        in_parts: Some(InParts::Part { file: 0, number }),
+    };
+    (file, digest)
+}
+
+async fn commit(user: &Caller, session: SessionId, batch: u32, file: FileCommit, done: bool) {
+    let commit = Commit { session, batch, files: vec![file], atomic: false, done };
+    let Committed { files } = user.call(&commit).await.expect("committed");
+    assert!(matches!(files[..], [Outcome::Stored { below_policy: false, .. }]), "{files:?}");
+}
+
+/// The most memory that this process had so far, in bytes.
+fn most_memory() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("a status");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("a line");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("KiB") << 10
+}
+
+/// Time in which so many chunks are released.
+fn released_in(chunks: u64) -> Duration {
+    Duration::from_micros(200 * chunks)
+}
+
+/// Writes, reads and removes a file of so many chunks with two copies each. Manager, donors and client are in this
+/// process.
+async fn written_read_and_removed(chunks: u64) {
+    let lab = Lab::with(|config| config.backup_every = Duration::from_secs(1)).await;
+    let (user, donors) = (lab.user().await, [lab.donor("a").await, lab.donor("b").await]);
+    for donor in &donors {
+        donor.report(&[]).await;
+    }
+    let donors: Vec<&Donor> = donors.iter().collect();
+    let clock = lab.env.clock.clone();
+    let now = || clock.now();
+    let (began, before) = (now(), most_memory());
+    let session = reserve(&user, 1 << 30).await.expect("reserved").session;
+    let (mut tree, mut batch, mut longest) = (Tree::default(), 0, Duration::ZERO);
+    let step = PART_CHUNKS as u64;
+    for first in (0..chunks).step_by(PART_CHUNKS) {
+        let range = first..chunks.min(first + step);
+        offer(&user, session, &range.clone().collect::<Vec<_>>()).await;
+        let (file, digest) = part(&session, batch, range, &donors);
+        tree.push(digest.0);
+        let call = now();
+        commit(&user, session, batch, file, false).await;
+        longest = longest.max(now() - call);
+        batch += 1;
+    }
+    let (staged, parts) = (now() - began, batch);
+    let whole = FileCommit {
+        size: u64::from(CHUNK) * chunks,
+        digest: Digest(tree.root()),
+        pages: Vec::new(),
+        acknowledged: Packed::default(),
+        in_parts: Some(InParts::Whole { file: 0, parts }),
+        ..part(&session, 0, 0..1, &donors).0
+    };
+    let call = now();
+    commit(&user, session, batch, whole, true).await;
+    let flipped = now() - call;
+    let written = most_memory() - before;
+
+    let call = now();
+    let path = || AT.parse().expect("a path");
+    let open = Open { path: path(), recursive: false, after: None };
+    let opened = user.call(&open).await.expect("opened").files.remove(0);
+    assert_eq!((opened.parts.0.len(), opened.digest), (parts as usize, Digest(tree.root())));
+    let last = OpenPart { path: path(), version: opened.version, number: parts - 1 };
+    let file = user.call(&last).await.expect("opened").files.remove(0);
+    let pages = file.pages.iter().map(|page| &page.0[..]);
+    let entries = recipe::unpack(&file.digest, pages).expect("a recipe");
+    assert_eq!(entries.last().map(|entry| entry.name), Some(chunk(chunks - 1)));
+    assert!(file.holders.iter().all(|holders| holders.len() == 2));
+    let read = now() - call;
+    let list = List { path: "pot://lab".parse().expect("a path"), recursive: true, after: None };
+    assert_eq!(user.call(&list).await.expect("listed").entries.len(), 1);
+
+    let call = now();
+    user.call(&Remove { path: path(), recursive: false }).await.expect("removed");
+    let removed = now() - call;
+    let first = OpenPart { number: 0, ..last };
+    let deadline = now() + Duration::from_secs(60) + released_in(chunks);
+    // From its end on.
+    while user.call(&first).await.is_ok() {
+        assert!(now() < deadline, "its parts are not taken apart");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let reclaimed = now() - call;
+    let all = most_memory() - before;
+    println!(
+        "{chunks} chunks in {parts} parts: committed in {staged:?}, the longest call {longest:?}, the last \
+         {flipped:?}; opened with its last part in {read:?}; removed in {removed:?}, taken apart after {reclaimed:?}; memory grew by {} MiB until it \
+         was visible, by {} MiB in all",
+        written >> 20,
+        all >> 20
+    );
+    assert!(all < 256 << 20, "{} MiB more", all >> 20);
+}
+
+/// `MANY_CHUNKS=10000000` makes it as long, which is for optimized code; `--nocapture` shows the figures.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_many_parts_takes_no_more_memory_than_a_small_one() {
+    let chunks = std::env::var("MANY_CHUNKS").ok().and_then(|chunks| chunks.parse().ok());
+    written_read_and_removed(chunks.unwrap_or(20_000)).await;
+}
