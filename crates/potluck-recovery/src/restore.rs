@@ -125,9 +125,10 @@ mod tests {
         ] {
             assert_eq!(of(lost.clone()), RestoreExtent::Incomplete, "{lost:?}");
         }
-        let unlisted = Some(Unlisted { files: 1, ..Unlisted::default() });
+        let mut unlisted = Unlisted::default();
+        unlisted.files = 1;
         assert_eq!(
-            Restored { unlisted, ..Restored::default() }.extent(),
+            Restored { unlisted: Some(unlisted), ..Restored::default() }.extent(),
             RestoreExtent::Unreadable
         );
     }
