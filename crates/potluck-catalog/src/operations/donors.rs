@@ -75,19 +75,22 @@ impl Catalog {
         self.read(move |db| placements::compare(db, donor, &holdings)).await
     }
 
-    /// Writes down what a donor told of its copies.
+    /// Writes down what a donor told of its copies. A donor tells only once which session stored a chunk that nobody
+    /// had offered: no power cut undoes that such a chunk is known.
     pub async fn tell(
         &self,
         donor: DonorId,
         told: ToldCopies,
         now_ms: u64,
     ) -> Result<WrittenDown, Error> {
+        let durability =
+            if told.unused.is_empty() { Durability::Process } else { Durability::Disk };
         let tell = move |db: &_| {
             let taken_in = unused_chunks::take_in(db, &told.unused, now_ms)?;
             let lost = placements::tell(db, donor, &told, now_ms)?;
             Ok(WrittenDown { taken_in, lost })
         };
-        self.write(Durability::Process, tell).await
+        self.write(durability, tell).await
     }
 
     /// A page of the chunks that are counted at a donor, after `after`: the last of the page, `None` at the end,

@@ -49,6 +49,9 @@ impl Catalog {
     /// Keeps the names in `new`, which a session has not offered before, from being reclaimed; then gives
     /// what is known of each of `names`, with the donors that have them at level `ack`. What is found in
     /// use stays.
+    ///
+    /// The names outlive a power cut before any donor is sent a chunk of them: a copy that a donor synced and that
+    /// the catalog does not know would be nobody's for good.
     pub async fn offer(
         &self,
         id: SessionId,
@@ -56,7 +59,9 @@ impl Catalog {
         names: Arc<Vec<ChunkName>>,
         ack: AckLevel,
     ) -> Result<Vec<KnownChunk>, Error> {
-        self.write(Durability::Process, move |db| sessions::offer(db, &id, &new)).await?;
+        if !new.is_empty() {
+            self.write(Durability::Disk, move |db| sessions::offer(db, &id, &new)).await?;
+        }
         self.read(move |db| chunks::look_up(db, &names, ack)).await
     }
 

@@ -101,6 +101,31 @@ async fn references_of_what_is_removed_end_step_by_step() {
 }
 
 #[tokio::test]
+async fn what_may_be_stored_is_known_after_a_power_cut_d2() {
+    let stage = Stage::new().await;
+    let catalog = &stage.catalog;
+    // A change that waits for the next commit that reaches the disk, by which one is noticed.
+    let mut synced = catalog.changes();
+    let mut is_synced = async |job: &str| {
+        let last = std::mem::replace(&mut synced, catalog.changes());
+        assert!(last < synced, "{job} did not reach the disk");
+        let at = "127.0.0.1:7701".parse().expect("an address");
+        catalog.note_donor(DonorId(1), DonorNote::At(at)).await.expect("noted");
+        assert_eq!(catalog.changes(), synced, "this one waits");
+    };
+    let at = "127.0.0.1:7701".parse().expect("an address");
+    catalog.note_donor(DonorId(1), DonorNote::At(at)).await.expect("noted");
+    let names = vec![chunk(1)];
+    let asked = Arc::new(names.clone());
+    catalog.offer(stage.session, names, asked, AckLevel::Disk).await.expect("offered");
+    is_synced("an offer").await;
+    let unused = vec![Holding { name: chunk(2), len: 1000 }];
+    let told = ToldCopies { unused, ..ToldCopies::default() };
+    catalog.tell(DonorId(1), told, 0).await.expect("written down");
+    is_synced("what a donor was sent without an offer").await;
+}
+
+#[tokio::test]
 async fn what_an_ended_session_offered_is_a_row_a_name_and_none_a_donor() {
     let stage = Stage::new().await;
     offered_and_ended(&stage, (0..5000).map(chunk).collect(), 0).await;
