@@ -34,10 +34,12 @@ pub fn workspace_root() -> Result<PathBuf> {
     Ok(here.parent().context("xtask stands in no workspace")?.to_owned())
 }
 
-/// Builds the program as the tests use it, and says where it is. Every other selection of packages and targets has
-/// features of its own, with which half of the dependencies would be compiled once more.
+/// Builds the program as the tests use it, and the example beside it that plays a hostile member, and says where the
+/// program is. A selection of packages and targets without tests or examples has features of its own, with which half
+/// of the dependencies would be compiled once more.
 pub fn tested_program() -> Result<PathBuf> {
-    let built = cargo(&["test", "--workspace", "--test", "pool", "--no-run"]).status()?;
+    let targets = ["--bin", "potluck", "--example", "hostile_member"];
+    let built = cargo(&[&["build", "--workspace"], &targets[..]].concat()).status()?;
     ensure!(built.success(), "the build failed");
     Ok(target_directory()?.join("debug/potluck"))
 }

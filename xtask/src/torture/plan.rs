@@ -56,6 +56,8 @@ pub struct Plan {
     pub spaces: Vec<Space>,
     /// Numbers of the donors that have small disks.
     pub small: Vec<usize>,
+    /// Numbers of the donors whose disks, and the manager's, can lose their power, where they can.
+    pub power: Option<Vec<usize>>,
     /// Which donors' disks rot, are torn, lie or come back old.
     pub victims: Vec<usize>,
     /// How long donors may be silent before what they hold is made again elsewhere.
@@ -69,6 +71,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether every copy that counts is synced.
+    pub fn syncs(&self) -> bool {
+        self.spaces.iter().all(|space| space.flag("--ack") == Some("disk"))
+    }
+
     /// Draws the plan that `seed` expands to.
     pub fn draw(seed: u64, steps: u64) -> Self {
         let mut chance = Chance::new(seed, "plan");
@@ -91,10 +98,13 @@ impl Plan {
             ],
         };
         let mut donors = chance.between(6, 8) as usize;
+        // Where every space syncs, any donor may lose its power, and all at once.
+        let synced = Chance::new(seed, "ack").percent(40);
         let spaces: Vec<Space> = (0..chance.between(1, 3))
             .map(|number| {
                 let mut flags = chance.pick(kinds).to_vec();
-                flags.extend(["--ack", chance.pick(&["memory", "disk"])]);
+                let acks: &[&str] = if synced { &["disk"] } else { &["memory", "disk"] };
+                flags.extend(["--ack", chance.pick(acks)]);
                 flags.push(chance.pick(&["--seal", "--plain"]));
                 Space { name: format!("space-{number}"), flags }
             })
@@ -115,12 +125,16 @@ impl Plan {
         };
         let (small, victims) = (some(2), some(faults));
         let check_every = chance.between(8, 15);
+        let mut power = Chance::new(seed, "power");
+        let with_power = |number: &usize| !small.contains(number);
+        let power = power.percent(70).then(|| (0..donors).filter(with_power).collect());
         Self {
             seed,
             donors,
             faults,
             spaces,
             small,
+            power,
             victims,
             repair_grace,
             deaths,
@@ -132,7 +146,7 @@ impl Plan {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, donors, faults, spaces, small, victims, .. } = self;
+        let Self { seed, donors, faults, spaces, small, power, victims, .. } = self;
         let Self { repair_grace, deaths, steps, check_every, .. } = self;
         writeln!(
             f,
@@ -143,7 +157,13 @@ impl fmt::Display for Plan {
             writeln!(f, "  {name}: {} --chunk-size {CHUNK}", flags.join(" "))?;
         }
         writeln!(f, "  {deaths} donors die for good, repair after {repair_grace}")?;
-        writeln!(f, "  small disks: donors {small:?}; disks that rot: donors {victims:?}")
+        writeln!(f, "  small disks: donors {small:?}; disks that rot: donors {victims:?}")?;
+        match power {
+            Some(donors) => {
+                writeln!(f, "  disks that can lose their power: the manager's and {donors:?}")
+            }
+            None => Ok(()),
+        }
     }
 }
 

@@ -61,6 +61,16 @@ impl Under {
         self.running.kill_9()
     }
 
+    /// Freezes its process; false if it had ended by itself.
+    pub fn freeze(&mut self) -> Result<bool> {
+        self.running.freeze()
+    }
+
+    /// Lets its frozen process go on.
+    pub fn thaw(&self) {
+        self.running.thaw();
+    }
+
     /// Whether it has come to its end.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.running.ended()?.is_some())
@@ -139,6 +149,8 @@ impl Pool {
             runs: 0,
         };
         pool.start_manager()?;
+        // An admin's own machine has a disk of its own.
+        copy(&dir.join("manager/admin"), &dir.join("admin"))?;
         Ok(pool)
     }
 
@@ -148,8 +160,8 @@ impl Pool {
     }
 
     /// The product, with nothing of the caller's own configuration or environment.
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             if text.starts_with("POTLUCK_") || text.starts_with("XDG_") || text == "RUST_LOG" {
@@ -163,18 +175,25 @@ impl Pool {
 
     /// Starts a client's command as the pool's admin.
     pub fn begin(&mut self, args: &[&str]) -> Result<Under> {
+        let admin = self.dir.join("admin").display().to_string();
+        let mut all = vec!["--pool", &admin, "--no-progress", "--retry-for", CLIENT_RETRIES_FOR];
+        all.extend(args);
+        let all: Vec<String> = all.into_iter().map(str::to_owned).collect();
+        let program = self.program.clone();
+        let under = self.begin_program(&program, &all)?;
+        Ok(Under { command: format!("potluck {}", args.join(" ")), ..under })
+    }
+
+    /// Starts another program than the product.
+    pub fn begin_program(&mut self, program: &Path, args: &[String]) -> Result<Under> {
         self.runs += 1;
         let [out, err] =
             ["out", "err"].map(|kind| self.dir.join(format!("runs/{}.{kind}", self.runs)));
-        let mut command = self.command();
-        command
-            .arg("--pool")
-            .arg(self.dir.join("manager/admin"))
-            .args(["--no-progress", "--retry-for", CLIENT_RETRIES_FOR])
-            .args(args);
-        command.stdout(File::create(&out)?).stderr(File::create(&err)?);
+        let mut command = self.command(program);
+        command.args(args).stdout(File::create(&out)?).stderr(File::create(&err)?);
         let (running, started) = (Running::start(&mut command)?, Instant::now());
-        Ok(Under { running, command: format!("potluck {}", args.join(" ")), out, err, started })
+        let command = format!("{} {}", program.display(), args.join(" "));
+        Ok(Under { running, command, out, err, started })
     }
 
     /// Runs a client's command to its end.
@@ -205,6 +224,20 @@ impl Pool {
         let mut manager = self.manager.take().context("a manager that runs")?;
         ensure!(manager.kill_9()?, "the manager had ended by itself: see its log");
         Ok(())
+    }
+
+    /// Freezes the manager's process.
+    pub fn freeze_manager(&mut self) -> Result<()> {
+        let frozen = self.manager.as_mut().map(Running::freeze).transpose()?;
+        ensure!(frozen == Some(true), "the manager had ended by itself: see its log");
+        Ok(())
+    }
+
+    /// Lets the manager's frozen process go on.
+    pub fn thaw_manager(&self) {
+        if let Some(manager) = &self.manager {
+            manager.thaw();
+        }
     }
 
     /// `kill -9` of the manager, if it has not died by itself.
@@ -239,11 +272,16 @@ impl Pool {
 
     // ---- donors
 
+    /// Invites a member of this role and returns the token.
+    pub fn invite(&mut self, role: &str) -> Result<String> {
+        let token = self.run(&["--json", "invite", "--role", role])?.ok()?.json()?;
+        Ok(token["token"].as_str().context("a token")?.to_owned())
+    }
+
     /// Adds a donor that keeps everything below `disk`, and starts it.
     pub fn lend(&mut self, disk: PathBuf, small: bool) -> Result<()> {
         let name = format!("donor-{}", self.donors.len());
-        let token = self.run(&["--json", "invite", "--role", "donor"])?.ok()?.json()?;
-        let token = token["token"].as_str().context("a token")?.to_owned();
+        let token = self.invite("donor")?;
         let number = self.donors.len();
         let (running, address) = Default::default();
         let dead_for_good = false;
@@ -285,18 +323,36 @@ impl Pool {
         Ok(())
     }
 
-    /// Sends a donor a signal.
-    pub fn signal_donor(&self, number: usize, signal: Signal) {
+    /// Freezes a donor's process.
+    pub fn freeze_donor(&mut self, number: usize) -> Result<()> {
+        let donor = &mut self.donors[number];
+        let frozen = donor.running.as_mut().map(Running::freeze).transpose()?;
+        ensure!(frozen == Some(true), "{} had ended by itself: see its log", donor.name);
+        Ok(())
+    }
+
+    /// Lets a donor's frozen process go on.
+    pub fn thaw_donor(&self, number: usize) {
         if let Some(running) = &self.donors[number].running {
-            running.signal(signal);
+            running.thaw();
         }
     }
 
     /// Waits until the manager hears every donor where it is now.
     pub fn wait_live(&mut self) -> Result<()> {
-        let living = self.donors.iter().filter(|donor| !donor.dead_for_good);
+        ensure!(
+            self.donors.iter().all(|donor| donor.dead_for_good || donor.runs()),
+            "a donor is dead"
+        );
+        self.wait_heard(|_| true)
+    }
+
+    /// Waits until the manager hears every donor that runs and that is `wanted`, by its number, where it is now.
+    pub fn wait_heard(&mut self, wanted: impl Fn(usize) -> bool) -> Result<()> {
+        let living = self.donors.iter().enumerate();
+        let living = living.filter(|(number, donor)| donor.runs() && wanted(*number));
         let wanted: BTreeSet<(String, String)> =
-            living.map(|donor| (donor.name.clone(), donor.address.clone())).collect();
+            living.map(|(_, donor)| (donor.name.clone(), donor.address.clone())).collect();
         let mut last = String::new();
         let live = wait_until("that all donors are live", DEADLINE, || {
             self.check_alive()?;
@@ -382,7 +438,7 @@ impl Pool {
         loop {
             let output = OpenOptions::new().create(true).append(true).open(&log)?;
             let before = output.metadata()?.len() as usize;
-            let mut command = self.command();
+            let mut command = self.command(&self.program);
             command.args(args).arg("--ready-file").arg(&ready);
             command.stdout(Stdio::null()).stderr(output);
             let mut running = Running::start(&mut command)?;
@@ -402,6 +458,15 @@ impl Pool {
             ensure!(taken, "{name} ended ({status}) instead of serving: {said}");
         }
     }
+}
+
+/// Copies what is in `from` into `to`.
+pub fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    let mut copy = Command::new("cp");
+    let done = copy.args(["-a", "--"]).arg(from.join(".")).arg(to).output()?;
+    ensure!(done.status.success(), "cp: {}", String::from_utf8_lossy(&done.stderr));
+    Ok(())
 }
 
 /// Names and addresses of the donors that `status` calls live.

@@ -1,5 +1,6 @@
 //! Processes that cannot outlive the run, and the only place where it waits.
 
+use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::thread::park_timeout;
@@ -10,6 +11,9 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 
 /// Time between two looks: short beside all that is waited for, long beside a look.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A process stands still this soon after it was told to, unless it waits for a disk.
+const STILL_WITHIN: Duration = Duration::from_secs(10);
 
 /// Looks again and again until `done`. An error says what was not seen within `limit`.
 pub fn wait_until(
@@ -61,6 +65,27 @@ impl Running {
     /// Sends a signal; to one that has ended it means nothing.
     pub fn signal(&self, signal: Signal) {
         let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    /// Freezes the process, as a machine that is suspended would be, and sees that it stands still; false if it has
+    /// ended.
+    pub fn freeze(&mut self) -> Result<bool> {
+        self.signal(Signal::STOP);
+        let stat = format!("/proc/{}/stat", self.id());
+        let mut ended = false;
+        wait_until("that a frozen process stands still", STILL_WITHIN, || {
+            ended = self.ended()?.is_some();
+            // The state follows the name, which is in parentheses and may have some itself.
+            let line = if ended { String::new() } else { fs::read_to_string(&stat)? };
+            let state = line.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+            Ok(ended || state == Some('T'))
+        })?;
+        Ok(!ended)
+    }
+
+    /// Lets a frozen process go on.
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
     }
 
     /// `kill -9`, and waits until the process is gone; true if it was the kill that ended it.

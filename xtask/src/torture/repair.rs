@@ -1,6 +1,7 @@
 //! Donors that die for good, and the repair that must make up for them.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -13,10 +14,13 @@ use super::stage::Stage;
 /// The name under which chunks that were made again are counted.
 pub const MADE: &str = "chunks made again after a death for good";
 
+/// The name under which wiped disks are counted.
+pub const WIPED: &str = "disk wiped, and a new donor in its place";
+
 impl Stage {
-    /// Everything is healed, and the seed wants another donor to die for good: kills one, takes its
-    /// disk away, and waits until every space tolerates as many deaths as before.
-    pub fn kill_one_for_good(&mut self) -> Result<()> {
+    /// Everything is healed, and the seed wants another donor to die for good: it is killed and its disk goes away,
+    /// or its disk is wiped and lent by a new donor. Then every space must tolerate as many deaths as before.
+    pub fn lose_one_for_good(&mut self) -> Result<()> {
         let living: Vec<usize> =
             (0..self.plan.donors).filter(|number| self.pool.donors[*number].runs()).collect();
         let fits = |number: &usize| self.may_hurt(*number);
@@ -26,23 +30,27 @@ impl Stage {
         }
         self.plan.deaths -= 1;
         let number = self.chance.pick(&may);
-        let name = self.pool.donors[number].name.clone();
-        self.say(format!("{name} dies for good"));
         let before = made(&self.pool.status()?)?;
-        self.kill_donor(number)?;
-        for part in ["lent", "state"] {
-            fs::remove_dir_all(self.pool.donors[number].disk.join(part))?;
+        if self.chance.percent(60) {
+            self.wipe(number)?;
+        } else {
+            self.say(format!("donor-{number} dies for good"));
+            self.kill_donor(number)?;
+            self.remove_all_of(number)?;
         }
         self.pool.donors[number].dead_for_good = true;
+        let name = self.pool.donors[number].name.clone();
         self.read_after_a_death()?;
         let mut gone = None;
         wait_until(&format!("that {name} is gone"), DEADLINE, || {
+            // The answer waits for a scan that knows of it, and there may be no further one.
+            let asked = Instant::now();
             let status = self.pool.status()?;
             let donors = status["donors"].as_array().context("donors")?;
             gone = donors
                 .iter()
                 .any(|donor| donor["name"] == name && donor["state"] == "dead")
-                .then(Instant::now);
+                .then_some(asked);
             Ok(gone.is_some())
         })?;
         self.wait_safe(gone)?;
@@ -56,6 +64,48 @@ impl Stage {
         // Whatever its disk had lost is no concern any more.
         self.dead.remove(&number);
         self.spoiled.remove(&number);
+        Ok(())
+    }
+
+    /// Somebody deletes all that a donor keeps, perhaps while it runs, and lends the same directory anew.
+    fn wipe(&mut self, number: usize) -> Result<()> {
+        let name = self.pool.donors[number].name.clone();
+        if self.chance.percent(50) {
+            self.say(format!("{name}'s directories are deleted while it runs"));
+            let lent = self.pool.donors[number].lent();
+            // The donor may write there meanwhile.
+            wait_until(&format!("that {name}'s directory is gone"), DEADLINE, || {
+                Ok(fs::remove_dir_all(&lent).is_ok() || !lent.exists())
+            })?;
+            wait_until(&format!("that {name} misses its directory"), DEADLINE, || {
+                let status = self.pool.status()?;
+                let donors = status["donors"].as_array().context("donors")?;
+                let misses =
+                    |donor: &Value| donor["name"] == name && !donor["disk_fault"].is_null();
+                Ok(donors.iter().any(misses))
+            })?;
+            self.pool.check_alive()?;
+            self.counts.count("directory of a donor deleted while it ran");
+        } else {
+            self.say(format!("{name}'s directories are deleted"));
+        }
+        self.kill_donor(number)?;
+        self.remove_all_of(number)?;
+        let (disk, small) = (self.pool.donors[number].disk.clone(), self.pool.donors[number].small);
+        self.pool.lend(disk, small)?;
+        self.say(format!("donor-{} lends in its place", self.plan.donors));
+        self.plan.donors += 1;
+        self.counts.count(WIPED);
+        Ok(())
+    }
+
+    fn remove_all_of(&self, number: usize) -> Result<()> {
+        for part in ["lent", "state"] {
+            match fs::remove_dir_all(self.pool.donors[number].disk.join(part)) {
+                Err(why) if why.kind() != ErrorKind::NotFound => return Err(why.into()),
+                _ => {}
+            }
+        }
         Ok(())
     }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -14,13 +13,17 @@ use super::chance::Chance;
 use super::counts::Counts;
 use super::damage::chunk_files;
 use super::files::Files;
+use super::hostile::{Hostile, OWN_SPACE};
 use super::plan::{CHUNK, Plan};
-use super::pool::{DEADLINE, Pool, Ran};
+use super::pool::{DEADLINE, Pool, Ran, Under, copy};
+use super::power::PowerDisk;
 use super::process::wait_until;
 use super::small_disk::{SmallDisk, relieve};
 
 /// Bytes of a disk that can fill up.
 const SMALL: u64 = 160 << 20;
+/// Bytes of a disk that can lose its power: more than is ever written to one.
+const POWER_DISK: u64 = 1 << 30;
 /// Bytes that are left on one that is not filled, whatever has been written to it.
 const ROOM: u64 = 64 << 20;
 /// Manager options that let a run see sessions and chunks go. Checkpoints on donors come and go: what
@@ -38,6 +41,8 @@ pub struct Stage {
     pub files: Files,
     /// Donors whose process is dead.
     pub dead: BTreeSet<usize>,
+    /// Donors whose process stands still.
+    pub frozen: BTreeSet<usize>,
     /// Donors whose disk lost or changed something that was acknowledged.
     pub spoiled: BTreeSet<usize>,
     /// Donors whose disk somebody filled.
@@ -48,6 +53,14 @@ pub struct Stage {
     pub counts: Counts,
     /// The source of chance, which decides what happens.
     pub chance: Chance,
+    /// Disks of donors that can lose their power.
+    pub power_disks: Vec<PowerDisk>,
+    /// The manager's disk, if it can lose its power.
+    pub manager_disk: Option<PowerDisk>,
+    /// The member that does what it may not, if its program is there.
+    pub hostile: Option<Hostile>,
+    /// What it is at.
+    pub hostile_at_work: Option<Under>,
     said: bool,
     begun: Instant,
     _disks: Vec<SmallDisk>,
@@ -57,6 +70,11 @@ impl Stage {
     /// Starts the pool of `plan` below `dir`; `said` prints each step as it comes.
     pub fn set(plan: Plan, program: &Path, dir: &Path, said: bool) -> Result<Self> {
         let options = [&BRISK[..], &["--repair-grace", plan.repair_grace]].concat();
+        let mut manager_disk = None;
+        if plan.power.is_some() {
+            let image = dir.join("image-manager");
+            manager_disk = PowerDisk::mount(image, &dir.join("manager"), POWER_DISK)?;
+        }
         let pool = Pool::start(program, dir, &options)?;
         let chance = Chance::new(plan.seed, "steps");
         let mut stage = Self {
@@ -64,11 +82,16 @@ impl Stage {
             pool,
             files: Files::default(),
             dead: BTreeSet::new(),
+            frozen: BTreeSet::new(),
             spoiled: BTreeSet::new(),
             full: BTreeSet::new(),
             log: Vec::new(),
             counts: Counts::default(),
             chance,
+            power_disks: Vec::new(),
+            manager_disk,
+            hostile: None,
+            hostile_at_work: None,
             said,
             begun: Instant::now(),
             _disks: Vec::new(),
@@ -81,6 +104,9 @@ impl Stage {
                 let mounted = SmallDisk::mount(&disk, SMALL)?;
                 small = mounted.is_some();
                 stage._disks.extend(mounted);
+            } else if stage.plan.power.as_ref().is_some_and(|donors| donors.contains(&number)) {
+                let image = dir.join(format!("image-{number}"));
+                stage.power_disks.extend(PowerDisk::mount(image, &disk, POWER_DISK)?);
             }
             stage.pool.lend(disk, small)?;
         }
@@ -89,6 +115,9 @@ impl Stage {
             let size = CHUNK.to_string();
             let fixed = ["space", "create", &space.name, "--chunk-size", &size];
             stage.pool.run(&[&fixed[..], &space.flags].concat())?.ok()?;
+        }
+        if let Some(program) = Hostile::program(program) {
+            stage.hostile = Some(Hostile::join(program, &mut stage.pool)?);
         }
         Ok(stage)
     }
@@ -104,14 +133,15 @@ impl Stage {
 
     /// Whether `donor` may be hurt as well, without more donors being so than is tolerated.
     pub fn may_hurt(&self, donor: usize) -> bool {
-        let mut hurt: BTreeSet<usize> = self.dead.union(&self.spoiled).copied().collect();
+        let mut hurt: BTreeSet<usize> =
+            [&self.dead, &self.frozen, &self.spoiled].into_iter().flatten().copied().collect();
         hurt.insert(donor);
         hurt.len() <= self.plan.faults
     }
 
     /// Whether every write must succeed: all are there and have room.
     pub fn must_write(&self) -> bool {
-        self.dead.is_empty() && self.full.is_empty()
+        self.dead.is_empty() && self.frozen.is_empty() && self.full.is_empty()
     }
 
     /// A path in one of the spaces.
@@ -126,6 +156,7 @@ impl Stage {
     /// Kills a donor's process.
     pub fn kill_donor(&mut self, number: usize) -> Result<()> {
         self.pool.kill_donor(number)?;
+        self.frozen.remove(&number);
         self.dead.insert(number);
         self.counts.count("kill -9 of a donor");
         Ok(())
@@ -145,10 +176,13 @@ impl Stage {
         Ok(())
     }
 
-    /// Starts everything that was killed, and waits until all are heard.
+    /// Starts everything that was killed, thaws everything that stands still, and waits until all are heard.
     pub fn revive_all(&mut self) -> Result<()> {
         if !self.pool.has_manager() {
             self.pool.start_manager()?;
+        }
+        for number in self.frozen.clone() {
+            self.thaw(number);
         }
         for number in self.dead.clone() {
             self.revive(number)?;
@@ -156,24 +190,19 @@ impl Stage {
         self.pool.wait_live()
     }
 
-    /// The manager lives again and has heard of every donor that does.
+    /// The manager lives again and has heard of every donor that does, and does not stand still.
     pub fn settle(&mut self) -> Result<()> {
         if !self.pool.has_manager() {
             self.pool.start_manager()?;
         }
-        let dead_for_good = self.pool.donors.iter().filter(|donor| donor.dead_for_good).count();
-        let live = self.plan.donors - self.dead.len() - dead_for_good;
-        wait_until("that the living are live", DEADLINE, || {
-            self.pool.check_alive()?;
-            let ran = self.pool.run(&["--json", "status"])?;
-            Ok(ran.code == 0 && super::pool::live_donors(&ran.json()?).len() >= live)
-        })
+        let frozen = self.frozen.clone();
+        self.pool.wait_heard(|number| !frozen.contains(&number))
     }
 
     /// Waits until the manager has heard that a donor's disk has room again: writes that come before are refused.
     pub fn hear_of_room(&mut self, donor: usize) -> Result<()> {
         self.settle()?;
-        if self.dead.contains(&donor) {
+        if self.dead.contains(&donor) || self.frozen.contains(&donor) {
             return Ok(());
         }
         let name = format!("donor-{donor}");
@@ -289,6 +318,9 @@ impl Stage {
         for space in self.plan.spaces.clone() {
             self.pool.run(&["space", "rm", "-r", "-y", &space.name])?.ok()?;
         }
+        if self.hostile.is_some() {
+            self.pool.run(&["space", "rm", "-r", "-y", OWN_SPACE])?.ok()?;
+        }
         self.wait_clean()?;
         let sound: Vec<PathBuf> = (0..self.plan.donors)
             .filter(|number| {
@@ -296,12 +328,12 @@ impl Stage {
             })
             .map(|number| self.pool.donors[number].lent())
             .collect();
-        let mut left = 0;
+        let mut left = Vec::new();
         let gone = wait_until("that removed files leave the disks", DEADLINE, || {
-            left = sound.iter().map(|lent| chunk_files(lent).len()).sum();
-            Ok(left == 0)
+            left = sound.iter().flat_map(|lent| chunk_files(lent)).collect();
+            Ok(left.is_empty())
         });
-        gone.with_context(|| format!("{left} chunk files of nobody stay"))?;
+        gone.with_context(|| format!("chunk files of nobody stay: {left:?}"))?;
         self.pool.shut_down()?;
         let panics = self.pool.panics()?;
         ensure!(panics.is_empty(), "the product panicked: {panics:#?}");
@@ -322,20 +354,15 @@ impl Stage {
         for part in ["lent", "state"] {
             fs::remove_dir_all(disk.join(part))?;
         }
-        copy(from, disk)
+        copy(from, disk)?;
+        // A backup that was restored is there after a power cut.
+        rustix::fs::syncfs(fs::File::open(disk)?)?;
+        Ok(())
     }
 }
 
 fn below(path: &str, space: &str) -> bool {
     path.strip_prefix(space).is_some_and(|rest| rest.starts_with('/'))
-}
-
-/// Copies what is in `from` into `to`.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let mut copy = Command::new("cp");
-    let done = copy.args(["-a", "--"]).arg(from.join(".")).arg(to).output()?;
-    ensure!(done.status.success(), "cp: {}", String::from_utf8_lossy(&done.stderr));
-    Ok(())
 }
 
 /// How many files are below a directory.

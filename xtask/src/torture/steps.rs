@@ -3,37 +3,14 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::Signal;
 
 use super::damage::{Damage, chunk_files};
 use super::files::Content;
+use super::mishap::Mishap;
 use super::plan::CHUNK;
-use super::pool::Under;
 use super::process::pause;
 use super::small_disk;
 use super::stage::{Stage, moment};
-
-/// A mishap in the middle of something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mishap {
-    Nothing,
-    KillClient,
-    KillDonor(usize),
-    KillManager,
-    /// Manager, donors and clients at once; page caches stay.
-    KillAll,
-    /// The donor's process hangs, until the clients are done.
-    Freeze(usize),
-    Fill(usize),
-}
-
-impl Mishap {
-    /// Whether a manager or client that is needed to the end goes away, so that what is under way
-    /// may fail.
-    fn excuses_reads(self) -> bool {
-        matches!(self, Self::KillManager | Self::KillAll)
-    }
-}
 
 impl Stage {
     /// Does one thing that chance picks.
@@ -48,89 +25,10 @@ impl Stage {
             90..94 => self.fill_or_relieve(),
             94..97 => self.interrupt_nothing(),
             _ => {
-                self.say("the dead are revived".to_owned());
+                self.say("the dead are revived, and the frozen thawed".to_owned());
                 self.revive_all()
             }
         }
-    }
-
-    fn any_mishap(&mut self) -> Mishap {
-        let donor = self.chance.index(self.plan.donors);
-        let may_fall = self.pool.donors[donor].runs() && self.may_hurt(donor);
-        match self.chance.below(100) {
-            0..30 => Mishap::KillClient,
-            30..56 if may_fall => Mishap::KillDonor(donor),
-            56..68 => Mishap::KillManager,
-            68..82 => Mishap::KillAll,
-            82..89 if may_fall => Mishap::Freeze(donor),
-            89..95 if self.may_fill(donor) => Mishap::Fill(donor),
-            _ => Mishap::Nothing,
-        }
-    }
-
-    /// Lets `mishap` happen while `clients` are at work.
-    fn inflict(&mut self, mishap: Mishap, clients: &mut [(String, Under)]) -> Result<()> {
-        pause(moment(&mut self.chance));
-        match mishap {
-            Mishap::Nothing => {}
-            Mishap::KillClient => {
-                for (_, client) in clients.iter_mut() {
-                    self.kill_client(client)?;
-                }
-            }
-            Mishap::KillDonor(number) => self.kill_donor(number)?,
-            Mishap::KillManager => self.kill_manager()?,
-            Mishap::KillAll => {
-                self.kill_manager()?;
-                for number in 0..self.plan.donors {
-                    if self.pool.donors[number].runs() {
-                        self.kill_donor(number)?;
-                    }
-                }
-                for (_, client) in clients {
-                    self.kill_client(client)?;
-                }
-            }
-            Mishap::Freeze(number) => {
-                self.pool.signal_donor(number, Signal::STOP);
-                self.counts.count("donor frozen");
-            }
-            Mishap::Fill(number) => self.fill(number)?,
-        }
-        Ok(())
-    }
-
-    fn kill_client(&mut self, client: &mut Under) -> Result<()> {
-        if client.kill_9()? {
-            self.counts.count("kill -9 of a client");
-        }
-        Ok(())
-    }
-
-    /// Brings back what a mishap took away, at once or, of donors, perhaps later.
-    fn recover(&mut self, mishap: Mishap) -> Result<()> {
-        match mishap {
-            Mishap::KillAll => {
-                self.pool.start_manager()?;
-                // More are down than may be: only those within what is tolerated may stay so.
-                self.revive_all()?;
-            }
-            Mishap::KillManager => {
-                pause(moment(&mut self.chance));
-                self.settle()?;
-            }
-            Mishap::KillDonor(number) if self.chance.percent(70) => {
-                pause(moment(&mut self.chance));
-                self.revive(number)?;
-                self.settle()?;
-            }
-            Mishap::Freeze(number) => {
-                self.pool.signal_donor(number, Signal::CONT);
-                self.settle()?;
-            }
-            Mishap::KillDonor(_) | Mishap::Nothing | Mishap::KillClient | Mishap::Fill(_) => {}
-        }
-        Ok(())
     }
 
     // ---- what clients do
@@ -159,7 +57,7 @@ impl Stage {
             self.files.may_have_written(path, Some(*content));
         }
         self.inflict(mishap, &mut clients)?;
-        if mishap == Mishap::KillManager {
+        if mishap.takes_the_manager() {
             // Back in time for the clients, which wait a minute for it.
             pause(moment(&mut self.chance));
             self.pool.start_manager()?;
@@ -174,7 +72,7 @@ impl Stage {
                 -9 => self.counts.count("writes killed"),
                 5 | 6 => {
                     self.counts.count("writes refused");
-                    let healthy = certain && matches!(mishap, Mishap::Nothing | Mishap::KillClient);
+                    let healthy = certain && mishap.harms_no_write();
                     ensure!(
                         !healthy,
                         "A1 is broken: a write failed in a healthy pool: {}",
@@ -315,20 +213,6 @@ impl Stage {
         self.settle()
     }
 
-    /// Whether a donor's disk can fill up.
-    fn may_fill(&self, number: usize) -> bool {
-        let donor = &self.pool.donors[number];
-        donor.small && !donor.dead_for_good
-    }
-
-    fn fill(&mut self, number: usize) -> Result<()> {
-        let left = self.chance.below(300_000);
-        small_disk::fill(&self.pool.donors[number].disk, left)?;
-        self.full.insert(number);
-        self.counts.count("disk filled (ENOSPC)");
-        Ok(())
-    }
-
     fn fill_or_relieve(&mut self) -> Result<()> {
         let small: Vec<usize> =
             (0..self.plan.donors).filter(|number| self.may_fill(*number)).collect();
@@ -347,7 +231,7 @@ impl Stage {
     /// Processes die while nobody wants anything from them.
     fn interrupt_nothing(&mut self) -> Result<()> {
         let mishap = self.any_mishap();
-        if matches!(mishap, Mishap::KillClient | Mishap::Nothing) {
+        if matches!(mishap, Mishap::KillClient | Mishap::FreezeClients(_) | Mishap::Nothing) {
             return Ok(());
         }
         self.say(format!("nobody does anything, meanwhile {mishap:?}"));
