@@ -8,6 +8,7 @@ use potluck_core::ids::{ChunkId, DonorId};
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
 use potluck_wire::ticket::ack_byte;
+use std::ops::Range;
 
 // Statements that read a part of what one donor has: each by the index of donors, and not all chunks.
 const COUNTED_AT: &str = "SELECT chunk FROM placements
@@ -335,6 +336,10 @@ pub(crate) fn state_of(
     })
 }
 
+/// Rows that are tried for one copy to be drawn; each costs a look into an index. A donor of one in a hundred
+/// of the pool's chunks is met by then in nine draws of ten.
+const TRIES: u64 = 256;
+
 /// A copy drawn for an audit.
 #[derive(Debug, Clone)]
 pub struct DrawnCopy {
@@ -346,8 +351,7 @@ pub struct DrawnCopy {
     pub holders: Vec<DonorId>,
 }
 
-/// Up to `count` of a donor's copies that files use, spread over all of them; `random` says from
-/// where on.
+/// Up to `count` of a donor's copies that files use, spread over all of them; `random` says which.
 pub(crate) fn sample(
     db: &Tx,
     donor: DonorId,
@@ -357,14 +361,45 @@ pub(crate) fn sample(
     let Some((first, rows)) = rows_at(db, donor)? else { return Ok(Vec::new()) };
     let stride = (rows / count as u64).max(1);
     let mut sample: Vec<DrawnCopy> = Vec::new();
-    for at in (random % stride..rows).step_by(stride as usize).take(count) {
-        if let Some(drawn) = next_at(db, donor, first + at as i64)?
+    for (number, at) in (0..).zip((0..rows).step_by(stride as usize).take(count)) {
+        let part = first + at as i64..first + (at + stride).min(rows) as i64;
+        if let Some(drawn) = drawn_in(db, donor, part, scattered(random, number))?
             && sample.last().is_none_or(|last| last.name != drawn.name)
         {
             sample.push(drawn);
         }
     }
     Ok(sample)
+}
+
+/// One of a donor's copies that files use in these rows, or the first after them.
+fn drawn_in(
+    db: &Tx,
+    donor: DonorId,
+    rows: Range<i64>,
+    random: u64,
+) -> Result<Option<DrawnCopy>, Error> {
+    // Every copy is to be drawn as often as any other. The first copy after a random row is not: the one after a gap
+    // would be drawn again and again, and gaps are long, for each file is written to a few donors.
+    let mut row = rows.start;
+    for number in 0..TRIES {
+        let within = scattered(random, number) % (rows.end - rows.start).max(1) as u64;
+        row = rows.start + within as i64;
+        if let Some((id, name, len)) = row_from(db, donor, row)?
+            && id == ChunkId::from_catalog(row)
+        {
+            return Ok(Some(DrawnCopy { name, len, holders: holders(db, id)? }));
+        }
+    }
+    next_at(db, donor, row)
+}
+
+/// The number `number` of those that follow from `random` (SplitMix64).
+fn scattered(random: u64, number: u64) -> u64 {
+    let mut x = random.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
 }
 
 /// The first row of a donor's copies, and how many rows there may be.
@@ -377,9 +412,13 @@ fn rows_at(db: &Tx, donor: DonorId) -> Result<Option<(i64, u64)>, Error> {
 
 /// The first of a donor's copies that files use, from the row `at` on.
 fn next_at(db: &Tx, donor: DonorId, at: i64) -> Result<Option<DrawnCopy>, Error> {
-    let found = db.prepare(NEXT_AT)?.query_one(params![donor.0, at], |row| {
-        Ok((row.get(0)?, ChunkName(row.get(1)?), row.get(2)?))
-    })?;
-    let Some((id, name, len)) = found else { return Ok(None) };
+    let Some((id, name, len)) = row_from(db, donor, at)? else { return Ok(None) };
     Ok(Some(DrawnCopy { name, len, holders: holders(db, id)? }))
+}
+
+/// The chunk of that copy.
+fn row_from(db: &Tx, donor: DonorId, at: i64) -> Result<Option<(ChunkId, ChunkName, u32)>, Error> {
+    db.prepare(NEXT_AT)?.query_one(params![donor.0, at], |row| {
+        Ok((row.get(0)?, ChunkName(row.get(1)?), row.get(2)?))
+    })
 }

@@ -6,10 +6,12 @@ use potluck_catalog::fixture::chunk;
 use potluck_catalog::fixture::file;
 use potluck_catalog::fixture::path;
 use potluck_catalog::fixture::register;
+use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{ChunkId, DonorId, Incarnation};
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const DONORS: [DonorId; 2] = [DonorId(1), DonorId(2)];
@@ -146,4 +148,38 @@ async fn the_copies_of_a_donor_are_counted_and_drawn_from_with_their_other_holde
     assert_eq!(names.len(), 10, "none twice");
     assert!(sample.iter().all(|drawn| drawn.holders == holders(drawn.name)));
     assert!(catalog.sample(DonorId(9), 1, 5).await.expect("read").is_empty(), "it has nothing");
+}
+
+#[tokio::test]
+async fn whoever_lost_one_copy_in_twenty_is_found_by_a_day_of_draws_999_times_in_1000_r2() {
+    /// Challenges of one donor a day: a tenth of all donors each minute.
+    const CHALLENGES: i32 = 24 * 60 / 10;
+    const DRAWS: u64 = 8000;
+    let mut stage = Stage::new().await;
+    // Files of twenty chunks, a tenth of which are at this donor.
+    let mut held = Vec::new();
+    for first in (0..4000).step_by(20) {
+        let numbers: Vec<u64> = (first..first + 20).collect();
+        let is_ours = chunk(first).0[0].is_multiple_of(10);
+        let donor = if is_ours { 1 } else { 2 };
+        held.extend(numbers.iter().filter(|_| is_ours).map(|n| chunk(*n)));
+        stage.put(file(&format!("pot://lab/{first}"), &numbers, &[donor])).await;
+    }
+    let mut drawn: BTreeMap<ChunkName, u64> = BTreeMap::new();
+    for number in 0..DRAWS {
+        let random = chunk(1_000_000 + number).0;
+        let random = u64::from_le_bytes(random[..8].try_into().expect("8 bytes"));
+        let one = stage.catalog.sample(DonorId(1), 1, random).await.expect("read").remove(0);
+        *drawn.entry(one.name).or_default() += 1;
+    }
+    assert!(held.iter().all(|name| drawn.contains_key(name)), "every copy may be drawn");
+    // The chance of being missed for a day, of donors that lost one copy in twenty, each of them others.
+    let donors = 20;
+    let missed = (0..donors).map(|first| {
+        let lost = held.iter().skip(first).step_by(20);
+        let hits: u64 = lost.map(|name| drawn[name]).sum();
+        (1.0 - hits as f64 / DRAWS as f64).powi(CHALLENGES)
+    });
+    let missed = missed.sum::<f64>() / donors as f64;
+    assert!(missed <= 0.001, "missed with a chance of {missed}");
 }

@@ -3,7 +3,7 @@
 use crate::stage::{Stage, when};
 use potluck_catalog::fixture::file;
 use potluck_catalog::fixture::path;
-use potluck_catalog::{ToldCopies, UnusedChunk, UnusedSince};
+use potluck_catalog::{DonorNote, ToldCopies, UnusedChunk, UnusedSince};
 use potluck_catalog::{Upkeep, fixture::chunk};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId};
