@@ -4,6 +4,7 @@
 
 mod bench;
 mod cargo;
+mod fuzz;
 mod package;
 mod setup;
 mod steps;
@@ -44,6 +45,8 @@ enum Verb {
     },
     /// Make what people install: a Debian package and a Python wheel
     Package(package::Options),
+    /// Feed every decoder with what mutation makes of what encoders write, guided by coverage
+    Fuzz(fuzz::Options),
     /// Kill, fill up, spoil and deceive pools of real processes
     Torture(torture::Options),
     /// Let every system call of the manager for one write fail, or be its last
@@ -61,6 +64,7 @@ fn main() -> Result<ExitCode> {
         }
         Verb::Bench { args } => bench::run(&args),
         Verb::Package(options) => package::run(&options).map(|()| ExitCode::SUCCESS),
+        Verb::Fuzz(options) => fuzz::run(&options),
         Verb::Torture(options) => torture::run(&options),
         Verb::Sweep => torture::sweep::run(),
     }

@@ -117,7 +117,7 @@ impl FromStr for Race {
     fn from_str(text: &str) -> Result<Self, BadPolicy> {
         match (text, text.parse::<u8>()) {
             ("auto", _) => Ok(Self::Auto),
-            ("off" | "0", _) => Ok(Self::Off),
+            ("off", _) | (_, Ok(0)) => Ok(Self::Off),
             (_, Ok(extra)) if extra <= crate::erasure::MAX_PARITY => Ok(Self::Extra(extra)),
             _ => Err(BadPolicy(format!(
                 "unknown race “{text}”: use auto, off, or how many more chunks to ask for, up to {}",

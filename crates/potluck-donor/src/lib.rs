@@ -21,6 +21,8 @@ mod chunk_orders;
 mod copy;
 pub mod disk;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod heartbeat;
 mod lending_terms;
 mod load;

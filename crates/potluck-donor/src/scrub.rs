@@ -51,7 +51,7 @@ pub(crate) struct Scrub {
 /// is not worth much.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-struct Round {
+pub(crate) struct Round {
     /// The place of the next chunk; `None` when the round is over and the next has not begun.
     next: Option<Cursor>,
     #[serde(skip)]

@@ -26,7 +26,7 @@ pub(crate) struct State {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Own {
+pub(crate) struct Own {
     /// The donor whose state this is.
     owner: Owner,
     /// Shared with the manager alone; tickets and receipts are worth nothing without it.

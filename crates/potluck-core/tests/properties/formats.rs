@@ -3,6 +3,7 @@
 use potluck_core::chunk::{ChunkName, Digest, MAX_CHUNK};
 use potluck_core::merkle::SEGMENT;
 use potluck_core::path::PoolPath;
+use potluck_core::policy::Race;
 use potluck_core::recipe::{Entry, PAGE_ENTRIES, digest_of, pack, unpack, unpack_page};
 use proptest::prelude::*;
 
@@ -29,6 +30,13 @@ fn chunks_of(bytes: &[u8], len: usize) -> Vec<Entry> {
         sealed: false,
     };
     bytes.chunks(len).map(entry).collect()
+}
+
+#[test]
+fn a_race_for_no_more_chunks_is_off_however_it_is_written() {
+    for text in ["off", "0", "00", "+0"] {
+        assert_eq!(text.parse(), Ok(Race::Off), "{text}");
+    }
 }
 
 #[test]

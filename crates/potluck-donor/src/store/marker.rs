@@ -79,7 +79,7 @@ pub enum Claiming {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Marker {
+pub(crate) struct Marker {
     format: u32,
     store: StoreId,
     owner: Owner,

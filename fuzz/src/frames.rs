@@ -1,0 +1,83 @@
+//! Frames of the bulk plane.
+
+use std::io::Cursor;
+
+use potluck_wire::bulk::{FrameError, Inbox, SessionKeys, StreamIo};
+use potluck_wire::ticket::Secret;
+
+const SECRET: [u8; 32] = [7; 32];
+const NONCES: [[u8; 16]; 2] = [[1; 16], [2; 16]];
+const MAC: usize = 16;
+
+pub fn keys() -> SessionKeys {
+    SessionKeys::derive(&Secret::from_bytes(SECRET), &NONCES[0], &NONCES[1])
+}
+
+/// What the sender of these heads would add to the first of them (docs/format/bulk.md).
+fn signed(head: &[u8], of_client: bool) -> Vec<u8> {
+    let mut hasher = blake3::Hasher::new_keyed(&SECRET);
+    hasher.update(b"potluck 1 bulk").update(&NONCES[0]).update(&NONCES[1]);
+    let mut keys = [0; 64];
+    hasher.finalize_xof().fill(&mut keys);
+    let key = if of_client { &keys[..32] } else { &keys[32..] };
+    let mut hasher = blake3::Hasher::new_keyed(key.try_into().expect("32 bytes"));
+    hasher.update(&0_u64.to_le_bytes()).update(head);
+    [head, &hasher.finalize().as_bytes()[..MAC]].concat()
+}
+
+/// A head whose length of the extension is true, so that what is signed is what is read.
+fn head(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut head = bytes.get(..16)?.to_vec();
+    let ext = &bytes[16..bytes.len().min(16 + 255)];
+    (head[0], head[3]) = (0xB1, ext.len() as u8);
+    head.extend_from_slice(ext);
+    Some(head)
+}
+
+fn received<T>(read: impl Future<Output = Result<T, FrameError>>) -> Result<T, FrameError> {
+    thread_local! {
+        static RUNTIME: tokio::runtime::Runtime =
+            tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    }
+    RUNTIME.with(|runtime| runtime.block_on(read))
+}
+
+fn stream(bytes: Vec<u8>) -> StreamIo<tokio::io::Join<Cursor<Vec<u8>>, tokio::io::Sink>> {
+    StreamIo(tokio::io::join(Cursor::new(bytes), tokio::io::sink()))
+}
+
+pub fn request(bytes: &[u8]) {
+    let Some(head) = head(bytes) else { return };
+    let mut io = stream(signed(&head, true));
+    let mut inbox = Inbox::new(keys().client, &[]).expect("nothing before");
+    if let Ok(Some((tag, request))) = received(inbox.request(&mut io)) {
+        let mut io = stream(request.encode(tag, &mut keys().client));
+        let mut inbox = Inbox::new(keys().client, &[]).expect("nothing before");
+        let again = received(inbox.request(&mut io)).expect("what was encoded is read");
+        assert_eq!(again, Some((tag, request)));
+    }
+}
+
+pub fn reply(bytes: &[u8]) {
+    let Some(head) = head(bytes) else { return };
+    let mut io = stream(signed(&head, false));
+    let mut inbox = Inbox::new(keys().donor, &[]).expect("nothing before");
+    if let Ok(Some((tag, reply))) = received(inbox.reply(&mut io)) {
+        let mut io = stream(reply.encode(tag, &mut keys().donor));
+        let mut inbox = Inbox::new(keys().donor, &[]).expect("nothing before");
+        let again = received(inbox.reply(&mut io)).expect("what was encoded is read");
+        assert_eq!(again, Some((tag, reply)));
+    }
+}
+
+/// Nothing that somebody without the key sends passes for a frame. The key follows from the bytes, so that it is another
+/// one for each of them, and what was nearly right once is of no use.
+pub fn unsigned(bytes: &[u8]) {
+    let secret = Secret::from_bytes(*blake3::hash(bytes).as_bytes());
+    let keys = SessionKeys::derive(&secret, &NONCES[0], &NONCES[1]);
+    let early = bytes.first().map_or(0, |first| usize::from(*first).min(bytes.len()));
+    let (before, after) = bytes.split_at(early);
+    let Ok(mut inbox) = Inbox::new(keys.client, before) else { return };
+    let read = received(inbox.request(&mut stream(after.to_vec())));
+    assert!(!matches!(read, Ok(Some(_))), "{read:?}");
+}
