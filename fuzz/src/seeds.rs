@@ -137,6 +137,7 @@ fn users() -> Vec<Vec<u8>> {
         parity: Packed::default(),
         acknowledged: Packed(vec![acknowledged]),
         condition,
+        in_parts: Some(c::InParts::Part { file: 1, number: 2 }),
     };
     let chunks = Packed(vec![ChunkName([1; 32])]);
     vec![

@@ -305,6 +305,7 @@ impl Member {
             parity: Packed::default(),
             acknowledged: Packed(acknowledged),
             condition: Condition::Always,
+            in_parts: None,
         };
         let (batch, files) = (0, vec![file]);
         let commit = Commit { session: session.session, batch, files, atomic: false, done: true };
