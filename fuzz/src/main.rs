@@ -59,4 +59,4 @@ fn decoder() -> Decoder {
     })
 }
 
-fuzz_target!(init: drop(decoder()), |bytes: &[u8]| decoder()(bytes));
+fuzz_target!(init: { decoder(); }, |bytes: &[u8]| decoder()(bytes));
