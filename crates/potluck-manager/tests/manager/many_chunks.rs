@@ -94,6 +94,10 @@ async fn written_read_and_removed(chunks: u64) {
     let step = PART_CHUNKS as u64;
     for first in (0..chunks).step_by(PART_CHUNKS) {
         let range = first..chunks.min(first + step);
+        // Donors that are not heard for long are waited for.
+        for donor in &donors {
+            donor.send_heartbeat(donor.heartbeat(batch.into())).await;
+        }
         offer(&user, session, &range.clone().collect::<Vec<_>>()).await;
         let (file, digest) = part(&session, batch, range, &donors);
         tree.push(digest.0);
