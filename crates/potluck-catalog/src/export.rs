@@ -25,7 +25,7 @@ const AT_ONCE: usize = 4 << 20;
 /// Bytes of a record beside recipes, parity and content, about.
 const SMALL: usize = 256;
 
-/// LogChanges of the catalog as records of the metadata log.
+/// Changes of the catalog as records of the metadata log.
 #[derive(Debug)]
 pub struct LogChanges {
     /// The changes, each as a record.

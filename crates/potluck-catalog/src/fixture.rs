@@ -29,7 +29,7 @@ use tempfile::TempDir;
 pub mod tampering;
 
 impl Catalog {
-    /// PoolLimits the pages that its file may have, as if the disk had no more.
+    /// Limits the pages that its file may have, as if the disk had no more.
     pub async fn limit_pages(&self, pages: u32) -> Result<(), Error> {
         self.write(Durability::Process, move |db| db.limit_pages(pages)).await
     }

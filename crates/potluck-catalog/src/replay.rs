@@ -241,7 +241,7 @@ struct Recipe {
     pages: Vec<Vec<u8>>,
     entries: Vec<Entry>,
     parity: Vec<ChunkName>,
-    /// StoredFile lengths of the parity chunks.
+    /// Stored lengths of the parity chunks.
     parity_lens: Vec<u32>,
 }
 
@@ -260,7 +260,7 @@ fn insert(db: &Tx, version: &Version, about: &VersionFacts, recipe: &Recipe) -> 
     Counter::Version.pass(db, version.id.0 as i64)
 }
 
-/// StoredFile lengths of parity chunks: those of their groups' longest chunks.
+/// Stored lengths of parity chunks: those of their groups' longest chunks.
 fn parity_lens(ec: Option<Ec>, recipe: &[Entry], names: usize) -> Result<Vec<u32>, Error> {
     let wrong = || Error::Damaged("a version has another number of parity chunks".into());
     let Some(ec) = ec else {
