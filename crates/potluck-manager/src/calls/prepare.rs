@@ -49,7 +49,7 @@ impl Against {
         Ok(self.checked(file))
     }
 
-    fn checked(&self, file: FileCommit) -> Result<PreparedFile, Failure> {
+    fn checked(&self, mut file: FileCommit) -> Result<PreparedFile, Failure> {
         check_numbers(&file)?;
         if let Some(InParts::Whole { parts, .. }) = file.in_parts {
             return whole(file, parts);
@@ -62,25 +62,12 @@ impl Against {
             None => {
                 let entries = self.check_recipe(&file)?;
                 let parity = parity_of(&file, &entries)?;
-                let pages = file.pages.into_iter().map(|page| page.0).collect();
+                let pages = std::mem::take(&mut file.pages).into_iter().map(|page| page.0);
+                let pages = pages.collect();
                 (self.chunks(&file.path, &entries, &parity, &file.acknowledged.0)?, pages)
             }
         };
-        let version = Version {
-            id: VersionId(0),
-            size: file.size,
-            digest: file.digest,
-            mtime_ms: file.mtime_ms,
-            executable: file.executable,
-            chunk_size: file.chunk_size,
-            copies: file.copies,
-            ec: file.ec,
-            goal: None,
-            safe_wall_ms: None,
-            chunks: (chunks.len() - file.parity.0.len()) as u64,
-            parts: 0,
-            inline: file.inline.is_some(),
-        };
+        let version = version_of(&file, (chunks.len() - file.parity.0.len()) as u64, 0);
         Ok(PreparedFile {
             path: file.path,
             version,
@@ -175,15 +162,9 @@ impl Against {
     }
 }
 
-/// A file whose parts were committed before; the catalog compares it with them.
-fn whole(file: FileCommit, parts: u32) -> Result<PreparedFile, Failure> {
-    if file.inline.is_some() || !file.pages.is_empty() || !file.parity.is_empty() {
-        return Err(bad(&file, "it has both parts and a content of its own"));
-    }
-    if parts < 2 {
-        return Err(bad(&file, "it has too few parts"));
-    }
-    let version = Version {
+/// What the catalog keeps of a file beside its recipe of so many data chunks, or its parts.
+fn version_of(file: &FileCommit, chunks: u64, parts: u32) -> Version {
+    Version {
         id: VersionId(0),
         size: file.size,
         digest: file.digest,
@@ -194,10 +175,21 @@ fn whole(file: FileCommit, parts: u32) -> Result<PreparedFile, Failure> {
         ec: file.ec,
         goal: None,
         safe_wall_ms: None,
-        chunks: 0,
+        chunks,
         parts: parts.into(),
-        inline: false,
-    };
+        inline: file.inline.is_some(),
+    }
+}
+
+/// A file whose parts were committed before; the catalog compares it with them.
+fn whole(file: FileCommit, parts: u32) -> Result<PreparedFile, Failure> {
+    if file.inline.is_some() || !file.pages.is_empty() || !file.parity.is_empty() {
+        return Err(bad(&file, "it has both parts and a content of its own"));
+    }
+    if parts < 2 {
+        return Err(bad(&file, "it has too few parts"));
+    }
+    let version = version_of(&file, 0, parts);
     let FileCommit { path, condition, in_parts, .. } = file;
     let (inline, pages, chunks) = Default::default();
     Ok(PreparedFile { path, version, inline, pages, chunks, condition, in_parts })
