@@ -20,6 +20,7 @@ mod stage;
 mod steps;
 pub mod sweep;
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -75,7 +76,8 @@ fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
 #[derive(Debug, Default)]
 pub struct Report {
     seeds: u64,
-    failed: Vec<u64>,
+    /// Seeds whose play broke a promise, each with the shortest account of it.
+    failed: BTreeMap<u64, String>,
     counts: Counts,
     took: Duration,
 }
@@ -98,14 +100,15 @@ impl Report {
             println!("seed {seed}: {how}; {kills} kills, {took:.1} s");
         }
         if let Err(why) = result {
-            self.failed.push(seed);
+            self.failed.insert(seed, why.lines().next().unwrap_or_default().to_owned());
             eprintln!("seed {seed}: {why}");
             let steps = options.steps;
             eprintln!("play it again with: cargo xtask torture --seed {seed} --steps {steps}");
         }
     }
 
-    /// Returns the line that a run ends with.
+    /// Returns the line that a run ends with. It says again why a seed failed: the logs of its processes
+    /// stand between the first account and the end.
     pub fn verdict(&self) -> String {
         let Self { seeds, failed, counts, took } = self;
         let failed =

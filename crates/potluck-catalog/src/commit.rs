@@ -23,7 +23,7 @@ use potluck_core::policy::{AckLevel, Mirror, Override};
 use potluck_core::recipe::PART_CHUNKS;
 use potluck_pool::redundancy::Version;
 use potluck_pool::{DonorSnapshot, InUseAgain, PoolView};
-use potluck_wire::control::{Condition, InParts};
+use potluck_wire::control::{Condition, InParts, Outcome};
 use std::collections::BTreeSet;
 
 /// A file whose recipe, sizes, digest and receipts are what they should be.
@@ -147,7 +147,8 @@ pub enum Refused<F> {
 impl<F> Refused<F> {
     /// Whether the session goes on, for its client to send chunks of the file to other donors.
     pub fn is_sent_again(&self) -> bool {
-        matches!(self, Self::Here(Error::HoldersAway { .. }))
+        let told = |why: &Error| Outcome::Refused(why.clone().into());
+        matches!(self, Self::Here(why) if told(why).is_sent_again())
     }
 }
 

@@ -81,7 +81,11 @@ impl From<Error> for Failure {
             }
             Error::BadCursor => failure(K::Usage, code::BAD_REQUEST, "begin the listing anew"),
             Error::NoSession => NoSession.into(),
-            Error::HoldersAway { .. } => failure(
+            // The pool may have held what was not sent, at donors that were given up since.
+            Error::HoldersAway { .. }
+            | Error::NotAcknowledged { .. }
+            | Error::TooFewCopies { .. }
+            | Error::NotApart { .. } => failure(
                 K::Retry,
                 code::NOT_ACKNOWLEDGED,
                 "run the same command again: what is there is not sent again",
@@ -91,13 +95,6 @@ impl From<Error> for Failure {
                 code::DONORS_SILENT,
                 "with --strict=false it is stored now and completed later; or wait for donors to return",
             ),
-            Error::NotAcknowledged { .. } | Error::TooFewCopies { .. } | Error::NotApart { .. } => {
-                failure(
-                    K::Other,
-                    code::NOT_ACKNOWLEDGED,
-                    "offer the file's chunks and send them again",
-                )
-            }
             Error::PartsUnjudged => {
                 failure(K::Retry, code::CATALOG, "the manager is still at it: try again")
             }

@@ -91,16 +91,17 @@ impl SessionCalls {
         whole: bool,
         wait: bool,
     ) -> Result<Grown, Failure> {
-        let grow = Grow { session: self.session, bytes, avoid, whole };
+        let grow = Grow { session: self.session, bytes, holders: Vec::new(), avoid, whole };
         match wait {
             true => self.client.call_retrying(&grow).await,
             false => self.client.call_for_manager(&grow).await,
         }
     }
 
-    /// Asks how the donors of the session can be reached now.
-    pub async fn reach(self) -> Result<Grown, Failure> {
-        let grow = Grow { session: self.session, bytes: 0, avoid: Vec::new(), whole: false };
+    /// Asks how the donors of the session can be reached now, and those `holders` that are not of its plan.
+    pub async fn reach(self, holders: Vec<DonorId>) -> Result<Grown, Failure> {
+        let (session, avoid) = (self.session, Vec::new());
+        let grow = Grow { session, bytes: 0, holders, avoid, whole: false };
         self.client.call_retrying(&grow).await
     }
 

@@ -25,6 +25,7 @@ use potluck_wire::control::{
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -158,7 +159,11 @@ impl Answer<Grow> for WriteSessionCalls {
         self.wait_until.donors_reported(Pool::expects_reports).await;
         let (session, redundancy) = (call.session, entered.policy.redundancy());
         if call.bytes == 0 {
-            let donors = self.access(session, &entered);
+            let mut donors = self.access(session, &entered);
+            let others = call.holders.into_iter().collect::<BTreeSet<_>>();
+            let others = &others - &entered.plan.donors().into_iter().collect();
+            let contacts = tickets::contacts(&self.pool.lock(), others, self.time.tick());
+            donors.extend(self.tickets.for_reading(contacts));
             return Ok(Grown { plan: Plan { sections: Vec::new(), ..entered.plan }, donors });
         }
         let grown = self.with_room(|pool| {

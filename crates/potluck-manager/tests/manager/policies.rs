@@ -96,7 +96,13 @@ async fn a_group_is_planned_on_as_many_donors_as_it_has_chunks() {
     }
     let unknown = reserved(&user, "pot://lab/b", None, ec("3+2")).await;
     assert!(unknown.plan.chunks() >= 5 && unknown.plan.copies == 5);
-    let grow = Grow { session: unknown.session, bytes: 24 << 20, avoid: Vec::new(), whole: false };
+    let grow = Grow {
+        session: unknown.session,
+        bytes: 24 << 20,
+        holders: Vec::new(),
+        avoid: Vec::new(),
+        whole: false,
+    };
     assert_eq!(user.call(&grow).await.expect("grown").plan.chunks(), 2);
 }
 

@@ -47,7 +47,13 @@ async fn a_file_is_visible_after_its_commit_and_only_then() {
 
     let reserved = reserve(&user, 3000).await.expect("no donor is needed for so little");
     assert!(reserved.donors.is_empty());
-    let grow = Grow { session: reserved.session, bytes: 5000, avoid: Vec::new(), whole: false };
+    let grow = Grow {
+        session: reserved.session,
+        bytes: 5000,
+        holders: Vec::new(),
+        avoid: Vec::new(),
+        whole: false,
+    };
     let grown = user.call(&grow).await.expect("grown");
     let access = &grown.donors[0];
     let expected = format!("127.0.0.1:{}", donor_port());

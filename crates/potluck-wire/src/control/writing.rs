@@ -142,6 +142,9 @@ pub struct Grow {
     pub session: SessionId,
     /// More plaintext bytes. None: the reply says how the donors of the plan so far can be reached now.
     pub bytes: u64,
+    /// Where none are asked for: donors beside those of the plan that hold what the session is to read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<DonorId>,
     /// Donors that failed this writer; not planned again.
     #[serde(default)]
     pub avoid: Vec<DonorId>,
@@ -307,8 +310,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the file is not visible because donors of its chunks have gone since they took them: who
-    /// sends those to others commits it again in the same session.
+    /// Whether the file is not visible because donors of its chunks have gone since they took them, or since
+    /// they were said to hold them: who sends those to others commits it again in the same session.
     pub fn is_sent_again(&self) -> bool {
         let gone =
             |why: &Failure| why.kind == ErrorKind::Retry && why.code == code::NOT_ACKNOWLEDGED;

@@ -2,9 +2,12 @@
 
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};
+use super::program::code_of;
 use super::tap::Tap;
 use super::waiting::{DEADLINE, pause, wait_until};
+use rustix::process::Signal;
 use std::fs;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -138,4 +141,37 @@ fn sealed_spaces_share_nothing() {
         assert_eq!(report["sent_chunks"], 16, "equal content in {space} must not show: {report}");
     }
     assert_eq!(lab.chunk_files(), 32);
+}
+
+/// What was not sent, because a donor held it, is sent when that donor is given up before the file is visible.
+#[test]
+fn what_a_donor_held_is_sent_if_it_is_given_up_before_the_commit() {
+    let mut lab = Lab::with_options(5, &["--repair-grace", "5s"]);
+    let (input, content) = file(lab.dir(), "input", 21, 16 << 20);
+    for (space, redundancy) in [("coded", ["--ec", "2+1"]), ("copies", ["--copies", "2"])] {
+        let options = ["space", "create", space, "--plain", "--chunk-size", "64KiB"];
+        lab.cli.ok(&[&options[..], &redundancy].concat());
+        let path = |name: &str| format!("pot://{space}/{name}");
+        lab.cli.ok(&["cp", arg(&input), &path("held")]);
+        let holder = lab.cli.shares(&path("held")).into_keys().next().expect("a holder");
+
+        let to = path("f");
+        let mut writer = lab.cli.start(&["--json", "cp", "-", &to]);
+        let mut into = writer.child().stdin.take().expect("a pipe");
+        let (first, rest) = content.split_at(15 << 20);
+        into.write_all(first).expect("a writer that reads");
+        pause(Duration::from_secs(1));
+        lab.donor(&holder).signal(Signal::STOP);
+        let state = |lab: &Lab| lab.cli.donor(&holder)["state"].clone();
+        wait_until("the frozen donor to be given up", DEADLINE, || state(&lab) == "dead");
+        into.write_all(rest).expect("a writer that reads");
+        drop(into);
+        let code = code_of(writer.end_within("the writer", DEADLINE));
+        lab.donor(&holder).signal(Signal::CONT);
+        assert_eq!(code, 0);
+        lab.kill_donors(&[holder.as_str()]);
+        assert_same(&lab.cli.cat(&to), &content, "what was put meanwhile");
+        lab.bring_back(&[holder.as_str()]);
+        lab.wait_live();
+    }
 }

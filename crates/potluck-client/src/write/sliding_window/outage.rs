@@ -90,7 +90,7 @@ impl Window {
                 return Event::Reached(pauses, None);
             }
             let asked = clock.now();
-            let reached = calls.reach().await;
+            let reached = calls.reach(Vec::new()).await;
             pauses.leave_out(clock.now().saturating_sub(asked)); // a manager that was away has its own limit
             Event::Reached(pauses, Some(reached))
         }));

@@ -1,5 +1,5 @@
-//! Sending again: donors that took chunks of a file have gone before it was committed, and the manager
-//! refused it. What they had is read as any reader reads it, from the donors that are still there, and sent
+//! Sending again: donors that took chunks of a file, or held them before, have gone before it was committed,
+//! and the manager refused it. What they had is read as any reader reads it, from the donors that are still there, and sent
 //! to others: a chunk from its other copies, the chunks of a group from the others of the group.
 
 use super::stages::PartOf;
@@ -15,6 +15,7 @@ use crate::write::targets::At;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::matching;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Race};
 use potluck_core::read_plan::Piece;
@@ -102,7 +103,8 @@ async fn who_is_there(
         let Offered { held } = calls.clone().offer(names.to_vec(), ack).await?;
         there.extend(held.into_iter().map(|found| (names[found.index as usize], found.donors)));
     }
-    Ok((calls.reach().await?, there))
+    let holders = there.values().flatten().copied().collect::<BTreeSet<_>>();
+    Ok((calls.reach(holders.into_iter().collect()).await?, there))
 }
 
 impl Window {
@@ -347,7 +349,7 @@ impl Lacking {
 }
 
 /// The rows of a file that have too little: chunks in fewer than `enough` copies, or groups with a chunk that
-/// is nowhere.
+/// has no donor of its own.
 fn lacking(
     recipe: &Recipe,
     names: &[ChunkName],
@@ -355,11 +357,11 @@ fn lacking(
     there: &BTreeMap<ChunkName, At>,
     enough: usize,
 ) -> Vec<Lacking> {
-    let count = |name: &ChunkName| there.get(name).map_or(0, |at| at.donors().len());
+    let donors = |name: &ChunkName| there.get(name).map(At::donors).unwrap_or_default();
     let data = recipe.entries.len();
     let Some(ec) = ec else {
         let mut rows: BTreeMap<ChunkName, Lacking> = BTreeMap::new();
-        for (at, name) in names.iter().enumerate().filter(|(_, name)| count(name) < enough) {
+        for (at, name) in names.iter().enumerate().filter(|(_, name)| donors(name).len() < enough) {
             let row = rows.entry(*name).or_insert(Lacking { data: at..at + 1, at: Vec::new() });
             row.at.push(at as u32);
         }
@@ -368,7 +370,9 @@ fn lacking(
     let row = |(number, group): (usize, Range<usize>)| {
         let parity = data + number * ec.parity()..data + (number + 1) * ec.parity();
         let all = || group.clone().chain(parity.clone());
-        let lost = all().any(|at| count(&names[at]) == 0);
+        let shards: Vec<Vec<DonorId>> = all().map(|at| donors(&names[at])).collect();
+        let shards: Vec<&[DonorId]> = shards.iter().map(Vec::as_slice).collect();
+        let lost = matching::assign(&shards).contains(&None);
         lost.then(|| Lacking { at: all().map(|at| at as u32).collect(), data: group.clone() })
     };
     ec.groups(data).enumerate().filter_map(row).collect()
