@@ -8,13 +8,16 @@ use crate::{Durability, Error, changes};
 use potluck_wire::env::Offload;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
 /// Jobs in one transaction; more would make the first wait for the last.
 const BATCH: usize = 256;
+/// Jobs that wait for the next transactions. Further callers wait to hand theirs in, and take it back when nobody
+/// waits for them any more.
+const QUEUE: usize = 4 * BATCH;
 /// Times that a transaction is tried where something else has the catalog. SQLite waits for seconds each
 /// time.
 const TRIES: u32 = 3;
@@ -47,10 +50,10 @@ impl CatalogWriter {
         Self(Mutex::new(match offload {
             Offload::Inline => Place::Here(Box::new(session)),
             Offload::Threads => {
-                let (jobs, queue) = channel();
+                let (jobs, queue) = channel(QUEUE);
                 let thread = std::thread::Builder::new()
                     .name("catalog".into())
-                    .spawn(move || session.serve(&queue))
+                    .spawn(move || session.serve(queue))
                     .expect("the system can start a thread");
                 Place::Thread { jobs, thread }
             }
@@ -64,19 +67,18 @@ impl CatalogWriter {
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(Typed { work, result: None, reply });
-        self.submit(Queued { durability, job });
+        self.submit(Queued { durability, job }).await;
         answer.await.unwrap_or(Err(Error::Closed))
     }
 
-    fn submit(&self, queued: Queued) {
-        match &mut *self.0.lock().expect("no holder panics") {
-            Place::Thread { jobs, .. } => {
-                // A closed queue drops the job, which its caller sees.
-                let _ = jobs.send(queued);
-            }
-            Place::Here(session) => session.commit_all(vec![queued]),
-            Place::Closed => {}
-        }
+    async fn submit(&self, queued: Queued) {
+        let jobs = match &mut *self.0.lock().expect("no holder panics") {
+            Place::Thread { jobs, .. } => jobs.clone(),
+            Place::Here(session) => return session.commit_all(vec![queued]),
+            Place::Closed => return,
+        };
+        // A closed queue drops the job, which its caller sees.
+        let _ = jobs.send(queued).await;
     }
 
     pub fn close(&self) {
@@ -143,8 +145,8 @@ struct Session {
 }
 
 impl Session {
-    fn serve(mut self, queue: &Receiver<Queued>) {
-        while let Ok(first) = queue.recv() {
+    fn serve(mut self, mut queue: Receiver<Queued>) {
+        while let Some(first) = queue.blocking_recv() {
             let mut jobs = vec![first];
             while jobs.len() < BATCH
                 && let Ok(next) = queue.try_recv()

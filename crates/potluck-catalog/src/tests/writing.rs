@@ -4,8 +4,8 @@ use crate::fixture::Fixture;
 use crate::sql::Tx;
 use crate::{Catalog, Durability, Error, meta, placements};
 use potluck_wire::env::Offload;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -68,6 +68,50 @@ fn queued_jobs_are_finished_before_the_writer_closes_d1() {
         }
     });
     assert_eq!(saved(&fixture.reopen().db), Ok(Some(50)));
+}
+
+/// A manager that is behind keeps a bounded number of jobs, and none of a caller that went while it waited for its turn.
+#[test]
+fn jobs_beyond_the_queue_wait_with_their_callers_and_go_with_them() {
+    let fixture = Fixture::new();
+    let catalog = Catalog::open(&fixture.file(), Offload::Threads).expect("opened");
+    let (asked, runs) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    runtime().block_on(async {
+        let slow = catalog.clone();
+        let slow = tokio::spawn(async move {
+            let until_released = move |_: &Tx| {
+                let _ = released.lock().expect("no holder panics").recv(); // the sender is dropped
+                Ok(())
+            };
+            slow.write(Durability::Process, until_released).await
+        });
+        let callers: Vec<_> = (0..5000)
+            .map(|_| {
+                let (catalog, asked) = (catalog.clone(), Arc::clone(&asked));
+                let runs = Arc::clone(&runs);
+                let count = move |_: &Tx| Ok(drop(runs.fetch_add(1, Ordering::Relaxed)));
+                tokio::spawn(async move {
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    catalog.write(Durability::Process, count).await
+                })
+            })
+            .collect();
+        // Until every caller has handed its job in, or waits to.
+        while asked.load(Ordering::Relaxed) < 5000 {
+            tokio::task::yield_now().await;
+        }
+        callers.iter().for_each(tokio::task::JoinHandle::abort);
+        tokio::task::yield_now().await;
+        drop(release);
+        slow.await.expect("no panic").expect("written");
+        let after = catalog.write(Durability::Process, |db| meta::save_pool_time(db, 5)).await;
+        assert_eq!(after, Ok(()), "the queue moves on");
+        catalog.close().await;
+    });
+    let runs = runs.load(Ordering::Relaxed);
+    assert!((1..2000).contains(&runs), "{runs} of 5000 jobs ran");
 }
 
 /// A second engine fails transactions that met each other, and SQLite one that another program keeps out.
