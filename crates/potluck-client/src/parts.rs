@@ -3,7 +3,7 @@
 
 use crate::fetch::Fetcher;
 use crate::pool::Pool;
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, changed};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::VersionId;
 use potluck_core::merkle::Tree;
@@ -87,7 +87,12 @@ impl OpenedParts {
         }
         let (path, version) = (self.path.clone(), self.version);
         let open = OpenPart { path, version, number };
-        let mut opened = self.client.call_retrying(&open).await?;
+        let opened = self.client.call_retrying(&open).await;
+        // It was there when the file was opened.
+        let mut opened = opened.map_err(|failure| match failure.kind {
+            ErrorKind::NotFound => changed(&self.name),
+            _ => failure,
+        })?;
         let file = opened.files.pop();
         let mut file = file.ok_or_else(|| self.differs(number))?;
         file.path.clone_from(&self.name);

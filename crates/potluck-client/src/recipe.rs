@@ -12,6 +12,7 @@ use potluck_core::seal::{Meaning, SpaceKey};
 use potluck_wire::control::OpenFile;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A file as it was when it was opened.
@@ -23,12 +24,21 @@ pub struct Recipe {
     holders: Mutex<Arc<Holders>>,
     /// When the manager was asked last where its chunks are. Held while somebody asks.
     pub(crate) reopened: tokio::sync::Mutex<Option<Tick>>,
+    /// Whether another version, or none, was at its path then.
+    changed: AtomicBool,
     /// The chunks of the file in order.
     pub entries: Vec<Entry>,
     /// Where each of them ends in the file.
     ends: Vec<u64>,
     /// The content of a file that lives in the catalog.
     pub inline: Option<Vec<u8>>,
+}
+
+/// What the reader of a version is told that is not there any more (promise A5).
+pub fn changed(path: &str) -> Failure {
+    let what = format!("“{path}” was replaced, moved or removed while it was read");
+    Failure::new(ErrorKind::Retry, code::CHANGED, what)
+        .hint("read it again: what was read until now is of the version that was there before")
 }
 
 /// The donors that have the chunks of a file, as the manager said last, live ones first.
@@ -100,7 +110,8 @@ impl Recipe {
             return Err(wrong(format!("the parity of “{}” does not add up", file.path)));
         }
         let holders = Holders::take_from(&mut file);
-        Ok(Self { file, part: None, holders, reopened: Default::default(), entries, ends, inline })
+        let (part, reopened, changed) = Default::default();
+        Ok(Self { file, part, holders, reopened, changed, entries, ends, inline })
     }
 
     /// The donors that have a chunk.
@@ -112,12 +123,20 @@ impl Recipe {
         Arc::clone(&self.holders.lock().expect("no holder panics"))
     }
 
-    /// Believes the manager about where the chunks are now, if it speaks of this version of the file.
-    pub fn moved(&self, file: &mut OpenFile) {
-        if file.version == self.file.version {
-            let now = Holders::take_from(file).into_inner().expect("no holder panics");
+    /// Believes the manager about where the chunks are now; `now` is the file at its path. Of another version
+    /// nothing is learnt but that this one may be gone.
+    pub fn moved(&self, now: Option<OpenFile>) {
+        let now = now.filter(|file| file.version == self.file.version);
+        self.changed.store(now.is_none(), Ordering::Relaxed);
+        if let Some(mut now) = now {
+            let now = Holders::take_from(&mut now).into_inner().expect("no holder panics");
             *self.holders.lock().expect("no holder panics") = now;
         }
+    }
+
+    /// Whether the file was replaced, moved or removed since it was opened, as far as is known.
+    pub fn is_changed(&self) -> bool {
+        self.changed.load(Ordering::Relaxed)
     }
 
     /// The pieces of a range, in order, by what is fetched together: whole chunks of a group; one chunk

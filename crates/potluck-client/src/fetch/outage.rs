@@ -4,7 +4,7 @@
 use super::Fetcher;
 use crate::buffer::Buffer;
 use crate::link::LinkError;
-use crate::recipe::Recipe;
+use crate::recipe::{Recipe, changed};
 use crate::retry_limits::{Pauses, STRANGERS, do_not_answer};
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
@@ -13,7 +13,7 @@ use potluck_core::read_plan::Piece;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::bulk::BulkStatus;
 use potluck_wire::control::{Call, Open, OpenPart, Opened};
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -141,8 +141,16 @@ impl Fetcher {
             Some((version, number)) => self.open(&OpenPart { path, version, number }, asks).await,
         };
         *last = Some(self.client.env.clock.now());
-        let Ok(mut opened) = opened else { return true };
-        opened.files.iter_mut().for_each(|file| recipe.moved(file));
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(failure) => {
+                if failure.kind == ErrorKind::NotFound {
+                    recipe.moved(None);
+                }
+                return true;
+            }
+        };
+        recipe.moved(opened.files.into_iter().next());
         // Those that answer keep the links that they have, as long as their tickets are good.
         {
             let state = self.outage.state.lock().expect("no holder panics");
@@ -203,12 +211,12 @@ impl Fetcher {
         let limit = self.client.retry_limits.donors;
         let away = self.outage.away(&failed, limit).filter(|_| !limit.is_zero());
         let Some((away, since, limit)) = away else {
-            return Err(self.with_advice(failed));
+            return Err(self.with_advice(recipe, failed));
         };
         let names: Vec<String> = away.iter().map(|donor| self.donors.name(*donor)).collect();
         let pauses = pauses.get_or_insert_with(|| Pauses::new(&self.client, since));
         if !pauses.pause(&do_not_answer(&names), limit).await {
-            return Err(self.with_advice(failed));
+            return Err(self.with_advice(recipe, failed));
         }
         let asked = self.client.env.clock.now();
         self.reopen(recipe, asked, Asks::ForLong).await;
@@ -217,8 +225,12 @@ impl Fetcher {
         Ok(())
     }
 
-    /// The failure with what helps where this machine never reached donors that the manager hears.
-    fn with_advice(&self, failed: Failed) -> Failure {
+    /// The failure with what helps: to read the version that is there now, or to see why this machine never
+    /// reached donors that the manager hears.
+    fn with_advice(&self, recipe: &Recipe, failed: Failed) -> Failure {
+        if recipe.is_changed() {
+            return changed(&recipe.file.path);
+        }
         let strangers: Vec<DonorId> = {
             let state = self.outage.state.lock().expect("no holder panics");
             let away = state.away.keys().filter(|donor| failed.holders.contains(donor));

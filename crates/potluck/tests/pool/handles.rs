@@ -2,13 +2,14 @@
 
 use super::content::{Lots, arg, assert_same, file};
 use super::lab::Lab;
+use super::waiting::{DEADLINE, wait_until};
 use potluck_client::{Attributes, Input, Item, Pool, PutOptions};
 use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
 use potluck_wire::call::Caller;
 use potluck_wire::control::Condition;
 use potluck_wire::env::Env;
-use potluck_wire::error::ErrorKind;
+use potluck_wire::error::{ErrorKind, code};
 use potluck_wire::identity::Identity;
 use potluck_wire::net::SystemNet;
 use potluck_wire::tls::{TlsDial, install_provider};
@@ -88,6 +89,43 @@ fn an_open_file_is_read_anywhere_by_many_threads_without_its_manager_and_with_a_
         read_everywhere(&runtime, file, &content, &format!("{space} with a donor dead"));
     }
     lab.start_manager();
+}
+
+/// What was read stays right; what is asked for later is not there any more, and the reader is told to begin anew.
+#[test]
+fn a_reader_of_a_version_that_was_reclaimed_is_told_to_read_again_a5() {
+    let lab = Lab::with_options(3, &["--gc-delay", "1s"]);
+    let (client, runtime) = library(&lab);
+    // In two parts, of which the second is opened when it is read first.
+    let (long, content) = file(lab.dir(), "long", 15, 1100 << 16);
+    let (short, other) = file(lab.dir(), "short", 16, 1 << 20);
+    lab.cli.ok(&["space", "create", "plain", "--plain", "--chunk-size", "64KiB"]);
+    lab.cli.ok(&["space", "create", "coded", "--ec", "2+1", "--chunk-size", "64KiB"]);
+    let inputs =
+        [("pot://plain/parts", &long), ("pot://plain/f", &short), ("pot://coded/f", &short)];
+    let opened = inputs.map(|(path, input)| {
+        lab.cli.ok(&["cp", arg(input), path]);
+        let file = runtime.block_on(client.open(&pool_path(path))).expect("there");
+        let first = runtime.block_on(file.read_at(0, 1000)).expect("readable");
+        let expected = if input == &long { &content } else { &other };
+        assert_same(&first, &expected[..1000], path);
+        file
+    });
+    let (new, _) = file(lab.dir(), "new", 17, 1 << 16);
+    lab.cli.ok(&["cp", arg(&new), "pot://plain/f"]);
+    lab.cli.ok(&["rm", "pot://plain/parts"]);
+    lab.cli.ok(&["rm", "pot://coded/f"]);
+    wait_until("the old versions to be reclaimed", DEADLINE, || lab.chunk_files() <= 4);
+    for (file, (path, _)) in opened.iter().zip(&inputs) {
+        let read = runtime.block_on(file.read_at(file.size() - 1000, 1000));
+        let why = read.expect_err("its chunks are gone");
+        assert_eq!(
+            (why.kind, why.code.as_str()),
+            (ErrorKind::Retry, code::CHANGED),
+            "{path}: {why}"
+        );
+        assert!(why.hint.contains("read it again"), "{why:?}");
+    }
 }
 
 /// Streams that nobody goes on reading keep what they have read ahead; others are read all the same.
