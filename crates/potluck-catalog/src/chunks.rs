@@ -6,9 +6,10 @@
 
 use super::error::Error;
 use super::placements;
+use super::referrers::{self, Change};
 use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{ChunkId, DonorId};
+use potluck_core::ids::{ChunkId, DonorId, VersionId};
 use potluck_core::policy::AckLevel;
 use potluck_pool::InUseAgain;
 use std::collections::{BTreeSet, HashMap};
@@ -36,24 +37,26 @@ pub struct ChunkRow {
     pub refs: i64,
     /// How far it is on its way out.
     pub state: ChunkState,
+    /// The column that says which versions refer to it ([`referrers`]).
+    pub referrer: Option<i64>,
 }
 
 /// The row of a chunk.
 pub(crate) fn get(db: &Tx, name: &ChunkName) -> Result<Option<ChunkRow>, Error> {
     let found = db
-        .prepare("SELECT id, len, refs, state FROM chunks WHERE name = ?1")?
+        .prepare("SELECT id, len, refs, state, referrer FROM chunks WHERE name = ?1")?
         .query_one(params![name.0], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<i64>(3)?))
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get::<i64>(3)?, row.get(4)?))
         })?;
     found
-        .map(|(id, len, refs, state)| {
+        .map(|(id, len, refs, state, referrer)| {
             let state = match state {
                 0 => ChunkState::Here,
                 1 => ChunkState::Condemned,
                 2 => ChunkState::Gone,
                 other => return Err(Error::Damaged(format!("chunk {id} has state {other}"))),
             };
-            Ok(ChunkRow { id: ChunkId::from_catalog(id), len, refs, state })
+            Ok(ChunkRow { id: ChunkId::from_catalog(id), len, refs, state, referrer })
         })
         .transpose()
 }
@@ -156,6 +159,7 @@ struct Line {
     row: Option<ChunkRow>,
     len: u32,
     change: i64,
+    referrers: Change,
     holders: Vec<(DonorId, AckLevel)>,
 }
 
@@ -178,7 +182,8 @@ impl<'db> ReferenceCounts<'db> {
             Entry::Vacant(empty) => {
                 let row = get(self.db, name)?;
                 let len = row.map_or(0, |row| row.len);
-                empty.insert(Line { row, len, change: 0, holders: Vec::new() })
+                let (referrers, holders) = (Change::default(), Vec::new());
+                empty.insert(Line { row, len, change: 0, referrers, holders })
             }
         })
     }
@@ -203,9 +208,10 @@ impl<'db> ReferenceCounts<'db> {
         Ok(holders)
     }
 
-    /// Adds a reference, and holders that proved to have the chunk.
+    /// Adds a reference of a version, and holders that proved to have the chunk.
     pub fn add(
         &mut self,
+        version: VersionId,
         name: &ChunkName,
         len: u32,
         holders: &[(DonorId, AckLevel)],
@@ -213,6 +219,7 @@ impl<'db> ReferenceCounts<'db> {
         let line = self.held(name, holders)?;
         line.len = len;
         line.change += 1;
+        line.referrers.gain(version);
         Ok(())
     }
 
@@ -245,11 +252,22 @@ impl<'db> ReferenceCounts<'db> {
         Ok(line)
     }
 
-    /// Takes the references of a deleted version away.
+    /// Takes references of a deleted version away.
     pub fn remove<'n>(
         &mut self,
+        version: VersionId,
         names: impl IntoIterator<Item = &'n ChunkName>,
     ) -> Result<(), Error> {
+        for name in names {
+            let line = self.line(name)?;
+            line.change -= 1;
+            line.referrers.lose(version);
+        }
+        Ok(())
+    }
+
+    /// Takes references away of a version that stays, and may refer to the same chunks all the same.
+    pub fn release(&mut self, names: &[ChunkName]) -> Result<(), Error> {
         for name in names {
             self.line(name)?.change -= 1;
         }
@@ -265,7 +283,11 @@ impl<'db> ReferenceCounts<'db> {
         for (name, line) in lines {
             let id = match line.row {
                 None if line.change > 0 || !line.holders.is_empty() => {
-                    insert(self.db, name, line.len, line.change, self.now_ms)?
+                    let id = insert(self.db, name, line.len, line.change, self.now_ms)?;
+                    if line.change > 0 {
+                        referrers::change(self.db, id, None, &line.referrers)?;
+                    }
+                    id
                 }
                 None if line.change < 0 => {
                     return Err(Error::Damaged(format!("chunk {name} of a recipe has no row")));
@@ -280,6 +302,11 @@ impl<'db> ReferenceCounts<'db> {
                     }
                     if line.change != 0 {
                         self.update(&row, line)?;
+                    }
+                    if row.refs + line.change > 0 {
+                        referrers::change(self.db, row.id, row.referrer, &line.referrers)?;
+                    } else if row.refs > 0 {
+                        referrers::clear(self.db, row.id, row.referrer)?;
                     }
                     row.id
                 }

@@ -56,6 +56,11 @@ impl PreparedFile {
         matches!(self.in_parts, Some(InParts::Part { .. }))
     }
 
+    /// Whether it is a file that is made of parts which came before.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.in_parts, Some(InParts::Whole { .. }))
+    }
+
     /// A file at `path` with the content of a version, without receipts.
     pub(crate) fn of_version(
         db: &Tx,
@@ -333,7 +338,11 @@ impl Work<'_> {
 }
 
 /// Forgets replies that nobody asks for any more.
-pub(crate) fn prune_replies(db: &Tx, before_ms: u64) -> Result<(), Error> {
-    db.execute("DELETE FROM commits WHERE at_ms < ?1", params![before_ms as i64])?;
-    Ok(())
+pub(crate) fn prune_replies(db: &Tx, before_ms: u64, limit: usize) -> Result<bool, Error> {
+    let forgotten = db.execute(
+        "DELETE FROM commits WHERE (session, batch) IN (
+             SELECT session, batch FROM commits WHERE at_ms < ?1 ORDER BY at_ms LIMIT ?2)",
+        params![before_ms as i64, limit as i64],
+    )?;
+    Ok(forgotten == limit)
 }

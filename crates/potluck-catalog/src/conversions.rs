@@ -132,7 +132,7 @@ pub(crate) fn learn(db: &Tx, encoded: &Encoded, now_ms: u64) -> Result<InUseAgai
     }
     let holders: Vec<_> = encoded.holders.iter().map(|donor| (*donor, AckLevel::Disk)).collect();
     for (name, len) in &encoded.parity {
-        counts.add(name, *len, &holders)?;
+        counts.add(encoded.version, name, *len, &holders)?;
     }
     counts.close()
 }
@@ -198,14 +198,14 @@ pub(crate) fn arrive(db: &Tx, id: VersionId, goal: Redundancy, now_ms: u64) -> R
             }
             for name in &known {
                 let len = chunks::get(db, name)?.map_or(0, |chunk| chunk.len);
-                counts.add(name, len, &[])?;
+                counts.add(id, name, len, &[])?;
             }
             let blob: Vec<u8> = known.iter().flat_map(|name| name.0).collect();
             (1, Some(ec.to_string()), Some(blob))
         }
     };
-    counts.remove(&forget(db, id)?)?;
-    counts.remove(&earlier)?;
+    counts.release(&forget(db, id)?)?;
+    counts.release(&earlier)?;
     db.prepare("UPDATE versions SET copies = ?2, ec = ?3, parity = ?4, goal = NULL WHERE id = ?1")?
         .execute(params![id.0 as i64, copies, ec, parity])?;
     counts.close()?;

@@ -51,7 +51,8 @@ pub struct Fixture {
     pub db: Database,
     pub session: SessionId,
     /// Donors 1 to 32, which are all there.
-    pool: Pool,
+    /// The donors that copies are acknowledged by.
+    pub pool: Pool,
     batch: u32,
 }
 
@@ -149,7 +150,7 @@ impl Fixture {
     /// Scans everything as a manager does, but without rests.
     pub fn scan(&self, mut findings: Findings) -> Findings {
         for root in units::roots(&self.db).expect("spaces") {
-            findings.enter(&root.name, Redundancy::Copies(2));
+            findings.enter(root.space, &root.name, Redundancy::Copies(2));
             let mut cursor: Option<String> = None;
             loop {
                 let limit = PageLimit { chunks: 2048, entries: 2048 };

@@ -170,7 +170,7 @@ fn aim(db: &Tx, goals: Vec<(VersionId, Option<Redundancy>)>, now_ms: u64) -> Res
     let mut counts = ReferenceCounts::new(db, now_ms);
     for (version, goal) in goals {
         for part in parts::of(db, version)? {
-            counts.remove(&conversions::forget(db, part)?)?;
+            counts.release(&conversions::forget(db, part)?)?;
         }
         versions::set_goal(db, version, goal)?;
         changes::append(db, &ChangeOp::Version(version))?;

@@ -25,6 +25,7 @@ mod failure;
 mod fault;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
+mod followed;
 mod goals;
 mod grantees;
 mod grants;
@@ -44,6 +45,7 @@ mod quotas;
 mod reaping;
 mod rebuild;
 mod records;
+mod referrers;
 mod rejudging;
 mod replay;
 mod restored;
@@ -74,6 +76,7 @@ pub use donors::{Goal, StoredDonor};
 pub use durability::Durability;
 pub use error::Error;
 pub use export::CatalogSnapshot;
+pub use followed::Followed;
 pub use goals::PolicyScope;
 pub use grants::SeenSpaces;
 pub use log_position::{Advance, Extent, LogCopy, LogPlace, Position};
@@ -89,6 +92,7 @@ pub use placements::ToldCopies;
 pub use quotas::StoredQuota;
 pub use rebuild::{Rebuild, Revival};
 pub use records::Record;
+pub use referrers::Referrers;
 pub use rejudging::PartsAhead;
 pub use restored::RestoredContent;
 pub use sessions::StoredSession;
@@ -139,7 +143,8 @@ impl Catalog {
         engine::files_of(path)
     }
 
-    /// Opens the catalog at `path`, which must exist and be sound.
+    /// Opens the catalog at `path`, which must exist and be sound. How long that takes does not depend on how large
+    /// it is; a large one is left for [`check`](Self::check).
     pub fn open(path: &Path, offload: Offload) -> Result<Self, OpenError> {
         let db = engine::open_existing(path)?;
         let (changes, fault) = (Arc::default(), Arc::default());
@@ -147,6 +152,18 @@ impl Catalog {
         let readers = Arc::new(Readers::new(path));
         let (writer, long_reads) = (Arc::new(writer), Arc::new(Semaphore::new(LONG_READS)));
         Ok(Self { offload, writer, readers, changes, fault, long_reads })
+    }
+
+    /// Checks a catalog that was too large to be checked when it was opened, which may take minutes.
+    ///
+    /// Errors: it is damaged, and must not be served any longer; or it cannot be read.
+    pub async fn check(&self, path: PathBuf) -> Result<(), OpenError> {
+        let check = move || match engine::check_large(&path) {
+            Ok(None) => Ok(()),
+            Ok(Some(detail)) => Err(OpenError::Damaged { path, detail }),
+            Err(why) => Err(OpenError::of(&path, why)),
+        };
+        self.offload.run(check).await
     }
 
     /// How many changes it has that no power cut undoes; it only grows. Donors are told, and know

@@ -13,14 +13,14 @@
 //! | subject | operations |
 //! |---|---|
 //! | Names (`names`) | `list_directory` `stat` `usage` `make_directory` `rename` `remove` `copy_files` |
-//! | Files, as they are read and judged (`files`) | `open_files` `open_part` `roots` `files_of` `files_at` |
+//! | Files, as they are read and judged (`files`) | `open_files` `open_part` `roots` `files_of` `files_at` `files_followed` |
 //! | Commits (`commits`) | `commit_files` `judge_parts` `lost_parts` `are_in_use` `committed_before` |
 //! | Write sessions (`sessions`) | `admit_write` `open_session` `grow_session` `end_session` `offer` `keep_unused` |
 //! | Spaces and policies (`spaces`) | `create_space` `remove_space` `spaces` `space` `plan_policy` `set_policy` `follow_policy` |
 //! | Rights and groups (`grants`) | `rights` `grants` `change_rights` `groups` `edit_group` |
 //! | Quotas (`quotas`) | `set_quota` `quotas` |
 //! | Members (`members`) | `add_token` `tokens` `remove_token` `join` `revoke` |
-//! | Donors and their copies (`donors`) | `note_donor` `note_repair` `compare` `tell` `unlisted_at` `mark_missing` `used_at` `bytes_by_part` `sample` `dispensable` `held_bytes` |
+//! | Donors and their copies (`donors`) | `note_donor` `note_repair` `compare` `tell` `unlisted_at` `mark_missing` `used_at` `bytes_by_part` `sample` `dispensable` `held_bytes` `referrers_at` |
 //! | Redundancy (`redundancy`) | `set_safe` `arrive` `learn_parity` `mark_excess` |
 //! | Garbage (`garbage`) | `unused_chunks` `condemn` `condemned_chunks` `still_condemned` `forget_copies` |
 //! | Terms of managers (`terms`) | `authority` `begin_term` `is_unknown_term` `freeze_gc` `end_gc_freeze` |

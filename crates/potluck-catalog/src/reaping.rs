@@ -22,8 +22,8 @@ enum Thrown {
     Version(VersionId, Digest),
     /// A version that is made of parts.
     Whole(VersionId),
-    /// Names of chunks whose references are to be released.
-    Names(Vec<ChunkName>),
+    /// Names of chunks whose references by a version are to be released.
+    Names(VersionId, Vec<ChunkName>),
 }
 
 /// Takes something apart, until some `limit` of entries and chunks are done; `false` when there is no trash, but for
@@ -38,8 +38,8 @@ pub(crate) fn reap(db: &Tx, limit: usize, kept_ms: u64, now_ms: u64) -> Result<b
         Thrown::Dir(dir, space) => take_entries(db, dir, space, limit, &mut counts)?,
         Thrown::Version(version, digest) => take_page(db, version, &digest, &mut counts)?,
         Thrown::Whole(whole) => take_part(db, whole, &mut counts)?,
-        Thrown::Names(names) => {
-            counts.remove(&names)?;
+        Thrown::Names(version, names) => {
+            counts.remove(version, &names)?;
             true
         }
     };
@@ -58,13 +58,13 @@ fn next(db: &Tx, before_ms: u64) -> Result<Option<(i64, Thrown, Option<u64>)>, E
          WHERE coalesce(thrown_ms, 0) <= ?1 ORDER BY id LIMIT 1",
     )?;
     select.query_one(params![before_ms as i64], |row| {
-        let thrown = match (row.get(1)?, row.get::<Option<i64>>(3)?, row.get::<Option<_>>(4)?) {
+        let version = VersionId(row.get::<Option<i64>>(3)?.unwrap_or_default() as u64);
+        let names: Option<Vec<u8>> = row.get(5)?;
+        let thrown = match (row.get(1)?, names, row.get::<Option<_>>(4)?) {
             (Some(dir), ..) => Thrown::Dir(DirId(dir), SpaceId(row.get(2)?)),
-            (None, Some(version), Some(digest)) => {
-                Thrown::Version(VersionId(version as u64), Digest(digest))
-            }
-            (None, Some(version), None) => Thrown::Whole(VersionId(version as u64)),
-            _ => Thrown::Names(unpacked(&row.get::<Vec<u8>>(5)?)),
+            (None, Some(names), _) => Thrown::Names(version, unpacked(&names)),
+            (None, None, Some(digest)) => Thrown::Version(version, Digest(digest)),
+            (None, None, None) => Thrown::Whole(version),
         };
         Ok((row.get(0)?, thrown, row.get::<Option<i64>>(6)?.map(|ms| ms as u64)))
     })
@@ -118,11 +118,11 @@ fn take_page(
         .query_one(params![id], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let Some((number, page)) = last else {
         let names = conversions::forget_some(db, version, PAGE_ENTRIES)?;
-        counts.remove(&names)?;
+        counts.remove(version, &names)?;
         return Ok(names.is_empty());
     };
     match recipe::unpack_one(digest, number as usize, &page) {
-        Ok(entries) => counts.remove(entries.iter().map(|entry| &entry.name))?,
+        Ok(entries) => counts.remove(version, entries.iter().map(|entry| &entry.name))?,
         // Its chunks stay for ever, which is better than to keep all other trash.
         Err(why) => tracing::error!(%version, page = number, %why, "a removed file's recipe"),
     }

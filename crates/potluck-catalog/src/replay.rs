@@ -203,9 +203,9 @@ impl Replay {
         let lens = parity_lens(keeping.ec, &recipe, parity.len())?;
         let mut counts = ReferenceCounts::new(db, WHEN.pool_ms);
         for (name, len) in parity.iter().zip(lens) {
-            counts.add(name, len, &[])?;
+            counts.add(id, name, len, &[])?;
         }
-        counts.remove(&versions::parity(db, &version)?)?;
+        counts.release(&versions::parity(db, &version)?)?;
         counts.close()?;
         versions::set_redundancy(db, id, keeping.redundancy(), &parity)?;
         versions::set_goal(db, id, keeping.goal)?;
@@ -249,10 +249,10 @@ struct Recipe {
 fn insert(db: &Tx, version: &Version, about: &VersionFacts, recipe: &Recipe) -> Result<(), Error> {
     let mut counts = ReferenceCounts::new(db, WHEN.pool_ms);
     for entry in &recipe.entries {
-        counts.add(&entry.name, entry.stored_len(), &[])?;
+        counts.add(version.id, &entry.name, entry.stored_len(), &[])?;
     }
     for (name, len) in recipe.parity.iter().zip(&recipe.parity_lens) {
-        counts.add(name, *len, &[])?;
+        counts.add(version.id, name, *len, &[])?;
     }
     counts.close()?;
     let inline = about.inline.as_ref().map(|inline| &inline.0[..]);

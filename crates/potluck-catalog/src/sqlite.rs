@@ -9,7 +9,8 @@ mod tx;
 mod writer;
 
 pub use file::{
-    Database, create, exists, files_of, open_existing, open_reader, open_snapshot, open_whole,
+    Database, check_large, create, exists, files_of, open_existing, open_reader, open_snapshot,
+    open_whole,
 };
 pub use readers::Readers;
 pub use tx::{Row, Tx};

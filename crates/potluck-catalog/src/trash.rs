@@ -20,9 +20,9 @@ pub(crate) fn throw(db: &Tx, dir: DirId, space: SpaceId) -> Result<(), Error> {
 pub(crate) fn throw_version(db: &Tx, version: &Version, parity: &[ChunkName]) -> Result<(), Error> {
     let (id, digest) = (version.id.0 as i64, version.digest.0);
     db.execute("INSERT INTO trash (version, digest) VALUES (?1, ?2)", params![id, digest])?;
-    let mut insert = db.prepare("INSERT INTO trash (names) VALUES (?1)")?;
+    let mut insert = db.prepare("INSERT INTO trash (version, names) VALUES (?1, ?2)")?;
     for names in parity.chunks(PAGE_ENTRIES) {
-        insert.execute(params![packed(names)])?;
+        insert.execute(params![id, packed(names)])?;
     }
     Ok(())
 }

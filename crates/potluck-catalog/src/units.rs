@@ -221,7 +221,7 @@ pub(crate) fn page_at(
 }
 
 /// A file and how it is laid out, as far as its records can be read.
-fn file(db: &Tx, version: Box<Version>) -> Result<Met, Error> {
+pub(crate) fn file(db: &Tx, version: Box<Version>) -> Result<Met, Error> {
     match layout(db, &version) {
         Ok(layout) => Ok(Met::File(version, layout)),
         Err(Error::Damaged(why)) => Ok(Met::Damaged(why)),

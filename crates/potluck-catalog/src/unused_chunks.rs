@@ -127,13 +127,14 @@ pub(crate) fn forget_removed_donors(db: &Tx, limit: usize, now_ms: u64) -> Resul
     Ok(left == 0)
 }
 
-/// Forgets chunks that have been gone from everywhere since `before_ms`.
-pub(crate) fn prune_gone(db: &Tx, before_ms: u64) -> Result<(), Error> {
-    db.execute(
-        "DELETE FROM chunks WHERE refs = 0 AND state = 2 AND zero_since_ms <= ?1",
-        params![before_ms as i64],
+/// Forgets chunks that have been gone from everywhere since `before_ms`, `limit` at most; whether there may be more.
+pub(crate) fn prune_gone(db: &Tx, before_ms: u64, limit: usize) -> Result<bool, Error> {
+    let forgotten = db.execute(
+        "DELETE FROM chunks WHERE id IN (
+             SELECT id FROM chunks WHERE refs = 0 AND state = 2 AND zero_since_ms <= ?1 LIMIT ?2)",
+        params![before_ms as i64, limit as i64],
     )?;
-    Ok(())
+    Ok(forgotten == limit)
 }
 
 /// Makes chunks known that no file uses, unless they are known by now; gives their numbers.

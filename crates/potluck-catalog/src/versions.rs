@@ -107,9 +107,9 @@ pub(crate) fn delete(
         trash::throw_version(db, &version, &parity(db, &version)?)?;
     } else if version.chunks > 0 {
         let recipe = recipe_of(db, &version)?;
-        counts.remove(recipe.iter().map(|entry| &entry.name))?;
-        counts.remove(&parity(db, &version)?)?;
-        counts.remove(&conversions::forget(db, id)?)?;
+        counts.remove(id, recipe.iter().map(|entry| &entry.name))?;
+        counts.remove(id, &parity(db, &version)?)?;
+        counts.remove(id, &conversions::forget(db, id)?)?;
         db.prepare("DELETE FROM recipe_pages WHERE version = ?1")?.execute(params![id.0 as i64])?;
     }
     db.prepare("DELETE FROM versions WHERE id = ?1")?.execute(params![id.0 as i64])?;

@@ -152,7 +152,7 @@ impl<'db> Visible<'db> {
         file: FileToPut<'_>,
     ) -> Result<(), Error> {
         for chunk in file.chunks {
-            self.counts.add(&chunk.name, chunk.len, &chunk.holders)?;
+            self.counts.add(id, &chunk.name, chunk.len, &chunk.holders)?;
         }
         let parity = file.chunks.get(file.version.chunks as usize..).unwrap_or_default();
         let parity: Vec<ChunkName> = parity.iter().map(|chunk| chunk.name).collect();

@@ -179,6 +179,7 @@ impl Manager {
         if let Err(why) = time.save().await {
             tracing::error!(%why, "the pool's time could not be saved");
         }
+        let mut damage = None;
         tokio::select! {
             () = serve::serve(Arc::new(all.clone()), listener, admit, shutdown) => {}
             () = Rounds::from(all).run() => {}
@@ -191,6 +192,7 @@ impl Manager {
             () = Exporter::from(all).serve(metrics) => {}
             () = Signposts::from(all).run() => {}
             () = Signposts::from(all).follow_addresses(watch, address) => {}
+            found = damaged(&handles) => damage = Some(found),
         }
         if let Err(why) = time.save().await {
             tracing::error!(%why, "the pool's time could not be saved");
@@ -198,7 +200,7 @@ impl Manager {
         Auditor::from(&handles).write_refusals().await;
         handles.catalog.close().await;
         tracing::info!("the manager has stopped");
-        Ok(())
+        damage.map_or(Ok(()), |found| Err(found.into()))
     }
 }
 
@@ -224,6 +226,18 @@ impl ManagerControls {
     /// `None`: they can.
     pub fn settings_fault(&self, why: Option<String>) {
         self.settings.set_fault(why);
+    }
+}
+
+/// Waits until the catalog, which was too large to be checked at the start, is found damaged.
+async fn damaged(handles: &Handles) -> OpenError {
+    match handles.catalog.check(handles.state.catalog()).await {
+        Err(found @ OpenError::Damaged { .. }) => found,
+        Err(why) => {
+            tracing::error!(%why, "the catalog could not be checked");
+            std::future::pending().await
+        }
+        Ok(()) => std::future::pending().await,
     }
 }
 

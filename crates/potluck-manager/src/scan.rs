@@ -1,22 +1,27 @@
-//! The scan: walks all spaces, judges every unit by where its copies are and how their donors
-//! stand at that moment, and finds what to make, what is too many, and what is lost.
+//! The scan: judges units by where their copies are and how their donors stand at that moment, and finds
+//! what to make, what is too many, and what is lost.
 //!
-//! It remembers nothing from one time to the next, so that whatever went wrong is seen again. It
-//! walks a page at a time, each page in a snapshot of its own, and rests between pages: a walk
-//! over millions of files holds up nobody.
+//! When donors change it follows their copies to the files that need them, and looks at these and at those that
+//! were not as they should be; the figures of all others are remembered. Now and then, and whenever it is not
+//! known which files may have changed, it walks all spaces and remembers nothing, so that whatever went wrong is
+//! seen again. It goes a page at a time, each page in a snapshot of its own, and rests between pages: a
+//! walk over millions of files holds up nobody.
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::scan_state::Priority;
-use crate::scan_state::ScanState;
+use crate::scan_state::{Priority, ScanState, Scope};
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
-use potluck_catalog::{Catalog, Error, PageLimit, Root, judge_files};
+use potluck_catalog::{Catalog, Error, Followed, Met, PageLimit, Root, judge_files, kind_of};
 use potluck_core::chunk::PARTS;
 use potluck_core::clock::Tick;
-use potluck_core::ids::DonorId;
-use potluck_pool::redundancy::Findings;
+use potluck_core::ids::{ChunkId, DonorId, SpaceId, VersionId};
+use potluck_core::path::SYSTEM_SPACE;
+use potluck_core::policy::Redundancy;
+use potluck_pool::PoolView;
+use potluck_pool::redundancy::{Findings, Remembered};
 use potluck_wire::env::Env;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,23 +40,117 @@ handles! {
 /// One page: some ten milliseconds.
 const PAGE: PageLimit = PageLimit { chunks: 2048, entries: 2048 };
 
+/// Copies of a donor that are followed in one page.
+const COPIES: usize = 4096;
+/// Versions to be looked at again, at most; where there are more, all files are walked over.
+const MAX_FOLLOWED: usize = 1 << 20;
+
 impl Scan {
-    /// Looks at everything; `None`: something happened meanwhile that another scan should see now.
-    pub async fn run(&self, priority: Priority) -> Result<Option<Findings>, Error> {
+    /// Looks at what is in `scope`, and says whether that took a walk over all files; `None`: something happened
+    /// meanwhile that another scan should see now.
+    pub async fn run(
+        &self,
+        scope: Scope,
+        priority: Priority,
+    ) -> Result<Option<(Findings, bool)>, Error> {
         let shrinking = self.pool.lock().must_shrink();
         for (donor, over) in shrinking {
             let below = leaving_below(&self.catalog, donor, over).await?;
             self.pool.lock().leave_below(donor, below);
         }
         let view = self.pool.lock().view(self.time.tick());
-        let mut findings = Findings::new(view);
-        findings.metadata.health.asked = self.settings.get().metadata_copies;
+        if let Scope::Since { last, donors, versions } = scope
+            && let Some(versions) = self.concerned(&last, donors, versions, &view).await?
+        {
+            return Ok(Some((self.follow(last, versions, view).await?, false)));
+        }
+        let mut findings = self.begin(Findings::new(view));
         let roots = self.catalog.roots().await?;
         for root in roots {
             let Some(found) = self.walk(root, findings, priority).await? else { return Ok(None) };
             findings = found;
         }
-        Ok(Some(findings))
+        Ok(Some((findings, true)))
+    }
+
+    fn begin(&self, mut findings: Findings) -> Findings {
+        findings.metadata.health.asked = self.settings.get().metadata_copies;
+        findings
+    }
+
+    /// The versions that a scan since the last looks at; `None` where a walk over all files costs less.
+    async fn concerned(
+        &self,
+        last: &Remembered,
+        mut donors: BTreeSet<DonorId>,
+        mut versions: BTreeSet<VersionId>,
+        view: &PoolView,
+    ) -> Result<Option<BTreeSet<VersionId>>, Error> {
+        donors.extend(last.changed(view));
+        if 2 * donors.len() > view.iter().count() {
+            return Ok(None);
+        }
+        versions.extend(last.unsettled());
+        for donor in donors {
+            let mut after = Some(ChunkId::FIRST);
+            while let Some(from) = after {
+                let began = self.time.tick();
+                let page = self.catalog.referrers_at(donor, from, COPIES).await?;
+                versions.extend(page.versions);
+                if versions.len() > MAX_FOLLOWED {
+                    return Ok(None);
+                }
+                after = page.next;
+                self.rest_since(began, Priority::Urgent).await;
+            }
+        }
+        Ok(Some(versions))
+    }
+
+    /// Looks at these versions, and at all that is the pool's own.
+    async fn follow(
+        &self,
+        last: Remembered,
+        versions: BTreeSet<VersionId>,
+        view: PoolView,
+    ) -> Result<Findings, Error> {
+        let roots = self.catalog.roots().await?;
+        let mut spaces: Vec<(SpaceId, String, Redundancy)> = Vec::new();
+        for root in roots.iter().filter(|root| root.name != SYSTEM_SPACE) {
+            if let Some(space) = self.catalog.space(root.space).await? {
+                spaces.push((root.space, root.name.clone(), space.policy.redundancy()));
+            }
+        }
+        let mut findings = self.begin(Findings::resume(view, last, spaces));
+        for root in roots.iter().filter(|root| root.name == SYSTEM_SPACE) {
+            if let Some(found) = self.walk(root.clone(), findings, Priority::Urgent).await? {
+                findings = found;
+            } else {
+                return Err(Error::Bug("an urgent scan was interrupted".into()));
+            }
+        }
+        let of: Arc<BTreeMap<SpaceId, Root>> =
+            Arc::new(roots.into_iter().map(|root| (root.space, root)).collect());
+        let mut rest: Vec<VersionId> = versions.into_iter().collect();
+        while !rest.is_empty() {
+            let began = self.time.tick();
+            let page = rest.split_off(rest.len().saturating_sub(PAGE.entries));
+            let (followed, looked_at) = self.catalog.files_followed(page.clone(), PAGE).await?;
+            rest.extend_from_slice(&page[looked_at..]);
+            let of = Arc::clone(&of);
+            let judge = move || {
+                judge_followed(&of, &page[..looked_at], followed, &mut findings);
+                findings
+            };
+            findings = self.env.offload.run(judge).await;
+            self.rest_since(began, Priority::Urgent).await;
+        }
+        findings.conclude();
+        Ok(findings)
+    }
+
+    async fn rest_since(&self, began: Tick, priority: Priority) {
+        rest(self.time.tick().saturating_sub(began) * priority.rest()).await;
     }
 
     async fn walk(
@@ -63,7 +162,7 @@ impl Scan {
         let Some(found) = self.catalog.space(root.space).await? else {
             return Ok(Some(findings)); // removed meanwhile
         };
-        findings.enter(&root.name, found.policy.redundancy());
+        findings.enter(root.space, &root.name, found.policy.redundancy());
         let mut cursor: Option<String> = None;
         loop {
             let began = self.time.tick();
@@ -84,7 +183,7 @@ impl Scan {
                 break;
             }
             cursor = page.next;
-            rest(self.time.tick().saturating_sub(began) * priority.rest()).await;
+            self.rest_since(began, priority).await;
         }
         findings.leave();
         Ok(Some(findings))
@@ -92,8 +191,35 @@ impl Scan {
 
     /// Whether another scan is due that something waits for.
     fn is_urgent(&self, now: Tick) -> bool {
-        let stuck = self.pool.lock().repairs.is_stuck();
-        self.scan_state.due(now, &self.settings.get(), stuck, None) == Some(Priority::Urgent)
+        self.scan_state.due(now, &self.settings.get(), false, None) == Some(Priority::Urgent)
+    }
+}
+
+/// Judges the versions of a page, some of which no path leads to any more.
+fn judge_followed(
+    roots: &BTreeMap<SpaceId, Root>,
+    looked_at: &[VersionId],
+    followed: Vec<Followed>,
+    findings: &mut Findings,
+) {
+    let there: BTreeSet<VersionId> = followed.iter().map(|followed| followed.version).collect();
+    for version in looked_at.iter().filter(|version| !there.contains(version)) {
+        findings.forget(*version);
+    }
+    for Followed { space, met, version } in followed {
+        // What is the pool's own was walked, and a space that is new is walked by the next scan.
+        if !findings.enter_again(space) {
+            continue;
+        }
+        match met {
+            Met::File(about, layout) | Met::Part(about, layout) => {
+                findings.add_again(&about, kind_of(&roots[&space]), &layout);
+            }
+            Met::Damaged(why) => {
+                findings.forget(version);
+                findings.add_damaged(&roots[&space].name, &format!("version {version}"), &why);
+            }
+        }
     }
 }
 

@@ -4,9 +4,11 @@ use crate::config::ManagerConfig;
 use potluck_catalog::Encoded;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
-use potluck_core::ids::DonorId;
+use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::repair_plan::Worth;
-use potluck_pool::redundancy::{Blocked, Damaged, Findings, GroupInCode, Moving};
+use potluck_pool::redundancy::{
+    Blocked, Damaged, Findings, FoundSpace, GroupInCode, Moving, Remembered,
+};
 use potluck_wire::control::{DonorState, DonorStatus, MetadataHealth, SpaceHealth};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -43,6 +45,22 @@ impl Priority {
     }
 }
 
+/// What a scan is to look at.
+#[derive(Debug)]
+pub enum Scope {
+    /// All files.
+    Everything,
+    /// What changed since the last scan.
+    Since {
+        /// What that left behind.
+        last: Remembered,
+        /// Donors whose copies changed in number, besides those that count otherwise now.
+        donors: BTreeSet<DonorId>,
+        /// Versions that something happened to.
+        versions: BTreeSet<VersionId>,
+    },
+}
+
 /// The manager's knowledge of the pool's safety, from scan to scan.
 #[derive(Debug, Default)]
 pub struct ScanState(Mutex<ScanMemory>);
@@ -68,6 +86,12 @@ pub struct ScanMemory {
     pub began: Option<Tick>,
     /// When one last began, whatever came of it.
     tried: Option<Tick>,
+    /// When the last began that walked over all files and came to its end.
+    walked: Option<Tick>,
+    /// What the last left behind for one that looks at less than all files.
+    remembered: Option<Remembered>,
+    /// What the next is to look at besides.
+    unseen: Touched,
     /// Why the last did not come to its end.
     pub failed: Option<String>,
     /// Files of which the last could not see what they are made of.
@@ -96,9 +120,35 @@ impl ScanState {
         self.0.lock().expect("no holder panics")
     }
 
-    /// Something changed: a scan should look again.
+    /// Something changed that donors' states or the files which the last scan found wanting show: a scan
+    /// should look again.
     pub fn changed(&self, now: Tick) {
         self.kept().dirty.get_or_insert(now);
+    }
+
+    /// What a donor holds changed, or may have: a scan should look at all that it holds.
+    pub fn changed_at(&self, donor: DonorId, now: Tick) {
+        let mut kept = self.kept();
+        kept.dirty.get_or_insert(now);
+        kept.unseen.donors.insert(donor);
+    }
+
+    /// These versions came or changed, and are not as they should be.
+    pub fn changed_versions(&self, versions: impl IntoIterator<Item = VersionId>, now: Tick) {
+        let mut kept = self.kept();
+        kept.dirty.get_or_insert(now);
+        kept.unseen.versions.extend(versions);
+        kept.unseen.everything |= kept.unseen.versions.len() > MAX_UNSEEN;
+        if kept.unseen.everything {
+            kept.unseen.versions.clear();
+        }
+    }
+
+    /// Something changed, and nobody can say of which files: a scan should walk over all.
+    pub fn changed_anywhere(&self, now: Tick) {
+        let mut kept = self.kept();
+        kept.dirty.get_or_insert(now);
+        kept.unseen.everything = true;
     }
 
     /// Files may be less safe than the last scan found, for this reason.
@@ -114,6 +164,7 @@ impl ScanState {
     pub fn found_worse(&self, now: Tick) {
         if !self.is_known_worse() {
             self.worse(now, "a file was found less safe than promised");
+            self.changed_anywhere(now);
         }
     }
 
@@ -202,10 +253,23 @@ pub enum Unseen {
     Worse(&'static str),
 }
 
+/// Versions to be looked at that are remembered one by one.
+const MAX_UNSEEN: usize = 65_536;
+
+/// What a scan is to look at besides what it finds out by itself.
+#[derive(Debug, Default, Clone)]
+struct Touched {
+    everything: bool,
+    donors: BTreeSet<DonorId>,
+    versions: BTreeSet<VersionId>,
+}
+
 /// The changes that a scan is to see, until it has.
+#[derive(Default)]
 pub struct Due {
     pub(crate) dirty: Option<Tick>,
     pub(crate) hurry: bool,
+    unseen: Touched,
 }
 
 /// The facts known about the copies that leave a donor.
@@ -219,6 +283,12 @@ pub struct Leaving {
     pub awaited: u64,
     /// Chunks there that files are less safe without, though it is not heard.
     pub unreached: u64,
+}
+
+/// Whether a walk over all files is so late that one in a hurry takes its place: leisurely ones may never come to
+/// their end where donors change without end.
+fn is_overdue(walked: Option<Duration>, every: Duration) -> bool {
+    walked.is_some_and(|walked| walked >= 2 * every)
 }
 
 impl ScanMemory {
@@ -255,6 +325,7 @@ impl ScanMemory {
     ) -> Option<Priority> {
         let failed = self.failed.is_some();
         let since = self.tried.map(|tried| now.saturating_sub(tried));
+        let walked = self.walked.map(|walked| now.saturating_sub(walked));
         // A failing one does not run all the time.
         let again = if failed { RETRY } else { AGAIN.min(settle) };
         let rested = since.is_none_or(|since| since >= again);
@@ -262,27 +333,49 @@ impl ScanMemory {
         if rested && (self.hurry || settled) {
             return Some(Priority::Urgent);
         }
-        let every = every.min(if stuck || failed { RETRY } else { Duration::MAX });
-        since.is_none_or(|since| since >= every).then_some(Priority::Routine)
+        let retries = (stuck || failed) && since.is_none_or(|since| since >= every.min(RETRY));
+        match self.remembered.is_some() {
+            true if retries => Some(Priority::Urgent),
+            _ if rested && is_overdue(walked, every) => Some(Priority::Urgent),
+            _ if rested && walked.or(since).is_none_or(|since| since >= every) => {
+                Some(Priority::Routine)
+            }
+            _ => retries.then_some(Priority::Routine),
+        }
     }
 
-    /// Notes that a scan begins, and returns what is due to it.
-    pub(crate) fn begin(&mut self, now: Tick) -> Due {
+    /// Notes that a scan begins, and returns what is due to it and what it is to look at.
+    pub(crate) fn begin(&mut self, now: Tick, priority: Priority, every: Duration) -> (Due, Scope) {
         self.tried = Some(now);
         self.looking = self.hurry;
-        Due { dirty: self.dirty.take(), hurry: std::mem::take(&mut self.hurry) }
+        let unseen = std::mem::take(&mut self.unseen);
+        let Touched { everything, donors, versions } = unseen.clone();
+        let walked = self.walked.map(|walked| now.saturating_sub(walked));
+        let all = everything || priority == Priority::Routine || is_overdue(walked, every);
+        let scope = match self.remembered.take_if(|_| !all) {
+            Some(last) => Scope::Since { last, donors, versions },
+            None => Scope::Everything,
+        };
+        (Due { dirty: self.dirty.take(), hurry: std::mem::take(&mut self.hurry), unseen }, scope)
     }
 
     /// A scan did not come to its end: what it was to see is still to be seen.
     pub(crate) fn give_up(&mut self, due: Due) {
         self.dirty = due.dirty.into_iter().chain(self.dirty).min();
         self.hurry |= due.hurry;
+        self.unseen.everything |= due.unseen.everything;
+        self.unseen.donors.extend(due.unseen.donors);
+        self.unseen.versions.extend(due.unseen.versions);
     }
 
-    /// A scan that began at `began` has seen everything.
-    pub(crate) fn take(&mut self, findings: &mut Findings, began: Tick) {
-        let spaces = findings.spaces.iter().map(|space| (space.name.clone(), space.clone()));
-        self.spaces = spaces.collect();
+    /// A scan that began at `began` has seen everything; `walked`: it has walked over all files for that.
+    pub(crate) fn take(&mut self, findings: &mut Findings, began: Tick, walked: bool) {
+        let spaces = findings.spaces.iter().map(|FoundSpace { health, .. }| health);
+        self.spaces = spaces.map(|space| (space.name.clone(), space.clone())).collect();
+        self.remembered = findings.remember();
+        if walked {
+            self.walked = Some(began);
+        }
         self.moving = std::mem::take(&mut findings.moving);
         self.blocked = std::mem::take(&mut findings.blocked);
         self.awaited = std::mem::take(&mut findings.awaited);

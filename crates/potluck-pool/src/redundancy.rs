@@ -13,6 +13,7 @@ mod metadata;
 mod queue;
 mod repairs;
 mod takers;
+mod watched;
 
 pub use assess::{Damaged, Findings};
 pub use excess::Excess;
@@ -22,3 +23,4 @@ pub use layout::{Layout, LayoutChunk, Unit, Version, units};
 pub use leaving::{Blocked, Moving};
 pub use metadata::{Metadata, judge_own_file};
 pub use repairs::{Purpose, Repairs};
+pub use watched::{FoundSpace, Remembered};

@@ -2,6 +2,7 @@
 
 use crate::donors::{self, Goal};
 use crate::placements::{self, Compared, CopyState, DrawnCopy, ToldCopies};
+use crate::referrers::{self, Referrers};
 use crate::{Catalog, Durability, Error, chunks, notes, unused_chunks};
 use potluck_core::chunk::{ChunkName, PARTS};
 use potluck_core::ids::{ChunkId, DonorId};
@@ -195,5 +196,14 @@ impl Catalog {
             Ok(held.then_some(chunk.len))
         };
         self.read(held).await
+    }
+    /// A page of the versions that need copies at a donor, also such as it has lost: of `limit` chunks after `after`.
+    pub async fn referrers_at(
+        &self,
+        donor: DonorId,
+        after: ChunkId,
+        limit: usize,
+    ) -> Result<Referrers, Error> {
+        self.read(move |db| referrers::of_copies_at(db, donor, after, limit)).await
     }
 }

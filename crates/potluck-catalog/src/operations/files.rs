@@ -1,5 +1,6 @@
 //! Files as they are read and judged.
 
+use crate::followed::{self, Followed};
 use crate::grants::SeenSpaces;
 use crate::open::{self, OpenedPage};
 use crate::units::{self, FilePage, PageLimit, Root};
@@ -53,5 +54,15 @@ impl Catalog {
         seen: SeenSpaces,
     ) -> Result<FilePage, Error> {
         self.read(move |db| units::page_at(db, &path, after.as_deref(), limit, &seen)).await
+    }
+
+    /// The first of these versions and parts, each with what keeps it, as far as paths lead to them; and how many
+    /// of them were looked at, at least one.
+    pub async fn files_followed(
+        &self,
+        versions: Vec<VersionId>,
+        limit: PageLimit,
+    ) -> Result<(Vec<Followed>, usize), Error> {
+        self.read(move |db| followed::some(db, &versions, limit)).await
     }
 }

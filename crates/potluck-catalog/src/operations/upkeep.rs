@@ -34,11 +34,15 @@ pub enum Upkeep {
     ReclaimedChunks {
         /// The pool's time since which they have been gone.
         before_ms: u64,
+        /// The most chunks of one step.
+        chunks: usize,
     },
     /// Forgets what was replied to commits.
     Replies {
         /// The pool's time before which they were made.
         before_ms: u64,
+        /// The most replies of one step.
+        replies: usize,
     },
 }
 
@@ -83,10 +87,10 @@ impl Catalog {
             Upkeep::RemovedDonors { copies } => {
                 unused_chunks::forget_removed_donors(db, copies, now_ms)
             }
-            Upkeep::ReclaimedChunks { before_ms } => {
-                unused_chunks::prune_gone(db, before_ms).map(|()| false)
+            Upkeep::ReclaimedChunks { before_ms, chunks } => {
+                unused_chunks::prune_gone(db, before_ms, chunks)
             }
-            Upkeep::Replies { before_ms } => commit::prune_replies(db, before_ms).map(|()| false),
+            Upkeep::Replies { before_ms, replies } => commit::prune_replies(db, before_ms, replies),
         };
         self.write(Durability::Process, work).await
     }

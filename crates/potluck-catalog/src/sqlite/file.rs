@@ -2,6 +2,7 @@
 
 use super::tx::Tx;
 use crate::meta;
+use crate::sql::params;
 use crate::{Error, OpenError};
 use rusqlite::{Connection, OpenFlags};
 use std::fs::File;
@@ -11,8 +12,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The format this release reads and writes. Until 1.0 no catalog of another is read.
-const FORMAT: i64 = 3;
+const FORMAT: i64 = 4;
 const SCHEMA: &str = include_str!("schema.sql");
+/// Bytes of a catalog that is checked before it is served: some tenths of a second. Starting takes no longer for a
+/// larger one, which is checked while it is served.
+const CHECKED_WHEN_OPENED: u64 = 64 << 20;
 /// "POTL", so that `file` and people recognise a catalog.
 const APPLICATION: i64 = 0x504f_544c;
 
@@ -139,19 +143,46 @@ pub fn create(path: &Path, pool: &str) -> Result<(), OpenError> {
     make().map_err(damaged(path))
 }
 
-/// Opens the catalog at `path` for writing, after checking that it is sound (promise D4: a
-/// damaged catalog is never served).
+/// Opens the catalog at `path` for writing, after checking that it is sound (promise D4: a damaged catalog is
+/// never served). One that is so large that this takes long is opened unchecked, for [`check_large`].
 pub fn open_existing(path: &Path) -> Result<Database, OpenError> {
-    open_checked(path, "PRAGMA quick_check(1)")
+    open_checked(path, is_small(path).then_some("PRAGMA quick_check(1)"))
+}
+
+/// Whether the catalog at `path` is checked when it is opened.
+fn is_small(path: &Path) -> bool {
+    let bytes = |file: PathBuf| file.metadata().map_or(0, |about| about.len());
+    files_of(path).map(bytes).sum::<u64>() <= CHECKED_WHEN_OPENED
+}
+
+/// Checks a catalog that is in use, if it was too large to be checked when it was opened. A table after the other:
+/// the write-ahead log keeps for no longer what is read. Gives what is damaged.
+pub fn check_large(path: &Path) -> Result<Option<String>, Error> {
+    if is_small(path) {
+        return Ok(None);
+    }
+    let db = open_reader(path)?;
+    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table'";
+    let mut tables = db.prepare(tables)?;
+    let tables =
+        tables.query_map(params![], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
+    for table in tables {
+        let check = format!("PRAGMA quick_check('{table}')");
+        let sound: String = db.connection().query_row(&check, [], |row| row.get(0))?;
+        if sound != "ok" {
+            return Ok(Some(format!("{table}: {sound}")));
+        }
+    }
+    Ok(None)
 }
 
 /// Opens the catalog at `path` as [`open_existing`] does, and compares its indexes with the rows too:
 /// a restore has just made it, and what it made is looked at once as a whole.
 pub fn open_whole(path: &Path) -> Result<Database, OpenError> {
-    open_checked(path, "PRAGMA integrity_check(1)")
+    open_checked(path, Some("PRAGMA integrity_check(1)"))
 }
 
-fn open_checked(path: &Path, check: &str) -> Result<Database, OpenError> {
+fn open_checked(path: &Path, check: Option<&str>) -> Result<Database, OpenError> {
     if !exists(path) {
         let root = path.parent().unwrap_or(path);
         return Err(OpenError::Missing(root.into()));
@@ -159,6 +190,7 @@ fn open_checked(path: &Path, check: &str) -> Result<Database, OpenError> {
     let db = open(path)?;
     let format = user_version(&db).map_err(damaged(path))?;
     check_format(path, format)?;
+    let Some(check) = check else { return Ok(db) };
     let sound: Result<String, _> = db.connection().query_row(check, [], |row| row.get(0));
     let sound = sound.map_err(|why| damaged(path)(why.into()))?;
     if sound != "ok" {

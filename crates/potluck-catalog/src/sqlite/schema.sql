@@ -88,10 +88,13 @@ CREATE TABLE entries (
     mtime_ms INTEGER NOT NULL,
     PRIMARY KEY (parent, name)
 ) WITHOUT ROWID;
+-- From a version, and from a directory, to the path that leads there.
+CREATE INDEX entries_by_version ON entries (version) WHERE version IS NOT NULL;
+CREATE INDEX entries_by_dir ON entries (dir) WHERE dir IS NOT NULL;
 
 -- What no path reaches any more, taken apart in the background: a directory, whose files count in the sums
 -- of a space until then; a version of many chunks, of which recipe pages (with the digest of their file) and
--- conversions are left, or parts; or the names of chunks, 32 bytes each, whose references are to end.
+-- conversions are left, or parts; or the names of chunks, 32 bytes each, whose references by that version are to end.
 -- thrown_ms: when a version with parts was removed, which is left whole for a while; NULL: at once.
 CREATE TABLE trash (
     id        INTEGER PRIMARY KEY,
@@ -164,16 +167,25 @@ CREATE TABLE recipe_pages (
 -- state: 0 in use or waiting for it; 1 condemned (may be deleted anywhere at any time);
 --        2 gone from every donor, remembered for a while in case a late writer brings it back.
 -- zero_since_ms is set exactly while refs = 0.
+-- referrer: the version whose recipe or parity names the chunk (referrers.rs); -1: several do, which
+--        chunk_referrers lists; NULL exactly while refs = 0.
 CREATE TABLE chunks (
     id            INTEGER PRIMARY KEY,
     name          BLOB NOT NULL UNIQUE,
     len           INTEGER NOT NULL,
     refs          INTEGER NOT NULL,
     zero_since_ms INTEGER,
-    state         INTEGER NOT NULL DEFAULT 0
+    state         INTEGER NOT NULL DEFAULT 0,
+    referrer      INTEGER
 );
 CREATE INDEX unused_chunks ON chunks (state, zero_since_ms) WHERE refs = 0;
 CREATE INDEX condemned_chunks ON chunks (id) WHERE refs = 0 AND state = 1;
+
+CREATE TABLE chunk_referrers (
+    chunk   INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (chunk, version)
+) WITHOUT ROWID;
 
 -- state: 0 there; 1 missing; 2 spoiled; 3 leaving: it is there, serves as a source and counts for
 -- nothing else, and its donor is being told to delete it.
@@ -214,6 +226,7 @@ CREATE TABLE commits (
     reply   TEXT NOT NULL,
     PRIMARY KEY (session, batch)
 ) WITHOUT ROWID;
+CREATE INDEX commits_by_age ON commits (at_ms);
 
 -- What must be known of a donor after the manager's restart. heard_ms: when it was last heard.
 -- away_until_ms: its absence is announced until then. start_bytes: what it held when it began to

@@ -2,9 +2,12 @@
 
 use crate::commit::PreparedFile;
 use crate::fixture::{Fixture, chunk, coded, donors_there, file, path};
-use crate::{grants, open, placements};
-use potluck_core::ids::{DonorId, MemberId};
+use crate::units::{self, Met, PageLimit};
+use crate::{followed, grants, open, placements, referrers};
+use potluck_core::ids::{ChunkId, DonorId, MemberId};
+use potluck_core::policy::Redundancy;
 use potluck_core::rights::{Grantee, Right};
+use potluck_pool::PoolView;
 use potluck_pool::redundancy::Findings;
 use potluck_wire::control::Holding;
 use std::time::Duration;
@@ -109,7 +112,7 @@ fn many_files_open_in_time_d4() {
     let counted = cpu() - began;
     assert_eq!(stats.files, thousands * 1000);
     let began = cpu();
-    let mut after = potluck_core::ids::ChunkId::FIRST;
+    let mut after = ChunkId::FIRST;
     while let Some(last) =
         placements::counted_at(&fixture.db, DonorId(1), after, 65_536).expect("read").last()
     {
@@ -124,8 +127,12 @@ fn many_files_open_in_time_d4() {
 
 /// Scans everything as a manager does, but without rests; files seen, and the CPU time.
 fn scanned(fixture: &Fixture, donors: u32) -> (Findings, Duration) {
+    scanned_as(fixture, donors_there(donors).view(Duration::ZERO))
+}
+
+fn scanned_as(fixture: &Fixture, view: PoolView) -> (Findings, Duration) {
     let began = cpu();
-    let findings = fixture.scan(Findings::new(donors_there(donors).view(Duration::ZERO)));
+    let findings = fixture.scan(Findings::new(view));
     (findings, cpu() - began)
 }
 
@@ -150,9 +157,9 @@ fn a_scan_looks_at_many_chunks_in_little_time() {
         group.put(coded(&format!("pot://lab/{n:06}"), "4+2", 64, &chunks));
     }
     let (found, of_copies) = scanned(&copied, 6);
-    assert_eq!((found.spaces[0].files, found.queue.len()), (files, 0));
+    assert_eq!((found.spaces[0].health.files, found.queue.len()), (files, 0));
     let (found, of_groups) = scanned(&group, 6);
-    assert_eq!((found.spaces[0].files, found.queue.len()), (files, 0));
+    assert_eq!((found.spaces[0].health.files, found.queue.len()), (files, 0));
     // A donor that is not there: half of all chunks lack a copy.
     let (found, of_losses) = scanned(&copied, 1);
     assert_eq!(found.lacking, [files * 100]);
@@ -160,4 +167,71 @@ fn a_scan_looks_at_many_chunks_in_little_time() {
         "{files} files of 100 chunks scanned: two copies {of_copies:?}, 4+2 {of_groups:?}, with a donor lost {of_losses:?}"
     );
     assert!(of_copies.as_secs() < 5 && of_groups.as_secs() < 5, "far over budget");
+}
+
+/// `POTLUCK_TEST_CHUNKS=1000000 cargo test --release -p potluck-catalog --features testing one_donor --
+/// --nocapture` asks for another number.
+#[test]
+fn following_one_donor_looks_at_its_files_alone_and_costs_as_much() {
+    let asked = std::env::var("POTLUCK_TEST_CHUNKS").ok().and_then(|chunks| chunks.parse().ok());
+    let files = asked.unwrap_or(20_000_u64) / 10;
+    let donors = 100;
+    let mut fixture = Fixture::new();
+    fixture.pool = donors_there(donors);
+    let began = cpu();
+    let one = |n: u64| {
+        let first = n as u32 % donors;
+        let chunks: Vec<u64> = (n * 10..n * 10 + 10).collect();
+        let on = [first + 1, (first + 1 + n as u32 / donors) % donors + 1];
+        let mut twice = file(&format!("pot://lab/{n:06}"), &chunks, &on[..]);
+        twice.version.copies = if on[0] == on[1] { 1 } else { 2 };
+        twice
+    };
+    for numbers in (0..files).collect::<Vec<_>>().chunks(1000) {
+        fixture.commit(numbers.iter().map(|n| one(*n)).collect());
+    }
+    let stored = cpu() - began;
+    let (mut found, of_all) = scanned(&fixture, donors);
+    assert_eq!((found.spaces[0].health.files, found.queue.len()), (files, 0));
+
+    let last = found.remember().expect("nothing is to be remembered");
+    let gone = DonorId(1);
+    let view = donors_there(donors).view(Duration::ZERO).without(&[gone].into());
+    assert_eq!(last.changed(&view), [gone].into());
+    let began = cpu();
+    let snapshot = fixture.db.begin().expect("a snapshot");
+    let (mut versions, mut copies, mut after) = (Vec::new(), 0, Some(ChunkId::FIRST));
+    while let Some(from) = after {
+        let page = referrers::of_copies_at(&snapshot, gone, from, 512).expect("read");
+        versions.extend(page.versions);
+        (after, copies) = (page.next, copies + 1);
+    }
+    versions.dedup();
+    let root = units::roots(&snapshot).expect("read").remove(0);
+    let known = (root.space, root.name.clone(), Redundancy::Copies(2));
+    let mut findings = Findings::resume(view.clone(), last, [known]);
+    let mut rest = &versions[..];
+    while !rest.is_empty() {
+        let limit = PageLimit { chunks: 2048, entries: 2048 };
+        let (page, looked_at) = followed::some(&snapshot, rest, limit).expect("read");
+        for followed in page {
+            assert!(findings.enter_again(followed.space));
+            let Met::File(version, layout) = followed.met else { panic!("it is sound") };
+            findings.add_again(&version, units::kind_of(&root), &layout);
+        }
+        rest = &rest[looked_at..];
+    }
+    findings.conclude();
+    let of_one = cpu() - began;
+    drop(snapshot);
+    let (walked, _) = scanned_as(&fixture, view);
+    assert_eq!(findings.spaces[0].health, walked.spaces[0].health);
+    assert_eq!(findings.lacking, walked.lacking);
+    println!(
+        "{} chunks at {donors} donors stored in {stored:?}; walked over in {of_all:?}; one donor's {} files, found in {copies} pages, looked at in {of_one:?}",
+        files * 10,
+        versions.len()
+    );
+    assert!(versions.len() as u64 <= files / 20, "{} files", versions.len());
+    assert!(of_one * 5 < of_all, "{of_one:?} against {of_all:?}");
 }

@@ -6,6 +6,7 @@ use crate::units::{self, Met};
 use crate::walk::Walk;
 use crate::{Error, PageLimit, engine, open};
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 #[test]
 fn a_damaged_catalog_is_refused_and_never_served_d4() {
@@ -32,6 +33,34 @@ fn a_damaged_catalog_is_refused_and_never_served_d4() {
         }
     }
     assert_eq!(refused, pages, "every page matters");
+}
+
+/// Opening takes no longer for a catalog of any size, so that a large one is checked beside.
+#[test]
+fn a_large_catalog_is_opened_at_once_and_found_damaged_by_the_check_beside_d4() {
+    let mut fixture = Fixture::new();
+    for n in 0..200 {
+        fixture.put(file(&format!("pot://lab/{n}"), &[n], &[1]));
+    }
+    assert_eq!(engine::check_large(&fixture.file()).expect("read"), None, "it is small");
+    let large =
+        "INSERT INTO recipe_pages (version, page, blob) VALUES (1000000, 0, zeroblob(80000000))";
+    assert_eq!(fixture.db.raw().execute(large, []).expect("inserted"), 1);
+    fixture.db.raw().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").expect("checkpointed");
+    assert_eq!(engine::check_large(&fixture.file()).expect("read"), None, "it is sound");
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'entries'";
+    let page: u32 = fixture.db.raw().query_row(root, [], |row| row.get(0)).expect("a page");
+    let path = fixture.file();
+    let file = fs::File::options().write(true).open(&path).expect("opened");
+    file.write_all_at(&[0xA5; 4096], u64::from(page - 1) * 4096).expect("damaged");
+    let Fixture { dir, db, .. } = fixture;
+    drop(db);
+    engine::open_existing(&path).expect("it is opened without a look at all of it");
+    match engine::check_large(&path) {
+        Ok(found) => assert!(found.is_some_and(|found| found.contains("entries"))),
+        Err(why) => assert!(matches!(why, Error::Damaged(_)), "{why}"),
+    }
+    drop(dir);
 }
 
 #[test]

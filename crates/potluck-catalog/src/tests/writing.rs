@@ -148,7 +148,7 @@ fn a_transaction_that_met_another_runs_again_from_its_start_with_all_its_jobs() 
 #[test]
 fn the_copies_of_a_donor_are_found_by_its_index() {
     let fixture = Fixture::new();
-    for sql in placements::BY_DONOR {
+    for sql in placements::BY_DONOR.into_iter().chain([crate::referrers::COPIES_AT]) {
         let plan = fixture.db.plan(sql).expect("planned");
         let first = &plan[0];
         assert!(first.contains("placements_by_donor (donor=?"), "{sql}: {plan:?}");

@@ -5,6 +5,7 @@ mod committing;
 mod copies_at_donors;
 mod copying;
 mod excess;
+mod following;
 mod granting;
 mod joining;
 mod limiting;

@@ -83,7 +83,7 @@ async fn a_file_in_parts_is_visible_as_a_whole_and_not_before() {
     }
     assert_eq!((sum.files, sum.bytes, sum.stored), (1, CHUNKS * 65_536, 2 * CHUNKS * 65_536));
     let found = stage.scan(stage.donors.view(Tick::ZERO)).await;
-    assert_eq!((found.spaces[0].files, found.spaces[0].unreadable), (1, 0));
+    assert_eq!((found.spaces[0].health.files, found.spaces[0].health.unreadable), (1, 0));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use crate::stage::{Stage, when};
 use potluck_catalog::fixture::file;
 use potluck_catalog::fixture::path;
-use potluck_catalog::{DonorNote, ToldCopies, UnusedChunk, UnusedSince};
+use potluck_catalog::{CommitOutcome, DonorNote, ToldCopies, UnusedChunk, UnusedSince};
 use potluck_catalog::{Upkeep, fixture::chunk};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId};
@@ -150,9 +150,17 @@ async fn a_late_write_of_an_ended_session_is_reclaimed_too_d2() {
     assert_eq!(stage.condemned().await, [(chunk(1), vec![DonorId(1)])]);
 
     stage.tell(1, removed(1), 500).await;
-    stage.catalog.upkeep(Upkeep::ReclaimedChunks { before_ms: 499 }, 1000).await.expect("pruned");
+    stage
+        .catalog
+        .upkeep(Upkeep::ReclaimedChunks { before_ms: 499, chunks: 100 }, 1000)
+        .await
+        .expect("pruned");
     assert!(compare().await.expect("compared").unknown.is_empty(), "not long enough ago");
-    stage.catalog.upkeep(Upkeep::ReclaimedChunks { before_ms: 500 }, 1000).await.expect("pruned");
+    stage
+        .catalog
+        .upkeep(Upkeep::ReclaimedChunks { before_ms: 500, chunks: 100 }, 1000)
+        .await
+        .expect("pruned");
     assert_eq!(compare().await.expect("compared").unknown, arrived);
 }
 
@@ -225,9 +233,17 @@ async fn what_only_donors_that_left_have_needs_no_order_and_is_forgotten() {
         let compared = stage.catalog.compare(DonorId(1), vec![listed]).await.expect("compared");
         !compared.unknown.is_empty()
     };
-    stage.catalog.upkeep(Upkeep::ReclaimedChunks { before_ms: 19 }, 1000).await.expect("pruned");
+    stage
+        .catalog
+        .upkeep(Upkeep::ReclaimedChunks { before_ms: 19, chunks: 100 }, 1000)
+        .await
+        .expect("pruned");
     assert!(!unknown().await);
-    stage.catalog.upkeep(Upkeep::ReclaimedChunks { before_ms: 20 }, 1000).await.expect("pruned");
+    stage
+        .catalog
+        .upkeep(Upkeep::ReclaimedChunks { before_ms: 20, chunks: 100 }, 1000)
+        .await
+        .expect("pruned");
     assert!(unknown().await);
 }
 
@@ -242,4 +258,35 @@ async fn what_an_interrupted_upload_left_is_kept_for_the_session_that_goes_on_wi
     let held: Vec<_> = held.expect("kept").iter().map(|held| (held.index, held.unused)).collect();
     assert_eq!(held, [(7, true)], "what is condemned must be sent again");
     assert!(!stage.unused(200).await.contains(&chunk(1)), "its wait begins anew");
+}
+
+#[tokio::test]
+async fn what_is_forgotten_by_time_is_forgotten_in_steps_of_bounded_length() {
+    let mut stage = Stage::new().await;
+    let chunks: Vec<u64> = (0..250).collect();
+    stage.put(file("pot://lab/a", &chunks, &[1])).await;
+    stage.remove("pot://lab/a", 5).await;
+    let names = stage.unused(10).await;
+    assert_eq!(names.len(), 250);
+    stage.catalog.condemn(names.clone(), 10).await.expect("condemned");
+    stage.tell(1, ToldCopies { removed: names, ..ToldCopies::default() }, 10).await;
+    let forget = Upkeep::ReclaimedChunks { before_ms: 10, chunks: 100 };
+    let mut steps = Vec::new();
+    for _ in 0..3 {
+        steps.push(stage.catalog.upkeep(forget, 20).await.expect("a step"));
+    }
+    assert_eq!(steps, [true, true, false]);
+
+    // Replies of commits, of which one is of the file.
+    for n in 0..4 {
+        stage.put(file(&format!("pot://lab/{n}"), &[1000 + n], &[1])).await;
+    }
+    let forget = Upkeep::Replies { before_ms: 1, replies: 2 };
+    let mut steps = Vec::new();
+    for _ in 0..3 {
+        steps.push(stage.catalog.upkeep(forget, 20).await.expect("a step"));
+    }
+    assert_eq!(steps, [true, true, false]);
+    let repeated = stage.commit_batch(1, Vec::new(), false, 20).await.expect("a batch");
+    assert!(matches!(repeated.outcome, CommitOutcome::Fresh { .. }), "its reply is forgotten");
 }

@@ -216,7 +216,7 @@ impl Stage {
                 if space.replace(root.name.clone()).is_some() {
                     findings.leave();
                 }
-                findings.enter(&root.name, Redundancy::Copies(2));
+                findings.enter(root.space, &root.name, Redundancy::Copies(2));
             }
             judge_files(root, files, &mut findings);
         })

@@ -66,7 +66,7 @@ impl Answer<CopyFiles> for CopyCalls {
                 if unseen || copies().any(|copy| open(&copy.version)) {
                     // A scan finds what is to be made or changed, as after a commit; and nobody can say
                     // how safe a space is that none has seen with files.
-                    self.scan_state.changed(now);
+                    self.scan_state.changed_anywhere(now);
                 }
                 self.pool.lock().in_use_again(&copied.again);
                 self.background.wake(); // replaced versions leave chunks behind

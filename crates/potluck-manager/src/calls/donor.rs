@@ -189,6 +189,9 @@ impl DonorCalls {
     /// is served, and what it denies is looked into.
     fn react(&self, donor: DonorId, heartbeat: &Heartbeat) {
         let now = self.time.tick();
+        if !heartbeat.spoiled.is_empty() || !heartbeat.unreadable.is_empty() {
+            self.scan_state.changed_at(donor, now);
+        }
         if !heartbeat.spoiled.is_empty() {
             self.scan_state.worse(now, "a copy is spoiled");
         } else if !heartbeat.unreadable.is_empty() {
@@ -240,8 +243,9 @@ impl DonorCalls {
             return Ok(());
         }
         let now_ms = self.time.now_ms();
-        if self.catalog.tell(donor, told, now_ms).await?.lost {
-            self.scan_state.changed(self.time.tick());
+        let spoiled = !told.spoiled.is_empty();
+        if self.catalog.tell(donor, told, now_ms).await?.lost || spoiled {
+            self.scan_state.changed_at(donor, self.time.tick());
         }
         Ok(())
     }
@@ -278,7 +282,7 @@ impl Answer<Inventory> for DonorCalls {
         if last {
             self.sweep(donor, incarnation).await?;
             self.pool.lock().inventory_done(donor, incarnation);
-            self.scan_state.changed(self.time.tick());
+            self.scan_state.changed_at(donor, self.time.tick());
         }
         Ok(Done {})
     }
@@ -322,6 +326,11 @@ impl DonorCalls {
         }
         if missing > 0 {
             self.scan_state.worse(self.time.tick(), "copies are missing");
+            // What a new store has lost is not recorded there, so that nothing leads to the files that need it.
+            match self.pool.lock().begins_anew(donor, incarnation) {
+                true => self.scan_state.changed_anywhere(self.time.tick()),
+                false => self.scan_state.changed_at(donor, self.time.tick()),
+            }
             let named = self.pool.lock().called(donor);
             let chunks = count(missing as u64, "chunk");
             match self.pool.lock().begins_anew(donor, incarnation) {

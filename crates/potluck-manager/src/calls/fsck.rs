@@ -58,6 +58,7 @@ impl Answer<Fsck> for FsckCalls {
             self.scan_state.found_worse(self.time.tick());
         } else if report.next.is_none() && self.scan_state.is_known_worse() {
             // Things may be better by now than the last scan found.
+            self.scan_state.changed_anywhere(self.time.tick());
             self.scan_state.look_again(self.time.tick());
         }
         Ok(report)

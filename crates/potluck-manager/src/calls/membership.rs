@@ -261,6 +261,8 @@ impl MembershipCalls {
             self.sessions.end(session).await?;
         }
         // The chunks that a donor held are not there any more.
+        // What a removed donor had is being forgotten, so that its copies may lead to no file any more.
+        self.scan_state.changed_anywhere(self.time.tick());
         self.scan_state.hurry(self.time.tick());
         Ok(Done {})
     }

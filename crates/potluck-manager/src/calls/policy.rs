@@ -74,6 +74,7 @@ impl Answer<PolicySet> for PolicyCalls {
         self.background.wake();
         self.stats.forget();
         if !dry_run && changed.files > 0 {
+            self.scan_state.changed_anywhere(self.time.tick());
             self.scan_state.hurry(self.time.tick());
         }
         Ok(changed)

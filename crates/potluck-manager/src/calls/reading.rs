@@ -114,6 +114,7 @@ impl Answer<Report> for ReadingCalls {
                 pool.called(donor)
             );
             self.scan_state.worse(now, "a reader met a bad copy");
+            self.scan_state.changed_at(donor, now);
         }
         // Believed only after the donor looked: a reader alone marks nothing as lost.
         match call.fault {

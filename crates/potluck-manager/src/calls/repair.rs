@@ -65,6 +65,7 @@ impl Answer<RepairControl> for RepairCalls {
         };
         self.catalog.note_repair(paused, breaker).await?;
         if call.action != RepairAction::Pause {
+            self.scan_state.changed_anywhere(now); // whoever asks for it wants all looked at
             self.scan_state.hurry(now);
         }
         let stats = self.stats.get(&self.catalog, &self.time).await?;

@@ -60,6 +60,7 @@ impl Answer<SpaceCreate> for SpaceCalls {
         self.catalog.create_space(new, most, wall_ms).await?;
         self.auditor.changed(&caller, SpaceCreate::NAME, what).await;
         // So that it is known before the first file is asked about.
+        self.scan_state.changed_anywhere(self.time.tick());
         self.scan_state.look_again(self.time.tick());
         Ok(SpaceCreated { advice })
     }

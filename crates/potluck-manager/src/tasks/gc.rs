@@ -32,7 +32,7 @@ handles! {
 
 /// Chunks handled in one step, each phase.
 const PER_STEP: usize = 4096;
-/// Copies of removed donors that are forgotten in one transaction.
+/// Copies of removed donors, and chunks that are gone, that are forgotten in one transaction.
 const COPIES: usize = 2000;
 /// Such transactions in a round.
 const STEPS: usize = 64;
@@ -151,6 +151,12 @@ impl Garbage {
         let remembered = (REMEMBERED + silent).as_millis() as u64;
         let now_ms = self.time.now_ms();
         let Some(before_ms) = now_ms.checked_sub(remembered) else { return Ok(()) };
-        self.catalog.upkeep(Upkeep::ReclaimedChunks { before_ms }, now_ms).await.map(drop)
+        let step = Upkeep::ReclaimedChunks { before_ms, chunks: COPIES };
+        for _ in 0..STEPS {
+            if !self.catalog.upkeep(step, now_ms).await? {
+                break;
+            }
+        }
+        Ok(())
     }
 }

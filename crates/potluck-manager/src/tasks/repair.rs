@@ -10,8 +10,7 @@ use crate::outcomes::Outcomes;
 use crate::pool_time::PoolTime;
 use crate::probation::Probation;
 use crate::scan::Scan;
-use crate::scan_state::Priority;
-use crate::scan_state::ScanState;
+use crate::scan_state::{Priority, ScanState, Scope};
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::tasks::audit::Audit;
@@ -112,8 +111,9 @@ impl Repair {
     /// One scan and all that follows from it.
     async fn look_once(&self, priority: Priority) -> Result<(), Error> {
         let began = self.time.tick();
-        let due = self.scan_state.kept().begin(began);
-        let ended = self.look_at_everything(priority, began).await;
+        let every = self.settings.get().scan_every;
+        let (due, scope) = self.scan_state.kept().begin(began, priority, every);
+        let ended = self.look_at(scope, priority, began).await;
         let mut kept = self.scan_state.kept();
         kept.looking = false;
         match &ended {
@@ -128,8 +128,10 @@ impl Repair {
     }
 
     /// Whether it came to its end.
-    async fn look_at_everything(&self, priority: Priority, began: Tick) -> Result<bool, Error> {
-        let Some(mut findings) = self.scan.run(priority).await? else { return Ok(false) };
+    async fn look_at(&self, scope: Scope, priority: Priority, began: Tick) -> Result<bool, Error> {
+        let Some((mut findings, walked)) = self.scan.run(scope, priority).await? else {
+            return Ok(false);
+        };
         let now = self.time.tick();
         let kept_back = !findings.keep.is_empty();
         let awaited = {
@@ -144,7 +146,7 @@ impl Repair {
         };
         let abandoned = {
             let mut kept = self.scan_state.kept();
-            kept.take(&mut findings, began);
+            kept.take(&mut findings, began, walked);
             kept.abandoned(&awaited)
         };
         self.results.learn(abandoned.into_iter().map(Computed::Doubtful).collect()).await?;

@@ -12,6 +12,8 @@ use std::time::Duration;
 const STEPS: usize = 64;
 /// Entries of thrown-away trees and chunks of their files in one step: a transaction of some ten milliseconds.
 const ENTRIES: usize = 2000;
+/// Replies forgotten in one step: some are of a thousand files.
+const REPLIES: usize = 64;
 /// How long the reply of a commit can be asked for again.
 const REPLIES_KEPT: Duration = Duration::from_secs(3600);
 
@@ -41,6 +43,12 @@ impl Trash {
     pub async fn prune_replies(&self) -> Result<(), Error> {
         let now_ms = self.time.now_ms();
         let before_ms = now_ms.saturating_sub(REPLIES_KEPT.as_millis() as u64);
-        self.catalog.upkeep(Upkeep::Replies { before_ms }, now_ms).await.map(drop)
+        let step = Upkeep::Replies { before_ms, replies: REPLIES };
+        for _ in 0..STEPS {
+            if !self.catalog.upkeep(step, now_ms).await? {
+                break;
+            }
+        }
+        Ok(())
     }
 }

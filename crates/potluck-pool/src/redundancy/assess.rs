@@ -2,14 +2,15 @@
 
 use super::excess::{Excess, Ground, MAX_EXCESS, MAX_VOTES, Vote};
 use super::job::{CopyToMake, Encode, Make, RepairJob, ShardAt, parity_bytes};
-use super::judge::{JudgedFile, copies, goal_is_there, judge_space, judged, least};
+use super::judge::{JudgedFile, copies, goal_is_there, judge_space, judged};
 use super::layout::{Layout, Unit, Version};
 use super::leaving::{Blocked, Moving};
 use super::metadata::Metadata;
 use super::takers::Takers;
+use super::watched::{FoundSpace, JudgedVersion, Watched};
 use crate::{LeavingRule, PoolView};
 use potluck_core::chunk::{ChunkKind, ChunkName};
-use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::ids::{DonorId, SpaceId, VersionId};
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Redundancy;
 use potluck_core::repair_plan::{Copy, Judged, Stand, Worth};
@@ -17,13 +18,13 @@ use potluck_wire::control::SpaceHealth;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Units that wait to be made whole; the least urgent beyond that wait for the next scan.
-const MAX_QUEUED: usize = 16_384;
+pub(super) const MAX_QUEUED: usize = 65_536;
 /// Versions noted for one purpose; more are found by the next scan.
 const MAX_NOTED: usize = 16_384;
 /// Copies to make that are told apart; of more, what several files use is counted for each.
 const MAX_COUNTED: usize = 65_536;
 /// Groups to be encoded that are remembered.
-const MAX_ENCODE: usize = 1024;
+pub(super) const MAX_ENCODE: usize = 1024;
 
 /// Files whose records in the catalog are damaged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,7 +41,13 @@ pub struct Findings {
     /// The donors as they were when it began.
     pub view: PoolView,
     /// Each space of users.
-    pub spaces: Vec<SpaceHealth>,
+    pub spaces: Vec<FoundSpace>,
+    /// The index of the space whose files are being added.
+    pub(super) at: usize,
+    /// Versions that the next scan has to know of.
+    pub(super) watched: BTreeMap<VersionId, Watched>,
+    /// Whether there were more than can be remembered.
+    pub(super) unwatched: bool,
     /// The pool's own metadata.
     pub metadata: Metadata,
     /// Whether it is what is being walked.
@@ -95,6 +102,8 @@ pub struct Findings {
     files: u64,
     /// Votes that are remembered of all copies together.
     votes: usize,
+    /// Votes for copies to go, remembered or not.
+    dispensable: u64,
 }
 
 /// A unit under the scan's eyes.
@@ -172,19 +181,21 @@ impl Findings {
     }
 
     /// The next space is walked.
-    pub fn enter(&mut self, space: &str, policy: Redundancy) {
+    pub fn enter(&mut self, id: SpaceId, space: &str, policy: Redundancy) {
         self.walk(space);
         if self.own {
             return;
         }
-        self.spaces.push(SpaceHealth {
+        self.at = self.spaces.len();
+        let health = SpaceHealth {
             name: space.to_owned(),
             policy: Some(policy),
             tolerates: Some(u32::MAX),
             tolerates_now: Some(u32::MAX),
             scanned: true,
             ..SpaceHealth::default()
-        });
+        };
+        self.spaces.push(FoundSpace { id, health, promised: None });
     }
 
     /// A file of users, or one of the pool's own.
@@ -198,10 +209,16 @@ impl Findings {
 
     /// A file of the space entered last, or the first part of one.
     pub fn add(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
-        self.files += 1;
-        if let Some(space) = self.spaces.last_mut() {
-            space.files += 1;
+        if let Some(FoundSpace { health, .. }) = self.spaces.get_mut(self.at) {
+            health.files += 1;
+            health.in_catalog += u64::from(version.chunks == 0);
         }
+        self.add_again(version, kind, layout);
+    }
+
+    /// A file of the space entered last, or a part of one, that counts among its files already.
+    pub fn add_again(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
+        self.files += 1;
         self.add_part(version, kind, layout);
     }
 
@@ -209,7 +226,7 @@ impl Findings {
     pub fn add_part(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
         let copies = copies(layout, &self.view);
         let mut file = JudgedFile::new(version);
-        let mut whole = true;
+        let (mut whole, dispensable) = (true, self.dispensable);
         for unit in &layout.units {
             let judged = judged(unit, &copies);
             file.count(unit, &judged, &copies);
@@ -244,17 +261,8 @@ impl Findings {
                 *self.awaited.entry(donor).or_default() += 1;
             }
         }
-        if let Some(space) = self.spaces.last_mut() {
-            space.unreadable += u64::from(health.unreadable > 0);
-            space.lost += u64::from(health.unreadable > 0 && !file.may_return);
-            space.incomplete += u64::from(file.is_incomplete());
-            space.changing += u64::from(version.goal.is_some());
-            space.in_catalog += u64::from(version.chunks == 0);
-            if version.chunks > 0 {
-                space.tolerates = least(space.tolerates, health.tolerates);
-                space.tolerates_now = least(space.tolerates_now, health.tolerates_now);
-            }
-        }
+        let has_excess = self.dispensable > dispensable;
+        self.count_version(&JudgedVersion { version, file: &file, whole, has_excess });
     }
 
     /// A file of the space entered last whose records are damaged. It counts as one that cannot be
@@ -264,16 +272,17 @@ impl Findings {
             self.damaged.first = format!("pot://{space}/{path} ({why})");
         }
         self.damaged.files += 1;
-        if let Some(space) = self.spaces.last_mut() {
-            space.files += 1;
-            space.unreadable += 1;
-            (space.tolerates, space.tolerates_now) = (None, None);
+        if let Some(FoundSpace { health, .. }) = self.spaces.get_mut(self.at) {
+            health.files += 1;
+            health.unreadable += 1;
+            (health.tolerates, health.tolerates_now) = (None, None);
         }
     }
 
     /// The space entered last was walked to its end.
     pub fn leave(&mut self) {
-        let Some(space) = self.spaces.last_mut().filter(|_| !self.own) else { return };
+        let space = self.spaces.get_mut(self.at).filter(|_| !self.own);
+        let Some(FoundSpace { health: space, .. }) = space else { return };
         if space.tolerates == Some(u32::MAX) {
             // Nothing in it is on donors: it is empty, or all in the catalog.
             let empty = space.files == 0;
@@ -519,6 +528,7 @@ impl Findings {
     fn can_go(&mut self, look: &Look<'_>, piece: usize, copy: &Copy, ground: Ground, keep: Keep) {
         let chunk = &look.layout.pieces[piece];
         let key = (chunk.name, copy.donor);
+        self.dispensable += 1;
         if self.excess.len() >= MAX_EXCESS && !self.excess.contains_key(&key) {
             self.more_excess = true;
             return;

@@ -32,6 +32,11 @@ impl RepairQueue {
         self.jobs.is_empty()
     }
 
+    /// The number of jobs that wait.
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
     /// The jobs to be looked at now: the most urgent, and of the others those behind the last that
     /// was looked at, so that jobs which wait for a busy donor keep nobody from the rest.
     pub fn round(&mut self) -> Vec<RepairPriority> {

@@ -1,6 +1,6 @@
 //! Repair as it is under way: what waits to be made, and how much of it each donor does.
 
-use super::assess::Findings;
+use super::assess::{Findings, MAX_ENCODE, MAX_QUEUED};
 use super::encodings::Encodings;
 use super::job::{Encode, RepairJob};
 use super::queue::{CountedCopies, RepairQueue, RepairSums};
@@ -197,10 +197,12 @@ impl Repairs {
         self.excess = excess;
     }
 
-    /// Whether all that the last scan found is handed out, and there was more.
+    /// Whether there was more than is remembered of the last scan, and half of that is handed out: the next scan
+    /// finds more while donors are busy with the rest.
     pub fn wants_more(&self) -> bool {
-        let waiting = &self.encodings.waiting;
-        self.more && self.queue.is_empty() && self.over_quota.is_empty() && waiting.is_empty()
+        let low = |queue: &RepairQueue| queue.len() <= MAX_QUEUED / 2;
+        let few = self.encodings.waiting.len() <= MAX_ENCODE / 2;
+        self.more && low(&self.queue) && low(&self.over_quota) && few
     }
 
     /// Whether something could not be handed out since the scan looked.

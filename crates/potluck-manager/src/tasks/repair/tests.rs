@@ -4,8 +4,7 @@ use super::Repair;
 use crate::applying_task_results::ApplyingTaskResults;
 use crate::handles::Handles;
 use crate::scan::Scan;
-use crate::scan_state::Priority;
-use crate::scan_state::{Due, RETRY, ScanMemory};
+use crate::scan_state::{Due, Priority, RETRY, ScanMemory, ScanState, Scope};
 use crate::{Manager, ManagerConfig, init};
 use potluck_catalog::Encoded;
 use potluck_catalog::{DonorNote, fixture::new_space};
@@ -13,7 +12,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Policy;
-use potluck_pool::redundancy::Purpose;
+use potluck_pool::redundancy::{Findings, Purpose};
 use potluck_wire::control::{TaskOutcome, TaskResult, Work};
 use potluck_wire::env::Env;
 use potluck_wire::tls::install_provider;
@@ -53,7 +52,7 @@ fn a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time_a3() {
     let mut kept = ScanMemory::default();
     (kept.dirty, kept.hurry) = (Some(at(1)), true);
     assert_eq!(due(&kept, 3), Some(Priority::Urgent));
-    let taken = kept.begin(at(3));
+    let (taken, _) = kept.begin(at(3), Priority::Urgent, EVERY);
     assert_eq!(due(&kept, 10), None, "all there is to see is being looked at");
     kept.give_up(taken);
     kept.failed = Some("the disk that holds the catalog is full".into());
@@ -61,12 +60,45 @@ fn a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time_a3() {
     assert_eq!(due(&kept, 2 + RETRY.as_secs()), None);
     assert_eq!(due(&kept, 3 + RETRY.as_secs()), Some(Priority::Urgent));
     // Also without anybody who waits.
-    kept.give_up(Due { dirty: None, hurry: false });
+    kept.give_up(Due::default());
     (kept.dirty, kept.hurry) = (None, false);
     assert_eq!(due(&kept, 3 + RETRY.as_secs()), Some(Priority::Routine));
     kept.failed = None;
     assert_eq!(due(&kept, 602), None);
     assert_eq!(due(&kept, 603), Some(Priority::Routine));
+}
+
+/// Whether the next scan looks at what changed alone.
+fn follows(kept: &mut ScanMemory, now: u64, priority: Priority) -> bool {
+    let (_, scope) = kept.begin(at(now), priority, EVERY);
+    let follows = matches!(scope, Scope::Since { .. });
+    kept.take(&mut Findings::default(), at(now), !follows);
+    follows
+}
+
+#[test]
+fn a_scan_walks_over_all_files_at_first_now_and_then_and_when_nobody_says_what_changed() {
+    let state = ScanState::default();
+    let next = |now, priority| follows(&mut state.kept(), now, priority);
+    assert!(!next(0, Priority::Urgent), "nothing is remembered yet");
+    state.changed(at(1));
+    assert!(next(6, Priority::Urgent));
+    assert_eq!(due(&state.kept(), EVERY.as_secs() - 1), None);
+    assert_eq!(due(&state.kept(), EVERY.as_secs()), Some(Priority::Routine), "since the last walk");
+    assert!(!next(600, Priority::Routine));
+    state.changed_at(DonorId(1), at(601));
+    assert!(next(606, Priority::Urgent));
+    state.changed_anywhere(at(607));
+    assert!(!next(612, Priority::Urgent));
+    assert!(next(620, Priority::Urgent), "all was seen");
+    // Leisurely walks that are interrupted again and again give way to one that is not.
+    assert_eq!(due(&state.kept(), 612 + 2 * EVERY.as_secs()), Some(Priority::Urgent));
+    assert!(!next(612 + 2 * EVERY.as_secs(), Priority::Urgent));
+    // One that did not come to its end leaves nothing behind, and what it was to see is still to be seen.
+    let (taken, scope) = state.kept().begin(at(2000), Priority::Urgent, EVERY);
+    assert!(matches!(scope, Scope::Since { .. }));
+    state.kept().give_up(taken);
+    assert!(!next(2005, Priority::Urgent));
 }
 
 #[tokio::test]
@@ -76,9 +108,10 @@ async fn a_leisurely_scan_gives_way_to_who_waits_s2() {
         manager.catalog.create_space(new_space("lab", Policy::default(), None), None, 0).await;
     made.expect("a space");
     let scan = Scan::from(&manager);
-    assert!(scan.run(Priority::Routine).await.expect("read").is_some());
+    let run = || scan.run(Scope::Everything, Priority::Routine);
+    assert!(run().await.expect("read").is_some());
     manager.scan_state.hurry(manager.time.tick());
-    assert!(scan.run(Priority::Routine).await.expect("read").is_none());
+    assert!(run().await.expect("read").is_none());
     assert!(manager.scan_state.kept().hurry, "still to be seen");
     Repair::from(&manager).look_once(Priority::Urgent).await.expect("read");
     let kept = manager.scan_state.kept();

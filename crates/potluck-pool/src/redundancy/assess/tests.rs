@@ -6,7 +6,7 @@ use crate::redundancy::layout::{Layout, LayoutChunk, Unit, Version};
 use crate::tests::{at, chunk, pool, register, register_in};
 use crate::{Giving, Pool};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
-use potluck_core::ids::{DonorId, Incarnation, VersionId};
+use potluck_core::ids::{DonorId, Incarnation, SpaceId, VersionId};
 use potluck_core::policy::Redundancy;
 use std::collections::BTreeSet;
 
@@ -159,10 +159,10 @@ fn a_file_that_lost_a_copy_on_its_way_to_a_goal_keeps_its_old_promise_when_it_is
 #[test]
 fn of_a_space_with_damaged_files_nothing_is_known_of_this_moment_either() {
     let mut findings = Findings::new(three().view(at(1.0)));
-    findings.enter("lab", Redundancy::Copies(2));
+    findings.enter(SpaceId(1), "lab", Redundancy::Copies(2));
     findings.add_damaged("lab", "a", "a recipe");
     findings.leave();
-    let space = &findings.spaces[0];
+    let space = &findings.spaces[0].health;
     assert_eq!((space.tolerates, space.tolerates_now, space.unreadable), (None, None, 1));
 }
 

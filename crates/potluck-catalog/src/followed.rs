@@ -1,0 +1,103 @@
+//! Versions that are looked at by their numbers, as who follows a donor's copies meets them.
+
+use super::entries::DirId;
+use super::error::Error;
+use super::units::{self, Met, PageLimit};
+use super::versions;
+use crate::sql::{Tx, params};
+use potluck_core::ids::{SpaceId, VersionId};
+use std::collections::HashMap;
+
+/// Directories above one, at most, before the catalog is called damaged: no path is so long.
+const MAX_DEPTH: usize = 1 << 16;
+
+/// A version that was asked for by its number.
+#[derive(Debug)]
+pub struct Followed {
+    /// The number of the version, or of a part.
+    pub version: VersionId,
+    /// The space that a path leads to it in.
+    pub space: SpaceId,
+    /// The version and how it is laid out; a part of a file is met as a file of its own.
+    pub met: Met,
+}
+
+/// Looks at the first of these versions, at least one of them, until the page is full: gives those that a path
+/// leads to, and how many were looked at.
+pub(crate) fn some(
+    db: &Tx,
+    versions: &[VersionId],
+    limit: PageLimit,
+) -> Result<(Vec<Followed>, usize), Error> {
+    let mut spaces = Spaces { db, known: HashMap::new() };
+    let (mut followed, mut chunks) = (Vec::new(), 0);
+    let mut looked_at = 0;
+    for id in versions.iter().copied().take(limit.entries.max(1)) {
+        looked_at += 1;
+        let Some(space) = spaces.of(id)? else { continue };
+        let met = match versions::find(db, id) {
+            Ok(None) => continue,
+            Ok(Some(version)) => {
+                chunks += version.chunks;
+                units::file(db, Box::new(version))?
+            }
+            Err(Error::Damaged(why)) => Met::Damaged(why),
+            Err(why) => return Err(why),
+        };
+        followed.push(Followed { version: id, space, met });
+        if chunks >= limit.chunks {
+            break;
+        }
+    }
+    Ok((followed, looked_at))
+}
+
+/// The spaces of directories, as they are found.
+struct Spaces<'db> {
+    db: &'db Tx,
+    known: HashMap<DirId, Option<SpaceId>>,
+}
+
+impl Spaces<'_> {
+    /// The space in which a path leads to a version, or to the file whose part it is; `None`: no path does.
+    fn of(&mut self, version: VersionId) -> Result<Option<SpaceId>, Error> {
+        let whole = self
+            .db
+            .prepare("SELECT whole FROM parts WHERE part = ?1")?
+            .query_one(params![version.0 as i64], |row| row.get(0))?;
+        let parent = self
+            .db
+            .prepare("SELECT parent FROM entries WHERE version = ?1")?
+            .query_one(params![whole.unwrap_or(version.0 as i64)], |row| row.get(0).map(DirId))?;
+        parent.map_or(Ok(None), |parent| self.of_dir(parent))
+    }
+
+    fn of_dir(&mut self, dir: DirId) -> Result<Option<SpaceId>, Error> {
+        let mut passed = vec![dir];
+        let found = loop {
+            let below = passed[passed.len() - 1];
+            if let Some(known) = self.known.get(&below) {
+                break *known;
+            }
+            let parent = self
+                .db
+                .prepare("SELECT parent FROM entries WHERE dir = ?1")?
+                .query_one(params![below.0], |row| row.get(0).map(DirId))?;
+            match parent {
+                None => break None, // thrown away
+                Some(DirId::ROOT) => {
+                    break self
+                        .db
+                        .prepare("SELECT id FROM spaces WHERE root = ?1")?
+                        .query_one(params![below.0], |row| row.get(0).map(SpaceId))?;
+                }
+                Some(parent) if passed.len() < MAX_DEPTH => passed.push(parent),
+                Some(_) => {
+                    return Err(Error::Damaged(format!("directory {} is inside itself", dir.0)));
+                }
+            }
+        };
+        self.known.extend(passed.into_iter().map(|dir| (dir, found)));
+        Ok(found)
+    }
+}

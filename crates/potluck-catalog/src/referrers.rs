@@ -1,0 +1,156 @@
+//! Which versions refer to a chunk: the way back from a donor's copies to the files that need them.
+//!
+//! Most chunks are of one version, which their row names, so that following a donor's copies reads no more
+//! rows than it has. What several versions share is in a table of its own. A version that is removed is taken
+//! from both; one that gives up its parity stays, because the same chunk may be data of it too. So what is
+//! listed may be more than refers to the chunk, and never less.
+
+use super::error::Error;
+use crate::sql::{Tx, params};
+use potluck_core::ids::{ChunkId, DonorId, VersionId};
+
+/// The value of the column for chunks whose versions are listed in the table.
+const SEVERAL: i64 = -1;
+
+/// The statement that reads a page of a donor's copies.
+pub(crate) const COPIES_AT: &str =
+    "SELECT p.chunk, c.referrer FROM placements p JOIN chunks c ON c.id = p.chunk
+     WHERE p.donor = ?1 AND p.chunk > ?2 ORDER BY p.chunk LIMIT ?3";
+
+/// The versions that begin and end to refer to a chunk in one transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    gained: Vec<VersionId>,
+    lost: Vec<VersionId>,
+}
+
+impl Change {
+    /// A version refers to the chunk from now on.
+    pub(crate) fn gain(&mut self, version: VersionId) {
+        if self.gained.last() != Some(&version) {
+            self.gained.push(version);
+        }
+    }
+
+    /// A version that refers to the chunk is deleted.
+    pub(crate) fn lose(&mut self, version: VersionId) {
+        if self.lost.last() != Some(&version) {
+            self.lost.push(version);
+        }
+    }
+}
+
+/// Writes a change down for a chunk that is still referred to, and had `known` in its column.
+pub(crate) fn change(
+    db: &Tx,
+    chunk: ChunkId,
+    known: Option<i64>,
+    change: &Change,
+) -> Result<(), Error> {
+    if change.gained.is_empty() && change.lost.is_empty() {
+        return Ok(());
+    }
+    if known == Some(SEVERAL) {
+        return change_several(db, chunk, change);
+    }
+    let mut all: Vec<VersionId> = known.map(|only| VersionId(only as u64)).into_iter().collect();
+    all.extend(&change.gained);
+    all.sort_unstable();
+    all.dedup();
+    let last = all.last().copied();
+    all.retain(|version| !change.lost.contains(version));
+    if all.is_empty() {
+        // A large version is released page by page, and its second reference to the chunk is still to end.
+        all.extend(last);
+    }
+    let [only] = all[..] else {
+        for version in all {
+            insert(db, chunk, version)?;
+        }
+        return set(db, chunk, Some(SEVERAL));
+    };
+    if known == Some(only.0 as i64) { Ok(()) } else { set(db, chunk, Some(only.0 as i64)) }
+}
+
+/// Writes a change down for a chunk whose versions are in the table. There may be a million of them, so that no
+/// more than two are read.
+fn change_several(db: &Tx, chunk: ChunkId, change: &Change) -> Result<(), Error> {
+    for version in &change.gained {
+        insert(db, chunk, *version)?;
+    }
+    let mut delete = db.prepare("DELETE FROM chunk_referrers WHERE chunk = ?1 AND version = ?2")?;
+    for version in &change.lost {
+        delete.execute(params![chunk, version.0 as i64])?;
+    }
+    let Some(last) = change.lost.last() else { return Ok(()) };
+    let only = match some_listed(db, chunk, 2)?[..] {
+        [] => *last,
+        [only] => only,
+        _ => return Ok(()),
+    };
+    delete.execute(params![chunk, only.0 as i64])?;
+    set(db, chunk, Some(only.0 as i64))
+}
+
+fn insert(db: &Tx, chunk: ChunkId, version: VersionId) -> Result<(), Error> {
+    db.prepare(
+        "INSERT INTO chunk_referrers (chunk, version) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+    )?
+    .execute(params![chunk, version.0 as i64])?;
+    Ok(())
+}
+
+/// Nobody refers to a chunk any more that had `known` in its column.
+pub(crate) fn clear(db: &Tx, chunk: ChunkId, known: Option<i64>) -> Result<(), Error> {
+    if known == Some(SEVERAL) {
+        db.prepare("DELETE FROM chunk_referrers WHERE chunk = ?1")?.execute(params![chunk])?;
+    }
+    set(db, chunk, None)
+}
+
+fn set(db: &Tx, chunk: ChunkId, column: Option<i64>) -> Result<(), Error> {
+    db.prepare("UPDATE chunks SET referrer = ?2 WHERE id = ?1")?.execute(params![chunk, column])?;
+    Ok(())
+}
+
+/// At most `limit` of the versions that the table lists for a chunk.
+fn some_listed(db: &Tx, chunk: ChunkId, limit: i64) -> Result<Vec<VersionId>, Error> {
+    let mut rows = db.prepare("SELECT version FROM chunk_referrers WHERE chunk = ?1 LIMIT ?2")?;
+    let versions = rows
+        .query_map(params![chunk, limit], |row| row.get(0).map(|id: i64| VersionId(id as u64)))?;
+    versions.collect()
+}
+
+/// A page of what refers to the copies at a donor, whatever their state.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Referrers {
+    /// Versions that may refer to the chunks of the page, each once, in order.
+    pub versions: Vec<VersionId>,
+    /// The last chunk of the page, after which the next begins; `None` if there is no more.
+    pub next: Option<ChunkId>,
+}
+
+/// A page of the versions that need copies at a donor: those of `limit` chunks after `after`.
+pub(crate) fn of_copies_at(
+    db: &Tx,
+    donor: DonorId,
+    after: ChunkId,
+    limit: usize,
+) -> Result<Referrers, Error> {
+    let mut rows = db.prepare(COPIES_AT)?;
+    let copies = rows
+        .query_map(params![donor.0, after, limit as i64], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<Vec<(ChunkId, Option<i64>)>, _>>()?;
+    let next = copies.last().filter(|_| copies.len() == limit).map(|(chunk, _)| *chunk);
+    let mut versions = Vec::new();
+    for (chunk, column) in copies {
+        match column {
+            Some(SEVERAL) => versions.extend(some_listed(db, chunk, i64::MAX)?),
+            Some(only) => versions.push(VersionId(only as u64)),
+            None => {}
+        }
+    }
+    versions.sort_unstable();
+    versions.dedup();
+    Ok(Referrers { versions, next })
+}

@@ -1,0 +1,223 @@
+//! What a scan remembers of files, so that the next looks at those alone to which something happened.
+//!
+//! Most files are as safe as promised, and of these only sums are kept. Every other version is remembered by its
+//! number, with what it adds to the figures of its space, so that it can be taken out of them when it is judged
+//! anew.
+
+use super::assess::Findings;
+use super::judge::{JudgedFile, fewer_now, least};
+use super::layout::Version;
+use crate::{DonorView, PoolView};
+use potluck_core::ids::{DonorId, SpaceId, VersionId};
+use potluck_core::policy::Redundancy;
+use potluck_wire::control::SpaceHealth;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Versions that are remembered, some hundred bytes each. Where more are to be, only a walk over all files tells
+/// how safe they are.
+pub const MAX_WATCHED: usize = 1 << 20;
+
+/// A space of users, as far as it was looked at.
+#[derive(Debug, Clone, Default)]
+pub struct FoundSpace {
+    /// The number of the space.
+    pub id: SpaceId,
+    /// How safe its files are.
+    pub health: SpaceHealth,
+    /// How many deaths the redundancy of each of its files survives, at least; `None` while none has any.
+    pub promised: Option<u32>,
+}
+
+/// What a version adds to the figures of its space.
+#[derive(Debug, Clone)]
+pub struct Watched {
+    space: SpaceId,
+    unreadable: bool,
+    lost: bool,
+    incomplete: bool,
+    changing: bool,
+    tolerates: Option<u32>,
+    tolerates_now: Option<u32>,
+    /// Whether every scan looks at it: something of it is to be made, deleted, noted or changed.
+    is_unsettled: bool,
+}
+
+/// A judged version and what else a scan has found of it.
+pub(super) struct JudgedVersion<'a> {
+    pub(super) version: &'a Version,
+    pub(super) file: &'a JudgedFile,
+    /// Whether nothing that keeps it lacks.
+    pub(super) whole: bool,
+    /// Whether it can do without copies that are there.
+    pub(super) has_excess: bool,
+}
+
+impl Watched {
+    fn of(judged: &JudgedVersion<'_>, space: SpaceId) -> Self {
+        let JudgedVersion { version, file, whole, has_excess } = *judged;
+        let health = &file.health;
+        let unreadable = health.unreadable > 0;
+        let is_settled = whole && version.goal.is_none() && version.safe_wall_ms.is_some();
+        Self {
+            space,
+            unreadable,
+            lost: unreadable && !file.may_return,
+            incomplete: file.is_incomplete(),
+            changing: version.goal.is_some(),
+            tolerates: health.tolerates,
+            tolerates_now: health.tolerates_now,
+            is_unsettled: !is_settled || has_excess || unreadable,
+        }
+    }
+
+    /// Whether it is to be remembered.
+    fn matters(&self) -> bool {
+        self.is_unsettled || self.incomplete || fewer_now(self.tolerates, self.tolerates_now)
+    }
+
+    fn enter(&self, space: &mut SpaceHealth) {
+        space.unreadable += u64::from(self.unreadable);
+        space.lost += u64::from(self.lost);
+        space.incomplete += u64::from(self.incomplete);
+        space.changing += u64::from(self.changing);
+        space.tolerates = least(space.tolerates, self.tolerates);
+        space.tolerates_now = least(space.tolerates_now, self.tolerates_now);
+    }
+
+    /// Takes it out of the sums; the minima are found anew at the end.
+    fn leave(&self, space: &mut SpaceHealth) {
+        let less = |sum: &mut u64, one| *sum = sum.saturating_sub(u64::from(one));
+        less(&mut space.unreadable, self.unreadable);
+        less(&mut space.lost, self.lost);
+        less(&mut space.incomplete, self.incomplete);
+        less(&mut space.changing, self.changing);
+    }
+}
+
+/// What a scan leaves behind for the next.
+#[derive(Debug)]
+pub struct Remembered {
+    spaces: Vec<FoundSpace>,
+    watched: BTreeMap<VersionId, Watched>,
+    /// The donors as they were.
+    view: PoolView,
+}
+
+impl Remembered {
+    /// Donors whose copies count otherwise by `now` than they did.
+    pub fn changed(&self, now: &PoolView) -> BTreeSet<DonorId> {
+        let differs = |donor: &DonorId| match (self.view.get(*donor), now.get(*donor)) {
+            (Some(then), Some(now)) => !counts_alike(then, now),
+            (then, now) => then.is_some() || now.is_some(),
+        };
+        let all = self.view.iter().chain(now.iter()).map(|(donor, _)| donor);
+        all.filter(differs).collect()
+    }
+
+    /// Versions that every scan looks at.
+    pub fn unsettled(&self) -> impl Iterator<Item = VersionId> {
+        self.watched.iter().filter(|(_, watched)| watched.is_unsettled).map(|(id, _)| *id)
+    }
+}
+
+/// Whether the copies at a donor count as they did. How much room it has, and whether it can be asked, changes what
+/// can be made, and so only what is looked at by every scan.
+fn counts_alike(then: &DonorView, now: &DonorView) -> bool {
+    let of = |at: &DonorView| (at.worth, at.worth_leaving, at.domain, at.below, at.rule);
+    of(then) == of(now) && then.lose == now.lose
+}
+
+impl Findings {
+    /// Goes on from what the last scan found, with the spaces that there are now: their numbers, names, and
+    /// redundancy.
+    pub fn resume(
+        view: PoolView,
+        last: Remembered,
+        spaces: impl IntoIterator<Item = (SpaceId, String, Redundancy)>,
+    ) -> Self {
+        let mut findings = Self::new(view);
+        for (id, name, policy) in spaces {
+            findings.enter(id, &name, policy);
+            let Some(space) = findings.spaces.last_mut().filter(|space| space.id == id) else {
+                continue; // what is the pool's own is walked each time
+            };
+            if let Some(known) = last.spaces.iter().find(|known| known.id == id) {
+                let health = SpaceHealth { name, policy: Some(policy), ..known.health.clone() };
+                *space = FoundSpace { health, ..known.clone() };
+            }
+        }
+        findings.watched = last.watched;
+        findings
+    }
+
+    /// Files that are added from now on are of the space with this number; whether there is one.
+    pub fn enter_again(&mut self, space: SpaceId) -> bool {
+        self.own = false;
+        let at = self.spaces.iter().position(|known| known.id == space);
+        self.at = at.unwrap_or(self.at);
+        at.is_some()
+    }
+
+    /// No path leads to a version any more.
+    pub fn forget(&mut self, version: VersionId) {
+        if let Some(watched) = self.watched.remove(&version)
+            && let Some(space) = self.spaces.iter_mut().find(|space| space.id == watched.space)
+        {
+            watched.leave(&mut space.health);
+        }
+    }
+
+    /// Counts a judged version of the space that was entered last.
+    pub(super) fn count_version(&mut self, judged: &JudgedVersion<'_>) {
+        let version = judged.version;
+        self.forget(version.id);
+        let Some(space) = self.spaces.get_mut(self.at).filter(|_| version.chunks > 0) else {
+            return;
+        };
+        let watched = Watched::of(judged, space.id);
+        watched.enter(&mut space.health);
+        let has = version.redundancy().tolerates();
+        space.promised = Some(space.promised.map_or(has, |promised| promised.min(has)));
+        if !watched.matters() {
+            return;
+        }
+        if self.watched.len() < MAX_WATCHED {
+            self.watched.insert(version.id, watched);
+        } else {
+            self.unwatched = true;
+        }
+    }
+
+    /// What was added was all that there was to be looked at again.
+    pub fn conclude(&mut self) {
+        for space in &mut self.spaces {
+            let promised = Some(space.promised.unwrap_or(u32::MAX));
+            (space.health.tolerates, space.health.tolerates_now) = (promised, promised);
+        }
+        for watched in self.watched.values() {
+            if let Some(space) = self.spaces.iter_mut().find(|space| space.id == watched.space) {
+                let health = &mut space.health;
+                health.tolerates = least(health.tolerates, watched.tolerates);
+                health.tolerates_now = least(health.tolerates_now, watched.tolerates_now);
+            }
+        }
+        for at in 0..self.spaces.len() {
+            (self.at, self.own) = (at, false);
+            self.leave();
+        }
+    }
+
+    /// What the next scan is to go on from, unless it has to walk over all files: where more versions would have to
+    /// be remembered than there is room for, and where records are damaged.
+    pub fn remember(&mut self) -> Option<Remembered> {
+        let known = !self.unwatched && self.damaged.files == 0;
+        known.then(|| Remembered {
+            spaces: self.spaces.clone(),
+            watched: std::mem::take(&mut self.watched),
+            view: self.view.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

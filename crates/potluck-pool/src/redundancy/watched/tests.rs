@@ -1,0 +1,198 @@
+//! Tests that a scan which looks at some files alone finds what one finds that looks at all.
+
+use super::{Findings, Remembered};
+use crate::redundancy::layout::{Layout, LayoutChunk, Unit, Version};
+use crate::tests::{at, chunk, pool, register, send_heartbeat};
+use crate::{Giving, Pool, PoolView};
+use potluck_core::chunk::{ChunkKind, Digest};
+use potluck_core::ids::{DonorId, Incarnation, SpaceId, VersionId};
+use potluck_core::policy::Redundancy;
+use potluck_wire::control::SpaceHealth;
+use std::collections::BTreeSet;
+
+const SPACES: [(SpaceId, &str); 2] = [(SpaceId(1), "lab"), (SpaceId(2), "attic")];
+
+fn five() -> Pool {
+    let mut pool = pool();
+    for donor in 1..=5 {
+        register(&mut pool, donor, 7, 0.0);
+        pool.inventory_done(DonorId(donor), Incarnation(7));
+    }
+    pool
+}
+
+/// A file of one chunk, to be kept in so many copies.
+struct Stored {
+    n: u64,
+    copies: u32,
+    holders: Vec<u32>,
+}
+
+impl Stored {
+    fn space(&self) -> SpaceId {
+        SPACES[(self.n % 2) as usize].0
+    }
+
+    fn add(&self, findings: &mut Findings, again: bool) {
+        let version = Version {
+            id: VersionId(self.n),
+            size: 1000,
+            digest: Digest([0; 32]),
+            mtime_ms: 0,
+            executable: false,
+            chunk_size: 1000,
+            copies: self.copies,
+            ec: None,
+            goal: None,
+            safe_wall_ms: Some(1),
+            chunks: 1,
+            parts: 0,
+            inline: false,
+        };
+        let holders = self.holders.iter().map(|donor| (DonorId(*donor), false)).collect();
+        let layout = Layout {
+            pieces: vec![LayoutChunk { name: chunk(self.n), len: 1000, refs: 1, holders }],
+            data: 1,
+            units: vec![Unit { number: 0, group: None, shards: vec![0; self.copies as usize] }],
+            ..Layout::default()
+        };
+        match again {
+            true => findings.add_again(&version, ChunkKind::Data, &layout),
+            false => findings.add(&version, ChunkKind::Data, &layout),
+        }
+    }
+}
+
+/// Files of two and three copies, at donors in turn.
+fn files() -> Vec<Stored> {
+    let file = |n: u64| {
+        let first = (n % 5) as u32;
+        let holders = (0..2 + (n % 2) as u32).map(|next| (first + next) % 5 + 1).collect();
+        Stored { n, copies: 2 + (n % 2) as u32, holders }
+    };
+    (1..=40).map(file).collect()
+}
+
+fn walk(files: &[Stored], view: PoolView) -> Findings {
+    let mut findings = Findings::new(view);
+    for (space, name) in SPACES {
+        findings.enter(space, name, Redundancy::Copies(2));
+        files.iter().filter(|file| file.space() == space).for_each(|file| {
+            file.add(&mut findings, false);
+        });
+        findings.leave();
+    }
+    findings
+}
+
+/// Looks at what changed since, and says how many files that were.
+fn follow(files: &[Stored], last: Remembered, view: PoolView) -> (Findings, usize) {
+    let changed = last.changed(&view);
+    let unsettled: BTreeSet<VersionId> = last.unsettled().collect();
+    let spaces = SPACES.map(|(id, name)| (id, name.to_owned(), Redundancy::Copies(2)));
+    let mut findings = Findings::resume(view, last, spaces);
+    let mut looked_at = 0;
+    for file in files {
+        let touched = file.holders.iter().any(|donor| changed.contains(&DonorId(*donor)));
+        if touched || unsettled.contains(&VersionId(file.n)) {
+            assert!(findings.enter_again(file.space()));
+            file.add(&mut findings, true);
+            looked_at += 1;
+        }
+    }
+    findings.conclude();
+    (findings, looked_at)
+}
+
+fn healths(findings: &Findings) -> Vec<SpaceHealth> {
+    findings.spaces.iter().map(|space| space.health.clone()).collect()
+}
+
+/// What is to be made, whatever its order.
+fn jobs(findings: &Findings) -> BTreeSet<(u64, u32)> {
+    findings.queue.iter().map(|((urgency, _), job)| (job.unit.0.0, *urgency)).collect()
+}
+
+#[test]
+fn following_donors_that_change_finds_what_a_walk_over_all_files_finds() {
+    let mut files = files();
+    let pool = five();
+    let all = pool.view(at(1.0));
+    let without = |donors: &[u32]| all.without(&donors.iter().map(|id| DonorId(*id)).collect());
+    let mut last = walk(&files, all.clone()).remember().expect("few are to be remembered");
+    assert_eq!(last.unsettled().count(), 0, "all are as they should be");
+    let views = [without(&[1]), without(&[1, 2]), without(&[1, 2, 3]), without(&[2]), all.clone()];
+    for (step, view) in views.into_iter().enumerate() {
+        let whole = walk(&files, view.clone());
+        let (mut findings, _) = follow(&files, last, view);
+        assert_eq!(healths(&findings), healths(&whole), "step {step}");
+        assert_eq!(jobs(&findings), jobs(&whole), "step {step}");
+        assert_eq!(findings.lacking, whole.lacking, "step {step}");
+        assert_eq!(findings.awaited, whole.awaited, "step {step}");
+        last = findings.remember().expect("few are to be remembered");
+    }
+    assert_eq!(last.unsettled().count(), 0, "all is as it was");
+
+    // What repair makes and what is removed meanwhile is seen without any donor changing.
+    let (mut findings, looked_at) = follow(&files, last, without(&[1]));
+    assert_eq!(looked_at, files.iter().filter(|file| file.holders.contains(&1)).count());
+    last = findings.remember().expect("few are to be remembered");
+    let made = files.iter_mut().find(|file| file.holders.contains(&1)).expect("there is one");
+    let other = (2..=5).find(|donor| !made.holders.contains(donor)).expect("another donor");
+    made.holders.push(other);
+    let gone = files.iter().rposition(|file| file.holders.contains(&1)).expect("there is one");
+    let gone = files.remove(gone);
+    let (mut findings, _) = follow(&files, last, without(&[1]));
+    findings.forget(VersionId(gone.n));
+    findings.conclude();
+    let counts = |health: SpaceHealth| (health.incomplete, health.unreadable, health.level);
+    let whole = healths(&walk(&files, without(&[1])));
+    let found: Vec<_> = healths(&findings).into_iter().map(counts).collect();
+    assert_eq!(found, whole.into_iter().map(counts).collect::<Vec<_>>());
+}
+
+#[test]
+fn files_that_only_wait_for_a_silent_donor_are_not_looked_at_by_every_scan() {
+    let files = files();
+    let mut pool = five();
+    for donor in 2..=5 {
+        assert!(send_heartbeat(&mut pool, donor, 7, 0, 60.0));
+    }
+    let view = pool.view(at(61.0));
+    let mut findings = walk(&files, view.clone());
+    assert!(findings.spaces.iter().all(|space| space.health.silent), "{:?}", findings.spaces);
+    let last = findings.remember().expect("few are to be remembered");
+    let (again, looked_at) = follow(&files, last, view.clone());
+    assert_eq!((healths(&again), looked_at), (healths(&walk(&files, view)), 0));
+}
+
+#[test]
+fn copies_that_are_too_many_are_looked_at_until_they_are_gone() {
+    let mut files = files();
+    files[0].holders = vec![1, 2, 3, 4];
+    let view = five().view(at(1.0));
+    let mut findings = walk(&files, view.clone());
+    assert!(!findings.excess.is_empty());
+    let (mut again, looked_at) =
+        follow(&files, findings.remember().expect("few are to be remembered"), view.clone());
+    assert_eq!((again.excess.len(), looked_at), (findings.excess.len(), 1));
+    files[0].holders.pop();
+    let last = again.remember().expect("few are to be remembered");
+    let (mut settled, _) = follow(&files, last, view);
+    assert_eq!(settled.remember().expect("few are to be remembered").unsettled().count(), 0);
+}
+
+#[test]
+fn a_donor_that_gives_space_back_has_its_files_looked_at() {
+    let files = files();
+    let mut pool = five();
+    let last = walk(&files, pool.view(at(1.0))).remember().expect("few are to be remembered");
+    let since = at(1.0);
+    let giving = Giving { start: 0, at_once: false, lose: [].into(), since };
+    pool.give_back(DonorId(4), Some(giving));
+    let view = pool.view(at(1.0));
+    let whole = walk(&files, view.clone());
+    let (findings, _) = follow(&files, last, view);
+    assert_eq!((healths(&findings), findings.moving), (healths(&whole), whole.moving));
+    assert!(!findings.queue.is_empty());
+}
