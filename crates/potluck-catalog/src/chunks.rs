@@ -122,7 +122,7 @@ pub(crate) fn keep(db: &Tx, kept: &UnusedChunk, now_ms: u64) -> Result<bool, Err
                 .execute(params![chunk.id, now_ms as i64 + 1])?;
             chunk.id
         }
-        None => insert(db, &kept.name, kept.len, 0, now_ms)?,
+        None => insert_unused(db, &kept.name, kept.len, now_ms)?,
     };
     for donor in &kept.donors {
         placements::told_before(db, id, *donor)?;
@@ -137,15 +137,24 @@ pub(crate) fn insert_unused(
     len: u32,
     now_ms: u64,
 ) -> Result<ChunkId, Error> {
-    insert(db, name, len, 0, now_ms)
+    insert(db, name, len, 0, None, now_ms)
 }
 
-fn insert(db: &Tx, name: &ChunkName, len: u32, refs: i64, now_ms: u64) -> Result<ChunkId, Error> {
+fn insert(
+    db: &Tx,
+    name: &ChunkName,
+    len: u32,
+    refs: i64,
+    referrer: Option<i64>,
+    now_ms: u64,
+) -> Result<ChunkId, Error> {
     let zero_since = (refs == 0).then_some(now_ms as i64);
     let mut insert = db.prepare(
-        "INSERT INTO chunks (name, len, refs, zero_since_ms, state) VALUES (?1, ?2, ?3, ?4, 0)",
+        "INSERT INTO chunks (name, len, refs, zero_since_ms, state, referrer)
+         VALUES (?1, ?2, ?3, ?4, 0, ?5)",
     )?;
-    insert.insert(params![name.0, len, refs, zero_since]).map(ChunkId::from_catalog)
+    let row = params![name.0, len, refs, zero_since, referrer];
+    insert.insert(row).map(ChunkId::from_catalog)
 }
 
 /// The changes to chunks in one transaction.
@@ -283,10 +292,9 @@ impl<'db> ReferenceCounts<'db> {
         for (name, line) in lines {
             let id = match line.row {
                 None if line.change > 0 || !line.holders.is_empty() => {
-                    let id = insert(self.db, name, line.len, line.change, self.now_ms)?;
-                    if line.change > 0 {
-                        referrers::change(self.db, id, None, &line.referrers)?;
-                    }
+                    let referrer = line.referrers.column();
+                    let id = insert(self.db, name, line.len, line.change, referrer, self.now_ms)?;
+                    referrers::list(self.db, id, &line.referrers)?;
                     id
                 }
                 None if line.change < 0 => {
@@ -300,13 +308,14 @@ impl<'db> ReferenceCounts<'db> {
                     if row.state != ChunkState::Here && row.refs + line.change > 0 {
                         again.condemned.push(*name);
                     }
-                    if line.change != 0 {
-                        self.update(&row, line)?;
-                    }
-                    if row.refs + line.change > 0 {
-                        referrers::change(self.db, row.id, row.referrer, &line.referrers)?;
-                    } else if row.refs > 0 {
+                    let referrer = if row.refs + line.change > 0 {
+                        referrers::change(self.db, row.id, row.referrer, &line.referrers)?
+                    } else {
                         referrers::clear(self.db, row.id, row.referrer)?;
+                        None
+                    };
+                    if line.change != 0 || referrer != row.referrer {
+                        self.update(&row, line, referrer)?;
                     }
                     row.id
                 }
@@ -318,19 +327,22 @@ impl<'db> ReferenceCounts<'db> {
         Ok(again)
     }
 
-    fn update(&self, row: &ChunkRow, line: &Line) -> Result<(), Error> {
+    fn update(&self, row: &ChunkRow, line: &Line, referrer: Option<i64>) -> Result<(), Error> {
         let refs = row.refs + line.change;
         if refs == 0 {
             self.db
-                .prepare("UPDATE chunks SET refs = 0, zero_since_ms = ?2 WHERE id = ?1")?
+                .prepare(
+                    "UPDATE chunks SET refs = 0, zero_since_ms = ?2, referrer = NULL WHERE id = ?1",
+                )?
                 .execute(params![row.id, self.now_ms as i64])?;
         } else {
             self.db
                 .prepare(
-                    "UPDATE chunks SET refs = ?2, len = ?3, zero_since_ms = NULL, state = 0
+                    "UPDATE chunks SET refs = ?2, len = ?3, zero_since_ms = NULL, state = 0,
+                         referrer = ?4
                      WHERE id = ?1",
                 )?
-                .execute(params![row.id, refs, line.len])?;
+                .execute(params![row.id, refs, line.len, referrer])?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::entries::DirId;
 use super::error::Error;
-use super::units::{self, Met, PageLimit};
+use super::units::{self, Met, PageLimit, SomeUnits};
 use super::versions;
 use crate::sql::{Tx, params};
 use potluck_core::ids::{SpaceId, VersionId};
@@ -18,28 +18,47 @@ pub struct Followed {
     pub version: VersionId,
     /// The space that a path leads to it in.
     pub space: SpaceId,
-    /// The version and how it is laid out; a part of a file is met as a file of its own.
+    /// The version and how it is laid out, as far as it was asked for; a part of a file is met as a file of its own.
     pub met: Met,
+}
+
+/// A version to be looked at.
+#[derive(Debug, Clone)]
+pub struct ToFollow {
+    /// The number of the version, or of a part.
+    pub version: VersionId,
+    /// The units that are asked for; `None`: all. Of a version that is being changed to another redundancy all are
+    /// given.
+    pub units: Option<SomeUnits>,
 }
 
 /// Looks at the first of these versions, at least one of them, until the page is full: gives those that a path
 /// leads to, and how many were looked at.
 pub(crate) fn some(
     db: &Tx,
-    versions: &[VersionId],
+    versions: &[ToFollow],
     limit: PageLimit,
 ) -> Result<(Vec<Followed>, usize), Error> {
     let mut spaces = Spaces { db, known: HashMap::new() };
     let (mut followed, mut chunks) = (Vec::new(), 0);
     let mut looked_at = 0;
-    for id in versions.iter().copied().take(limit.entries.max(1)) {
+    for ToFollow { version: id, units } in versions.iter().take(limit.entries.max(1)) {
+        let id = *id;
         looked_at += 1;
         let Some(space) = spaces.of(id)? else { continue };
         let met = match versions::find(db, id) {
             Ok(None) => continue,
             Ok(Some(version)) => {
-                chunks += version.chunks;
-                units::file(db, Box::new(version))?
+                let version_chunks = version.chunks;
+                let met = match units {
+                    Some(units) => units::file_in_part(db, Box::new(version), units)?,
+                    None => units::file(db, Box::new(version))?,
+                };
+                if let Met::File(_, layout) = &met {
+                    // Its recipe is read as a whole, which costs less than rows of chunks.
+                    chunks += layout.pieces.len() as u64 + version_chunks / 16;
+                }
+                met
             }
             Err(Error::Damaged(why)) => Met::Damaged(why),
             Err(why) => return Err(why),

@@ -76,7 +76,7 @@ pub use donors::{Goal, StoredDonor};
 pub use durability::Durability;
 pub use error::Error;
 pub use export::CatalogSnapshot;
-pub use followed::Followed;
+pub use followed::{Followed, ToFollow};
 pub use goals::PolicyScope;
 pub use grants::SeenSpaces;
 pub use log_position::{Advance, Extent, LogCopy, LogPlace, Position};
@@ -101,7 +101,7 @@ pub use stats::Stats;
 pub use system::block_path;
 pub use term_history::{LAST_EPOCH, Term};
 pub use tokens::{Certified, Moment, NewToken, Token};
-pub use units::{Met, PageLimit, Root, judge as judge_files, kind_of};
+pub use units::{Met, PageLimit, Root, SomeUnits, judge as judge_files, kind_of};
 pub use unlisted::{ListedNames, Unlisted, unlisted as unlisted_files};
 pub use unused_chunks::{Condemned, UnusedSince};
 

@@ -7,6 +7,7 @@
 
 use super::error::Error;
 use crate::sql::{Tx, params};
+use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{ChunkId, DonorId, VersionId};
 
 /// The value of the column for chunks whose versions are listed in the table.
@@ -14,7 +15,7 @@ const SEVERAL: i64 = -1;
 
 /// The statement that reads a page of a donor's copies.
 pub(crate) const COPIES_AT: &str =
-    "SELECT p.chunk, c.referrer FROM placements p JOIN chunks c ON c.id = p.chunk
+    "SELECT p.chunk, c.name, c.referrer FROM placements p JOIN chunks c ON c.id = p.chunk
      WHERE p.donor = ?1 AND p.chunk > ?2 ORDER BY p.chunk LIMIT ?3";
 
 /// The versions that begin and end to refer to a chunk in one transaction.
@@ -40,18 +41,45 @@ impl Change {
     }
 }
 
-/// Writes a change down for a chunk that is still referred to, and had `known` in its column.
+impl Change {
+    /// The column of a chunk that is new.
+    pub(crate) fn column(&self) -> Option<i64> {
+        match self.kept()[..] {
+            [] => None,
+            [only] => Some(only.0 as i64),
+            _ => Some(SEVERAL),
+        }
+    }
+
+    /// The versions that refer to a chunk which is new: one may come and be replaced in one transaction.
+    fn kept(&self) -> Vec<VersionId> {
+        let mut kept = self.gained.clone();
+        kept.retain(|version| !self.lost.contains(version));
+        kept
+    }
+}
+
+/// Lists the versions of a chunk that is new, if they are several.
+pub(crate) fn list(db: &Tx, chunk: ChunkId, change: &Change) -> Result<(), Error> {
+    match &change.kept()[..] {
+        [] | [_] => Ok(()),
+        several => several.iter().try_for_each(|version| insert(db, chunk, *version)),
+    }
+}
+
+/// Lists what changes for a chunk that is still referred to and has `known` in its column; gives what the column
+/// is to be.
 pub(crate) fn change(
     db: &Tx,
     chunk: ChunkId,
     known: Option<i64>,
     change: &Change,
-) -> Result<(), Error> {
+) -> Result<Option<i64>, Error> {
     if change.gained.is_empty() && change.lost.is_empty() {
-        return Ok(());
+        return Ok(known);
     }
     if known == Some(SEVERAL) {
-        return change_several(db, chunk, change);
+        return change_several(db, chunk, change).map(Some);
     }
     let mut all: Vec<VersionId> = known.map(|only| VersionId(only as u64)).into_iter().collect();
     all.extend(&change.gained);
@@ -63,18 +91,16 @@ pub(crate) fn change(
         // A large version is released page by page, and its second reference to the chunk is still to end.
         all.extend(last);
     }
-    let [only] = all[..] else {
-        for version in all {
-            insert(db, chunk, version)?;
-        }
-        return set(db, chunk, Some(SEVERAL));
-    };
-    if known == Some(only.0 as i64) { Ok(()) } else { set(db, chunk, Some(only.0 as i64)) }
+    if let [only] = all[..] {
+        return Ok(Some(only.0 as i64));
+    }
+    all.into_iter().try_for_each(|version| insert(db, chunk, version))?;
+    Ok(Some(SEVERAL))
 }
 
-/// Writes a change down for a chunk whose versions are in the table. There may be a million of them, so that no
+/// Lists what changes for a chunk whose versions are in the table. There may be a million of them, so that no
 /// more than two are read.
-fn change_several(db: &Tx, chunk: ChunkId, change: &Change) -> Result<(), Error> {
+fn change_several(db: &Tx, chunk: ChunkId, change: &Change) -> Result<i64, Error> {
     for version in &change.gained {
         insert(db, chunk, *version)?;
     }
@@ -82,14 +108,14 @@ fn change_several(db: &Tx, chunk: ChunkId, change: &Change) -> Result<(), Error>
     for version in &change.lost {
         delete.execute(params![chunk, version.0 as i64])?;
     }
-    let Some(last) = change.lost.last() else { return Ok(()) };
+    let Some(last) = change.lost.last() else { return Ok(SEVERAL) };
     let only = match some_listed(db, chunk, 2)?[..] {
         [] => *last,
         [only] => only,
-        _ => return Ok(()),
+        _ => return Ok(SEVERAL),
     };
     delete.execute(params![chunk, only.0 as i64])?;
-    set(db, chunk, Some(only.0 as i64))
+    Ok(only.0 as i64)
 }
 
 fn insert(db: &Tx, chunk: ChunkId, version: VersionId) -> Result<(), Error> {
@@ -100,20 +126,15 @@ fn insert(db: &Tx, chunk: ChunkId, version: VersionId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Nobody refers to a chunk any more that had `known` in its column.
+/// Forgets what is listed for a chunk that nobody refers to any more, and that had `known` in its column.
 pub(crate) fn clear(db: &Tx, chunk: ChunkId, known: Option<i64>) -> Result<(), Error> {
     if known == Some(SEVERAL) {
         db.prepare("DELETE FROM chunk_referrers WHERE chunk = ?1")?.execute(params![chunk])?;
     }
-    set(db, chunk, None)
-}
-
-fn set(db: &Tx, chunk: ChunkId, column: Option<i64>) -> Result<(), Error> {
-    db.prepare("UPDATE chunks SET referrer = ?2 WHERE id = ?1")?.execute(params![chunk, column])?;
     Ok(())
 }
 
-/// At most `limit` of the versions that the table lists for a chunk.
+/// Reads at most `limit` of the versions that the table lists for a chunk.
 fn some_listed(db: &Tx, chunk: ChunkId, limit: i64) -> Result<Vec<VersionId>, Error> {
     let mut rows = db.prepare("SELECT version FROM chunk_referrers WHERE chunk = ?1 LIMIT ?2")?;
     let versions = rows
@@ -124,8 +145,8 @@ fn some_listed(db: &Tx, chunk: ChunkId, limit: i64) -> Result<Vec<VersionId>, Er
 /// A page of what refers to the copies at a donor, whatever their state.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Referrers {
-    /// Versions that may refer to the chunks of the page, each once, in order.
-    pub versions: Vec<VersionId>,
+    /// Versions that may refer to the chunks of the page, each with the chunk, in order.
+    pub uses: Vec<(VersionId, ChunkName)>,
     /// The last chunk of the page, after which the next begins; `None` if there is no more.
     pub next: Option<ChunkId>,
 }
@@ -139,18 +160,22 @@ pub(crate) fn of_copies_at(
 ) -> Result<Referrers, Error> {
     let mut rows = db.prepare(COPIES_AT)?;
     let copies = rows
-        .query_map(params![donor.0, after, limit as i64], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<Vec<(ChunkId, Option<i64>)>, _>>()?;
-    let next = copies.last().filter(|_| copies.len() == limit).map(|(chunk, _)| *chunk);
-    let mut versions = Vec::new();
-    for (chunk, column) in copies {
+        .query_map(params![donor.0, after, limit as i64], |row| {
+            Ok((row.get(0)?, ChunkName(row.get(1)?), row.get(2)?))
+        })?
+        .collect::<Result<Vec<(ChunkId, ChunkName, Option<i64>)>, _>>()?;
+    let next = copies.last().filter(|_| copies.len() == limit).map(|(chunk, ..)| *chunk);
+    let mut uses = Vec::new();
+    for (chunk, name, column) in copies {
         match column {
-            Some(SEVERAL) => versions.extend(some_listed(db, chunk, i64::MAX)?),
-            Some(only) => versions.push(VersionId(only as u64)),
+            Some(SEVERAL) => {
+                let versions = some_listed(db, chunk, i64::MAX)?.into_iter();
+                uses.extend(versions.map(|version| (version, name)));
+            }
+            Some(only) => uses.push((VersionId(only as u64), name)),
             None => {}
         }
     }
-    versions.sort_unstable();
-    versions.dedup();
-    Ok(Referrers { versions, next })
+    uses.sort_unstable();
+    Ok(Referrers { uses, next })
 }

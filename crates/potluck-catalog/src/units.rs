@@ -16,8 +16,8 @@ use potluck_core::path::PoolPath;
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Redundancy;
 use potluck_pool::redundancy::Findings;
-use potluck_pool::redundancy::{Layout, LayoutChunk, Version, units};
-use std::collections::BTreeMap;
+use potluck_pool::redundancy::{Layout, LayoutChunk, Unit, Version, units};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// The most that one page of files holds, up to a part of a file.
 #[derive(Debug, Clone, Copy)]
@@ -28,8 +28,41 @@ pub struct PageLimit {
     pub entries: usize,
 }
 
+/// Units of a version that are looked at, where all others are as they should be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SomeUnits {
+    /// The numbers of units, in order.
+    pub numbers: Vec<u32>,
+    /// Names of chunks, whose units are looked at as well.
+    pub names: Vec<ChunkName>,
+}
+
+impl SomeUnits {
+    /// Leaves these units in a layout whose pieces are `names`, and their pieces in `names`.
+    fn select(&self, layout: &mut Layout, names: &mut Vec<ChunkName>) {
+        let wanted: HashSet<&ChunkName> = self.names.iter().collect();
+        let is_wanted = |unit: &Unit| {
+            self.numbers.binary_search(&unit.number).is_ok()
+                || unit.shards.iter().any(|piece| wanted.contains(&names[*piece]))
+        };
+        layout.units.retain(is_wanted);
+        let pieces: BTreeSet<usize> =
+            layout.units.iter().flat_map(|unit| unit.shards.iter().copied()).collect();
+        layout.data = pieces.range(..layout.data).count();
+        let places: HashMap<usize, usize> = pieces.iter().copied().zip(0..).collect();
+        for shard in layout.units.iter_mut().flat_map(|unit| &mut unit.shards) {
+            *shard = places[&*shard];
+        }
+        *names = pieces.into_iter().map(|piece| names[piece]).collect();
+    }
+}
+
 /// Reads how a version is laid out, unless it is made of parts, each of which is laid out by itself.
 pub(crate) fn layout(db: &Tx, version: &Version) -> Result<Layout, Error> {
+    layout_of(db, version, None)
+}
+
+fn layout_of(db: &Tx, version: &Version, some: Option<&SomeUnits>) -> Result<Layout, Error> {
     let mut layout = Layout::default();
     if version.chunks == 0 || version.parts > 0 {
         return Ok(layout);
@@ -51,6 +84,8 @@ pub(crate) fn layout(db: &Tx, version: &Version) -> Result<Layout, Error> {
         }
         (layout.goal, layout.unencoded) =
             units(layout.data, goal, |group, _| firsts.get(&group).copied());
+    } else if let Some(some) = some {
+        some.select(&mut layout, &mut names);
     }
     layout.pieces = pieces(db, &names)?;
     Ok(layout)
@@ -222,7 +257,18 @@ pub(crate) fn page_at(
 
 /// A file and how it is laid out, as far as its records can be read.
 pub(crate) fn file(db: &Tx, version: Box<Version>) -> Result<Met, Error> {
-    match layout(db, &version) {
+    let layout = layout(db, &version);
+    met(version, layout)
+}
+
+/// A file and how some of its units are laid out.
+pub(crate) fn file_in_part(db: &Tx, version: Box<Version>, some: &SomeUnits) -> Result<Met, Error> {
+    let layout = layout_of(db, &version, Some(some));
+    met(version, layout)
+}
+
+fn met(version: Box<Version>, layout: Result<Layout, Error>) -> Result<Met, Error> {
+    match layout {
         Ok(layout) => Ok(Met::File(version, layout)),
         Err(Error::Damaged(why)) => Ok(Met::Damaged(why)),
         Err(why) => Err(why),

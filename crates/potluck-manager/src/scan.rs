@@ -9,10 +9,12 @@
 
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::scan_state::{Priority, ScanState, Scope};
+use crate::scan_state::{Priority, ScanScope, ScanState};
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
-use potluck_catalog::{Catalog, Error, Followed, Met, PageLimit, Root, judge_files, kind_of};
+use potluck_catalog::{
+    Catalog, Error, Followed, Met, PageLimit, Root, SomeUnits, ToFollow, judge_files, kind_of,
+};
 use potluck_core::chunk::PARTS;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{ChunkId, DonorId, SpaceId, VersionId};
@@ -42,7 +44,7 @@ const PAGE: PageLimit = PageLimit { chunks: 2048, entries: 2048 };
 
 /// Copies of a donor that are followed in one page.
 const COPIES: usize = 4096;
-/// Versions to be looked at again, at most; where there are more, all files are walked over.
+/// Uses of chunks to be looked at again, at most; where there are more, all files are walked over.
 const MAX_FOLLOWED: usize = 1 << 20;
 
 impl Scan {
@@ -50,7 +52,7 @@ impl Scan {
     /// meanwhile that another scan should see now.
     pub async fn run(
         &self,
-        scope: Scope,
+        scope: ScanScope,
         priority: Priority,
     ) -> Result<Option<(Findings, bool)>, Error> {
         let shrinking = self.pool.lock().must_shrink();
@@ -59,7 +61,7 @@ impl Scan {
             self.pool.lock().leave_below(donor, below);
         }
         let view = self.pool.lock().view(self.time.tick());
-        if let Scope::Since { last, donors, versions } = scope
+        if let ScanScope::Since { last, donors, versions } = scope
             && let Some(versions) = self.concerned(&last, donors, versions, &view).await?
         {
             return Ok(Some((self.follow(last, versions, view).await?, false)));
@@ -83,35 +85,48 @@ impl Scan {
         &self,
         last: &Remembered,
         mut donors: BTreeSet<DonorId>,
-        mut versions: BTreeSet<VersionId>,
+        versions: BTreeSet<VersionId>,
         view: &PoolView,
-    ) -> Result<Option<BTreeSet<VersionId>>, Error> {
+    ) -> Result<Option<Vec<ToFollow>>, Error> {
         donors.extend(last.changed(view));
         if 2 * donors.len() > view.iter().count() {
             return Ok(None);
         }
-        versions.extend(last.unsettled());
+        let some = |numbers: Option<&[u32]>| {
+            numbers.map(|numbers| SomeUnits { numbers: numbers.into(), names: Vec::new() })
+        };
+        let mut concerned: BTreeMap<VersionId, Option<SomeUnits>> =
+            last.unsettled().map(|(version, numbers)| (version, some(numbers))).collect();
+        concerned.extend(versions.into_iter().map(|version| (version, None)));
+        let mut uses = concerned.len();
         for donor in donors {
             let mut after = Some(ChunkId::FIRST);
             while let Some(from) = after {
                 let began = self.time.tick();
                 let page = self.catalog.referrers_at(donor, from, COPIES).await?;
-                versions.extend(page.versions);
-                if versions.len() > MAX_FOLLOWED {
+                uses += page.uses.len();
+                if uses > MAX_FOLLOWED {
                     return Ok(None);
+                }
+                for (version, name) in page.uses {
+                    let known = concerned.entry(version);
+                    if let Some(units) = known.or_insert_with(|| some(last.units(version))) {
+                        units.names.push(name);
+                    }
                 }
                 after = page.next;
                 self.rest_since(began, Priority::Urgent).await;
             }
         }
-        Ok(Some(versions))
+        let of = |(version, units)| ToFollow { version, units };
+        Ok(Some(concerned.into_iter().map(of).collect()))
     }
 
     /// Looks at these versions, and at all that is the pool's own.
     async fn follow(
         &self,
         last: Remembered,
-        versions: BTreeSet<VersionId>,
+        mut rest: Vec<ToFollow>,
         view: PoolView,
     ) -> Result<Findings, Error> {
         let roots = self.catalog.roots().await?;
@@ -131,7 +146,6 @@ impl Scan {
         }
         let of: Arc<BTreeMap<SpaceId, Root>> =
             Arc::new(roots.into_iter().map(|root| (root.space, root)).collect());
-        let mut rest: Vec<VersionId> = versions.into_iter().collect();
         while !rest.is_empty() {
             let began = self.time.tick();
             let page = rest.split_off(rest.len().saturating_sub(PAGE.entries));
@@ -198,13 +212,15 @@ impl Scan {
 /// Judges the versions of a page, some of which no path leads to any more.
 fn judge_followed(
     roots: &BTreeMap<SpaceId, Root>,
-    looked_at: &[VersionId],
+    looked_at: &[ToFollow],
     followed: Vec<Followed>,
     findings: &mut Findings,
 ) {
     let there: BTreeSet<VersionId> = followed.iter().map(|followed| followed.version).collect();
-    for version in looked_at.iter().filter(|version| !there.contains(version)) {
-        findings.forget(*version);
+    for ToFollow { version, .. } in looked_at {
+        if !there.contains(version) {
+            findings.forget(*version);
+        }
     }
     for Followed { space, met, version } in followed {
         // What is the pool's own was walked, and a space that is new is walked by the next scan.

@@ -47,10 +47,10 @@ impl Priority {
 
 /// What a scan is to look at.
 #[derive(Debug)]
-pub enum Scope {
-    /// All files.
+pub enum ScanScope {
+    /// The scan walks over all files.
     Everything,
-    /// What changed since the last scan.
+    /// The scan looks at what changed since the last one.
     Since {
         /// What that left behind.
         last: Remembered,
@@ -86,6 +86,8 @@ pub struct ScanMemory {
     pub began: Option<Tick>,
     /// When one last began, whatever came of it.
     tried: Option<Tick>,
+    /// How long the last took. What waits for room is looked at again at leisure.
+    pub(crate) took: Duration,
     /// When the last began that walked over all files and came to its end.
     walked: Option<Tick>,
     /// What the last left behind for one that looks at less than all files.
@@ -333,7 +335,8 @@ impl ScanMemory {
         if rested && (self.hurry || settled) {
             return Some(Priority::Urgent);
         }
-        let retries = (stuck || failed) && since.is_none_or(|since| since >= every.min(RETRY));
+        let leisurely = every.min(RETRY).max(self.took * Priority::Routine.rest());
+        let retries = (stuck || failed) && since.is_none_or(|since| since >= leisurely);
         match self.remembered.is_some() {
             true if retries => Some(Priority::Urgent),
             _ if rested && is_overdue(walked, every) => Some(Priority::Urgent),
@@ -345,7 +348,12 @@ impl ScanMemory {
     }
 
     /// Notes that a scan begins, and returns what is due to it and what it is to look at.
-    pub(crate) fn begin(&mut self, now: Tick, priority: Priority, every: Duration) -> (Due, Scope) {
+    pub(crate) fn begin(
+        &mut self,
+        now: Tick,
+        priority: Priority,
+        every: Duration,
+    ) -> (Due, ScanScope) {
         self.tried = Some(now);
         self.looking = self.hurry;
         let unseen = std::mem::take(&mut self.unseen);
@@ -353,8 +361,8 @@ impl ScanMemory {
         let walked = self.walked.map(|walked| now.saturating_sub(walked));
         let all = everything || priority == Priority::Routine || is_overdue(walked, every);
         let scope = match self.remembered.take_if(|_| !all) {
-            Some(last) => Scope::Since { last, donors, versions },
-            None => Scope::Everything,
+            Some(last) => ScanScope::Since { last, donors, versions },
+            None => ScanScope::Everything,
         };
         (Due { dirty: self.dirty.take(), hurry: std::mem::take(&mut self.hurry), unseen }, scope)
     }

@@ -1,6 +1,6 @@
 //! Files as they are read and judged.
 
-use crate::followed::{self, Followed};
+use crate::followed::{self, Followed, ToFollow};
 use crate::grants::SeenSpaces;
 use crate::open::{self, OpenedPage};
 use crate::units::{self, FilePage, PageLimit, Root};
@@ -60,7 +60,7 @@ impl Catalog {
     /// of them were looked at, at least one.
     pub async fn files_followed(
         &self,
-        versions: Vec<VersionId>,
+        versions: Vec<ToFollow>,
         limit: PageLimit,
     ) -> Result<(Vec<Followed>, usize), Error> {
         self.read(move |db| followed::some(db, &versions, limit)).await

@@ -2,14 +2,18 @@
 
 use crate::commit::PreparedFile;
 use crate::fixture::{Fixture, chunk, coded, donors_there, file, path};
-use crate::units::{self, Met, PageLimit};
-use crate::{followed, grants, open, placements, referrers};
+use crate::followed::ToFollow;
+use crate::names::{self, When};
+use crate::sql::Tx;
+use crate::units::{self, Met, PageLimit, SomeUnits};
+use crate::{Error, followed, grants, open, placements, reaping, referrers, unused_chunks};
 use potluck_core::ids::{ChunkId, DonorId, MemberId};
 use potluck_core::policy::Redundancy;
 use potluck_core::rights::{Grantee, Right};
 use potluck_pool::PoolView;
 use potluck_pool::redundancy::Findings;
 use potluck_wire::control::Holding;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 fn batch(number: u64, files: u64) -> Vec<PreparedFile> {
@@ -200,13 +204,20 @@ fn following_one_donor_looks_at_its_files_alone_and_costs_as_much() {
     assert_eq!(last.changed(&view), [gone].into());
     let began = cpu();
     let snapshot = fixture.db.begin().expect("a snapshot");
-    let (mut versions, mut copies, mut after) = (Vec::new(), 0, Some(ChunkId::FIRST));
+    let (mut files_at, mut copies, mut after) =
+        (BTreeMap::<_, SomeUnits>::new(), 0, Some(ChunkId::FIRST));
     while let Some(from) = after {
         let page = referrers::of_copies_at(&snapshot, gone, from, 512).expect("read");
-        versions.extend(page.versions);
-        (after, copies) = (page.next, copies + 1);
+        for (version, name) in page.uses {
+            files_at.entry(version).or_default().names.push(name);
+            copies += 1;
+        }
+        after = page.next;
     }
-    versions.dedup();
+    let versions: Vec<ToFollow> = files_at
+        .into_iter()
+        .map(|(version, units)| ToFollow { version, units: Some(units) })
+        .collect();
     let root = units::roots(&snapshot).expect("read").remove(0);
     let known = (root.space, root.name.clone(), Redundancy::Copies(2));
     let mut findings = Findings::resume(view.clone(), last, [known]);
@@ -228,10 +239,48 @@ fn following_one_donor_looks_at_its_files_alone_and_costs_as_much() {
     assert_eq!(findings.spaces[0].health, walked.spaces[0].health);
     assert_eq!(findings.lacking, walked.lacking);
     println!(
-        "{} chunks at {donors} donors stored in {stored:?}; walked over in {of_all:?}; one donor's {} files, found in {copies} pages, looked at in {of_one:?}",
+        "{} chunks at {donors} donors stored in {stored:?}; walked over in {of_all:?}; one donor's {copies} copies, of {} files, looked at in {of_one:?}",
         files * 10,
         versions.len()
     );
     assert!(versions.len() as u64 <= files / 20, "{} files", versions.len());
     assert!(of_one * 5 < of_all, "{of_one:?} against {of_all:?}");
+}
+
+/// Each step in a transaction of its own, as the writer runs it; how many there were, and the longest.
+fn steps(fixture: &Fixture, step: impl Fn(&Tx) -> Result<bool, Error>) -> (u32, Duration) {
+    let (mut count, mut longest) = (0, Duration::ZERO);
+    loop {
+        let began = cpu();
+        let tx = fixture.db.begin().expect("a transaction");
+        let more = step(&tx).expect("a step");
+        tx.commit().expect("committed");
+        (count, longest) = (count + 1, longest.max(cpu() - began));
+        if !more {
+            return (count, longest);
+        }
+    }
+}
+
+/// The steps that the manager asks for: removing many files holds up no commit.
+#[test]
+fn a_step_of_work_in_the_background_takes_the_writer_for_a_moment() {
+    let mut fixture = Fixture::new();
+    let files = 20_000;
+    for number in 0..files / 1000 {
+        fixture.commit(batch(number, 1000));
+    }
+    let when = When { pool_ms: 5, wall_ms: 5 };
+    for number in 0..files / 1000 {
+        names::remove(&fixture.db, &path(&format!("pot://lab/d{number}")), true, when)
+            .expect("removed");
+    }
+    let (count, reaped) = steps(&fixture, |db| reaping::reap(db, 2000, 0, 5));
+    assert!(u64::from(count) >= files / 1000, "{count} steps");
+    let gone = "UPDATE chunks SET state = 2, zero_since_ms = 5 WHERE refs = 0";
+    assert_eq!(fixture.db.raw().execute(gone, []).expect("marked") as u64, files);
+    let (count, pruned) = steps(&fixture, |db| unused_chunks::prune_gone(db, 5, 2000));
+    assert_eq!(u64::from(count), files / 2000 + 1);
+    println!("steps of 2000 rows: taken apart in {reaped:?}, chunks forgotten in {pruned:?}");
+    assert!(reaped < Duration::from_millis(500) && pruned < Duration::from_millis(500));
 }

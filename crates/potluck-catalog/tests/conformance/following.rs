@@ -2,7 +2,7 @@
 
 use crate::stage::{Stage, when};
 use potluck_catalog::fixture::{chunk, coded, file, in_parts, new_space, path};
-use potluck_catalog::{CopyRequest, Met, PageLimit, ToldCopies, Upkeep};
+use potluck_catalog::{CopyRequest, Met, PageLimit, SomeUnits, ToFollow, ToldCopies, Upkeep};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{ChunkId, DonorId, SpaceId, VersionId};
 use potluck_core::policy::Policy;
@@ -16,7 +16,7 @@ impl Stage {
         let (mut needing, mut after) = (Vec::new(), Some(ChunkId::FIRST));
         while let Some(from) = after {
             let page = self.catalog.referrers_at(DonorId(donor), from, 2).await.expect("read");
-            needing.extend(page.versions);
+            needing.extend(page.uses.into_iter().map(|(version, _)| version));
             after = page.next;
         }
         needing.sort_unstable();
@@ -26,7 +26,8 @@ impl Stage {
 
     /// The versions among these that paths lead to, with their spaces.
     async fn followed(&self, versions: &[VersionId]) -> Vec<(VersionId, SpaceId)> {
-        let (mut all, mut rest) = (Vec::new(), versions.to_vec());
+        let whole = |version: &VersionId| ToFollow { version: *version, units: None };
+        let (mut all, mut rest) = (Vec::new(), versions.iter().map(whole).collect::<Vec<_>>());
         while !rest.is_empty() {
             let page = self.catalog.files_followed(rest.clone(), PAGE).await.expect("read");
             assert!(page.1 > 0, "a page looks at one at least");
@@ -135,4 +136,27 @@ async fn parts_are_followed_once_their_file_is_visible() {
     assert_eq!(stage.followed(&parts).await, []);
     stage.empty_trash().await;
     assert_eq!(stage.needing(1).await, []);
+}
+
+#[tokio::test]
+async fn of_a_file_those_units_are_read_alone_that_are_asked_for() {
+    let mut stage = Stage::new().await;
+    let on: [&[u32]; 9] = [&[1], &[2], &[3], &[4], &[5], &[6], &[7], &[8], &[9]];
+    let chunks: Vec<(u64, &[u32])> = (1..).zip(on).collect();
+    stage.asked.ec = Some("2+1".parse().expect("a code"));
+    // Three groups of two data chunks, whose parity comes behind all data.
+    let version = stage.put(coded("pot://lab/a", "2+1", 6, &chunks)).await;
+    let units = SomeUnits { numbers: vec![0], names: vec![chunk(9), chunk(77)] };
+    let asked = vec![ToFollow { version, units: Some(units) }];
+    let (followed, _) = stage.catalog.files_followed(asked, PAGE).await.expect("read");
+    let Met::File(_, layout) = &followed[0].met else { panic!("it is sound") };
+    assert_eq!(layout.data, 4);
+    let named = |piece: &usize| layout.pieces[*piece].name;
+    let read: Vec<(u32, Vec<_>)> = layout
+        .units
+        .iter()
+        .map(|unit| (unit.number, unit.shards.iter().map(named).collect()))
+        .collect();
+    let expected = [(0, [1, 2, 7].map(chunk).to_vec()), (2, [5, 6, 9].map(chunk).to_vec())];
+    assert_eq!(read, expected);
 }

@@ -32,6 +32,8 @@ handles! {
 
 /// Chunks handled in one step, each phase.
 const PER_STEP: usize = 4096;
+/// Chunks that are changed in one transaction.
+const PER_JOB: usize = 1024;
 /// Copies of removed donors, and chunks that are gone, that are forgotten in one transaction.
 const COPIES: usize = 2000;
 /// Such transactions in a round.
@@ -105,10 +107,10 @@ impl Garbage {
                 page.iter().map(gone).filter(|(_, donors, empty)| *empty || !donors.is_empty());
             forgettable.map(|(chunk, donors, _)| (chunk, donors)).collect()
         };
-        if removed.is_empty() {
-            return Ok(());
+        for removed in removed.chunks(PER_JOB) {
+            self.catalog.forget_copies(removed.to_vec(), self.time.now_ms()).await?;
         }
-        self.catalog.forget_copies(removed, self.time.now_ms()).await
+        Ok(())
     }
 
     /// Condemns chunks that no file has used for the GC delay.
@@ -128,7 +130,10 @@ impl Garbage {
             return Ok(());
         }
         // A session that offers one of them from here on is told that it is not held.
-        self.catalog.condemn(names, before).await
+        for names in names.chunks(PER_JOB) {
+            self.catalog.condemn(names.to_vec(), before).await?;
+        }
+        Ok(())
     }
 
     /// Forgets what donors had that were removed, a part at a time.

@@ -10,7 +10,7 @@ use crate::outcomes::Outcomes;
 use crate::pool_time::PoolTime;
 use crate::probation::Probation;
 use crate::scan::Scan;
-use crate::scan_state::{Priority, ScanState, Scope};
+use crate::scan_state::{Priority, ScanScope, ScanState};
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::tasks::audit::Audit;
@@ -115,6 +115,7 @@ impl Repair {
         let (due, scope) = self.scan_state.kept().begin(began, priority, every);
         let ended = self.look_at(scope, priority, began).await;
         let mut kept = self.scan_state.kept();
+        kept.took = self.time.tick().saturating_sub(began);
         kept.looking = false;
         match &ended {
             Ok(true) => kept.failed = None,
@@ -128,7 +129,12 @@ impl Repair {
     }
 
     /// Whether it came to its end.
-    async fn look_at(&self, scope: Scope, priority: Priority, began: Tick) -> Result<bool, Error> {
+    async fn look_at(
+        &self,
+        scope: ScanScope,
+        priority: Priority,
+        began: Tick,
+    ) -> Result<bool, Error> {
         let Some((mut findings, walked)) = self.scan.run(scope, priority).await? else {
             return Ok(false);
         };

@@ -2,7 +2,7 @@
 
 use super::excess::{Excess, Ground, MAX_EXCESS, MAX_VOTES, Vote};
 use super::job::{CopyToMake, Encode, Make, RepairJob, ShardAt, parity_bytes};
-use super::judge::{JudgedFile, copies, goal_is_there, judge_space, judged};
+use super::judge::{JudgedFile, copies, fewer_now, goal_is_there, judge_space, judged};
 use super::layout::{Layout, Unit, Version};
 use super::leaving::{Blocked, Moving};
 use super::metadata::Metadata;
@@ -216,7 +216,8 @@ impl Findings {
         self.add_again(version, kind, layout);
     }
 
-    /// A file of the space entered last, or a part of one, that counts among its files already.
+    /// A file of the space entered last, or a part of one, that counts among its files already. Of units that are
+    /// not in its layout all is as it should be.
     pub fn add_again(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
         self.files += 1;
         self.add_part(version, kind, layout);
@@ -226,12 +227,17 @@ impl Findings {
     pub fn add_part(&mut self, version: &Version, kind: ChunkKind, layout: &Layout) {
         let copies = copies(layout, &self.view);
         let mut file = JudgedFile::new(version);
-        let (mut whole, dispensable) = (true, self.dispensable);
+        let (mut whole, dispensable, mut units) = (true, self.dispensable, Vec::new());
         for unit in &layout.units {
             let judged = judged(unit, &copies);
             file.count(unit, &judged, &copies);
             whole &= judged.complete();
+            let silent = fewer_now(judged.tolerates(), judged.tolerates_now());
+            let (is_right, votes) = (judged.complete() && !silent, self.dispensable);
             self.unit(&Look { version, kind, layout, unit, judged, copies: &copies, goal: false });
+            if !is_right || self.dispensable > votes {
+                units.push(unit.number);
+            }
         }
         for unit in &layout.goal {
             let judged = judged(unit, &copies);
@@ -262,7 +268,7 @@ impl Findings {
             }
         }
         let has_excess = self.dispensable > dispensable;
-        self.count_version(&JudgedVersion { version, file: &file, whole, has_excess });
+        self.count_version(JudgedVersion { version, file: &file, whole, has_excess, units });
     }
 
     /// A file of the space entered last whose records are damaged. It counts as one that cannot be

@@ -24,7 +24,8 @@ pub struct FoundSpace {
     pub id: SpaceId,
     /// How safe its files are.
     pub health: SpaceHealth,
-    /// How many deaths the redundancy of each of its files survives, at least; `None` while none has any.
+    /// How many deaths the redundancy of each file survives that is as it should be, at least; `None` while no such
+    /// file is on donors.
     pub promised: Option<u32>,
 }
 
@@ -40,6 +41,8 @@ pub struct Watched {
     tolerates_now: Option<u32>,
     /// Whether every scan looks at it: something of it is to be made, deleted, noted or changed.
     is_unsettled: bool,
+    /// The numbers of its units that are not as they should be, in order; `None`: any may be.
+    units: Option<Box<[u32]>>,
 }
 
 /// A judged version and what else a scan has found of it.
@@ -50,11 +53,13 @@ pub(super) struct JudgedVersion<'a> {
     pub(super) whole: bool,
     /// Whether it can do without copies that are there.
     pub(super) has_excess: bool,
+    /// The numbers of its units that are not as they should be, in order.
+    pub(super) units: Vec<u32>,
 }
 
 impl Watched {
-    fn of(judged: &JudgedVersion<'_>, space: SpaceId) -> Self {
-        let JudgedVersion { version, file, whole, has_excess } = *judged;
+    fn of(judged: JudgedVersion<'_>, space: SpaceId) -> Self {
+        let JudgedVersion { version, file, whole, has_excess, units } = judged;
         let health = &file.health;
         let unreadable = health.unreadable > 0;
         let is_settled = whole && version.goal.is_none() && version.safe_wall_ms.is_some();
@@ -67,6 +72,7 @@ impl Watched {
             tolerates: health.tolerates,
             tolerates_now: health.tolerates_now,
             is_unsettled: !is_settled || has_excess || unreadable,
+            units: version.goal.is_none().then_some(units.into()),
         }
     }
 
@@ -114,9 +120,16 @@ impl Remembered {
         all.filter(differs).collect()
     }
 
-    /// Versions that every scan looks at.
-    pub fn unsettled(&self) -> impl Iterator<Item = VersionId> {
-        self.watched.iter().filter(|(_, watched)| watched.is_unsettled).map(|(id, _)| *id)
+    /// Versions that every scan looks at, with their units to be looked at, as [`units`](Self::units) gives them.
+    pub fn unsettled(&self) -> impl Iterator<Item = (VersionId, Option<&[u32]>)> {
+        let unsettled = self.watched.iter().filter(|(_, watched)| watched.is_unsettled);
+        unsettled.map(|(id, watched)| (*id, watched.units.as_deref()))
+    }
+
+    /// The numbers of a version's units that were not as they should be, in order: to be looked at when another unit
+    /// of it changed. `None`: all are to be looked at.
+    pub fn units(&self, version: VersionId) -> Option<&[u32]> {
+        self.watched.get(&version).map_or(Some(&[]), |watched| watched.units.as_deref())
     }
 }
 
@@ -168,7 +181,7 @@ impl Findings {
     }
 
     /// Counts a judged version of the space that was entered last.
-    pub(super) fn count_version(&mut self, judged: &JudgedVersion<'_>) {
+    pub(super) fn count_version(&mut self, judged: JudgedVersion<'_>) {
         let version = judged.version;
         self.forget(version.id);
         let Some(space) = self.spaces.get_mut(self.at).filter(|_| version.chunks > 0) else {
@@ -176,9 +189,9 @@ impl Findings {
         };
         let watched = Watched::of(judged, space.id);
         watched.enter(&mut space.health);
-        let has = version.redundancy().tolerates();
-        space.promised = Some(space.promised.map_or(has, |promised| promised.min(has)));
         if !watched.matters() {
+            let has = version.redundancy().tolerates();
+            space.promised = Some(space.promised.map_or(has, |promised| promised.min(has)));
             return;
         }
         if self.watched.len() < MAX_WATCHED {
@@ -194,9 +207,11 @@ impl Findings {
             let promised = Some(space.promised.unwrap_or(u32::MAX));
             (space.health.tolerates, space.health.tolerates_now) = (promised, promised);
         }
+        let at = |(at, space): (usize, &FoundSpace)| (space.id, at);
+        let places: BTreeMap<SpaceId, usize> = self.spaces.iter().enumerate().map(at).collect();
         for watched in self.watched.values() {
-            if let Some(space) = self.spaces.iter_mut().find(|space| space.id == watched.space) {
-                let health = &mut space.health;
+            if let Some(at) = places.get(&watched.space) {
+                let health = &mut self.spaces[*at].health;
                 health.tolerates = least(health.tolerates, watched.tolerates);
                 health.tolerates_now = least(health.tolerates_now, watched.tolerates_now);
             }

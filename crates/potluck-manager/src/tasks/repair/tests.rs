@@ -4,7 +4,7 @@ use super::Repair;
 use crate::applying_task_results::ApplyingTaskResults;
 use crate::handles::Handles;
 use crate::scan::Scan;
-use crate::scan_state::{Due, Priority, RETRY, ScanMemory, ScanState, Scope};
+use crate::scan_state::{Due, Priority, RETRY, ScanMemory, ScanScope, ScanState};
 use crate::{Manager, ManagerConfig, init};
 use potluck_catalog::Encoded;
 use potluck_catalog::{DonorNote, fixture::new_space};
@@ -71,7 +71,7 @@ fn a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time_a3() {
 /// Whether the next scan looks at what changed alone.
 fn follows(kept: &mut ScanMemory, now: u64, priority: Priority) -> bool {
     let (_, scope) = kept.begin(at(now), priority, EVERY);
-    let follows = matches!(scope, Scope::Since { .. });
+    let follows = matches!(scope, ScanScope::Since { .. });
     kept.take(&mut Findings::default(), at(now), !follows);
     follows
 }
@@ -96,7 +96,7 @@ fn a_scan_walks_over_all_files_at_first_now_and_then_and_when_nobody_says_what_c
     assert!(!next(612 + 2 * EVERY.as_secs(), Priority::Urgent));
     // One that did not come to its end leaves nothing behind, and what it was to see is still to be seen.
     let (taken, scope) = state.kept().begin(at(2000), Priority::Urgent, EVERY);
-    assert!(matches!(scope, Scope::Since { .. }));
+    assert!(matches!(scope, ScanScope::Since { .. }));
     state.kept().give_up(taken);
     assert!(!next(2005, Priority::Urgent));
 }
@@ -108,7 +108,7 @@ async fn a_leisurely_scan_gives_way_to_who_waits_s2() {
         manager.catalog.create_space(new_space("lab", Policy::default(), None), None, 0).await;
     made.expect("a space");
     let scan = Scan::from(&manager);
-    let run = || scan.run(Scope::Everything, Priority::Routine);
+    let run = || scan.run(ScanScope::Everything, Priority::Routine);
     assert!(run().await.expect("read").is_some());
     manager.scan_state.hurry(manager.time.tick());
     assert!(run().await.expect("read").is_none());

@@ -21,11 +21,12 @@ fn five() -> Pool {
     pool
 }
 
-/// A file of one chunk, to be kept in so many copies.
+/// A file, to be kept in so many copies.
 struct Stored {
     n: u64,
     copies: u32,
-    holders: Vec<u32>,
+    /// The donors of each of its chunks.
+    holders: Vec<Vec<u32>>,
 }
 
 impl Stored {
@@ -33,10 +34,14 @@ impl Stored {
         SPACES[(self.n % 2) as usize].0
     }
 
-    fn add(&self, findings: &mut Findings, again: bool) {
-        let version = Version {
+    fn is_at(&self, donor: u32) -> bool {
+        self.holders.iter().flatten().any(|holder| *holder == donor)
+    }
+
+    fn version(&self) -> Version {
+        Version {
             id: VersionId(self.n),
-            size: 1000,
+            size: 3000,
             digest: Digest([0; 32]),
             mtime_ms: 0,
             executable: false,
@@ -45,30 +50,35 @@ impl Stored {
             ec: None,
             goal: None,
             safe_wall_ms: Some(1),
-            chunks: 1,
+            chunks: self.holders.len() as u64,
             parts: 0,
             inline: false,
-        };
-        let holders = self.holders.iter().map(|donor| (DonorId(*donor), false)).collect();
-        let layout = Layout {
-            pieces: vec![LayoutChunk { name: chunk(self.n), len: 1000, refs: 1, holders }],
-            data: 1,
-            units: vec![Unit { number: 0, group: None, shards: vec![0; self.copies as usize] }],
-            ..Layout::default()
-        };
-        match again {
-            true => findings.add_again(&version, ChunkKind::Data, &layout),
-            false => findings.add(&version, ChunkKind::Data, &layout),
         }
+    }
+
+    /// Returns its layout, as far as units are `wanted`.
+    fn layout(&self, wanted: impl Fn(usize) -> bool) -> Layout {
+        let mut layout = Layout::default();
+        for (number, holders) in self.holders.iter().enumerate().filter(|(at, _)| wanted(*at)) {
+            let shards = vec![layout.pieces.len(); self.copies as usize];
+            layout.units.push(Unit { number: number as u32, group: None, shards });
+            let holders = holders.iter().map(|donor| (DonorId(*donor), false)).collect();
+            let name = chunk(self.n * 10 + number as u64);
+            layout.pieces.push(LayoutChunk { name, len: 1000, refs: 1, holders });
+        }
+        layout.data = layout.pieces.len();
+        layout
     }
 }
 
-/// Files of two and three copies, at donors in turn.
+/// Files of two and three copies, whose chunks are at donors in turn.
 fn files() -> Vec<Stored> {
     let file = |n: u64| {
-        let first = (n % 5) as u32;
-        let holders = (0..2 + (n % 2) as u32).map(|next| (first + next) % 5 + 1).collect();
-        Stored { n, copies: 2 + (n % 2) as u32, holders }
+        let copies = 2 + (n % 2) as u32;
+        let at = |chunk: u32| {
+            (0..copies).map(|next| ((n % 5) as u32 + chunk + next) % 5 + 1).collect::<Vec<_>>()
+        };
+        Stored { n, copies, holders: (0..3).map(at).collect() }
     };
     (1..=40).map(file).collect()
 }
@@ -78,26 +88,33 @@ fn walk(files: &[Stored], view: PoolView) -> Findings {
     for (space, name) in SPACES {
         findings.enter(space, name, Redundancy::Copies(2));
         files.iter().filter(|file| file.space() == space).for_each(|file| {
-            file.add(&mut findings, false);
+            findings.add(&file.version(), ChunkKind::Data, &file.layout(|_| true));
         });
         findings.leave();
     }
     findings
 }
 
-/// Looks at what changed since, and says how many files that were.
+/// Looks at what changed since, and says how many units that were.
 fn follow(files: &[Stored], last: Remembered, view: PoolView) -> (Findings, usize) {
     let changed = last.changed(&view);
-    let unsettled: BTreeSet<VersionId> = last.unsettled().collect();
+    let unsettled: BTreeSet<VersionId> = last.unsettled().map(|(version, _)| version).collect();
+    let known: Vec<Option<Vec<u32>>> =
+        files.iter().map(|file| last.units(VersionId(file.n)).map(Into::into)).collect();
     let spaces = SPACES.map(|(id, name)| (id, name.to_owned(), Redundancy::Copies(2)));
     let mut findings = Findings::resume(view, last, spaces);
     let mut looked_at = 0;
-    for file in files {
-        let touched = file.holders.iter().any(|donor| changed.contains(&DonorId(*donor)));
-        if touched || unsettled.contains(&VersionId(file.n)) {
+    for (file, known) in files.iter().zip(known) {
+        let is_changed =
+            |unit: usize| file.holders[unit].iter().any(|at| changed.contains(&DonorId(*at)));
+        let is_concerned = (0..file.holders.len()).any(is_changed);
+        if is_concerned || unsettled.contains(&VersionId(file.n)) {
+            let is_known =
+                |unit: usize| known.as_ref().is_none_or(|numbers| numbers.contains(&(unit as u32)));
+            let layout = file.layout(|unit| is_changed(unit) || is_known(unit));
+            looked_at += layout.units.len();
             assert!(findings.enter_again(file.space()));
-            file.add(&mut findings, true);
-            looked_at += 1;
+            findings.add_again(&file.version(), ChunkKind::Data, &layout);
         }
     }
     findings.conclude();
@@ -109,8 +126,8 @@ fn healths(findings: &Findings) -> Vec<SpaceHealth> {
 }
 
 /// What is to be made, whatever its order.
-fn jobs(findings: &Findings) -> BTreeSet<(u64, u32)> {
-    findings.queue.iter().map(|((urgency, _), job)| (job.unit.0.0, *urgency)).collect()
+fn jobs(findings: &Findings) -> BTreeSet<(u64, u32, u32)> {
+    findings.queue.iter().map(|((urgency, _), job)| (job.unit.0.0, job.unit.1, *urgency)).collect()
 }
 
 #[test]
@@ -135,12 +152,14 @@ fn following_donors_that_change_finds_what_a_walk_over_all_files_finds() {
 
     // What repair makes and what is removed meanwhile is seen without any donor changing.
     let (mut findings, looked_at) = follow(&files, last, without(&[1]));
-    assert_eq!(looked_at, files.iter().filter(|file| file.holders.contains(&1)).count());
+    let units = files.iter().flat_map(|file| &file.holders);
+    assert_eq!(looked_at, units.filter(|holders| holders.contains(&1)).count());
     last = findings.remember().expect("few are to be remembered");
-    let made = files.iter_mut().find(|file| file.holders.contains(&1)).expect("there is one");
-    let other = (2..=5).find(|donor| !made.holders.contains(donor)).expect("another donor");
-    made.holders.push(other);
-    let gone = files.iter().rposition(|file| file.holders.contains(&1)).expect("there is one");
+    let made = files.iter_mut().flat_map(|file| &mut file.holders).find(|at| at.contains(&1));
+    let made = made.expect("there is one");
+    let other = (2..=5).find(|donor| !made.contains(donor)).expect("another donor");
+    made.push(other);
+    let gone = files.iter().rposition(|file| file.is_at(1)).expect("there is one");
     let gone = files.remove(gone);
     let (mut findings, _) = follow(&files, last, without(&[1]));
     findings.forget(VersionId(gone.n));
@@ -169,14 +188,14 @@ fn files_that_only_wait_for_a_silent_donor_are_not_looked_at_by_every_scan() {
 #[test]
 fn copies_that_are_too_many_are_looked_at_until_they_are_gone() {
     let mut files = files();
-    files[0].holders = vec![1, 2, 3, 4];
+    files[0].holders[1] = vec![1, 2, 3, 4];
     let view = five().view(at(1.0));
     let mut findings = walk(&files, view.clone());
     assert!(!findings.excess.is_empty());
     let (mut again, looked_at) =
         follow(&files, findings.remember().expect("few are to be remembered"), view.clone());
     assert_eq!((again.excess.len(), looked_at), (findings.excess.len(), 1));
-    files[0].holders.pop();
+    files[0].holders[1].pop();
     let last = again.remember().expect("few are to be remembered");
     let (mut settled, _) = follow(&files, last, view);
     assert_eq!(settled.remember().expect("few are to be remembered").unsettled().count(), 0);
