@@ -12,6 +12,7 @@ mod test;
 mod test_output;
 mod tidy;
 mod torture;
+mod year;
 
 use std::process::ExitCode;
 
@@ -51,6 +52,12 @@ enum Verb {
     Torture(torture::Options),
     /// Let every system call of the manager for one write fail, or be its last
     Sweep,
+    /// Let a simulated pool of desktops go through a year of ordinary use, and hold it against a new one
+    Year {
+        /// Passed on: `--donors`, `--files`, `--days`, `--seed`, `--out` and more
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
 }
 
 fn main() -> Result<ExitCode> {
@@ -67,5 +74,6 @@ fn main() -> Result<ExitCode> {
         Verb::Fuzz(options) => fuzz::run(&options),
         Verb::Torture(options) => torture::run(&options),
         Verb::Sweep => torture::sweep::run(),
+        Verb::Year { args } => year::run(&args),
     }
 }

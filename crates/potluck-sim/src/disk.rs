@@ -42,6 +42,8 @@ struct Inode {
     bytes: Vec<u8>,
     /// How many of them, from the start, a power cut leaves.
     synced: usize,
+    /// Whether it has a name that programs see, and so its bytes count.
+    named: bool,
 }
 
 type Tree = BTreeMap<PathBuf, Node>;
@@ -56,6 +58,8 @@ struct State {
     durable: Tree,
     locks: BTreeSet<PathBuf>,
     capacity: u64,
+    /// Bytes of all files that programs see.
+    used: u64,
     /// Bytes that somebody else has written.
     foreign: u64,
     /// Counts processes; those of the past reach nothing any more.
@@ -87,6 +91,7 @@ impl Drive {
             seen,
             locks: BTreeSet::new(),
             capacity,
+            used: 0,
             foreign: 0,
             incarnation: 0,
             copy: None,
@@ -116,7 +121,12 @@ impl Drive {
     pub fn fill(&self, left: Option<u64>) {
         let mut state = self.state();
         state.foreign =
-            left.map_or(0, |left| state.capacity.saturating_sub(state.used()).saturating_sub(left));
+            left.map_or(0, |left| state.capacity.saturating_sub(state.used).saturating_sub(left));
+    }
+
+    /// Returns the bytes of all files on it.
+    pub fn used(&self) -> u64 {
+        self.state().used
     }
 
     /// The regular files below `dir` and their bytes, in order of their names.
@@ -162,7 +172,7 @@ impl Drive {
         let mut state = self.state();
         if let Some(copy) = state.copy.take() {
             state.durable = copy.clone();
-            state.seen = copy;
+            state.show(copy);
         }
     }
 
@@ -183,10 +193,16 @@ fn deep_copy(tree: &Tree) -> Tree {
         Node::File(inode) => {
             let bytes = lock(inode).bytes.clone();
             let synced = bytes.len();
-            Node::File(Arc::new(Mutex::new(Inode { bytes, synced })))
+            Node::File(Arc::new(Mutex::new(Inode { bytes, synced, named: false })))
         }
     };
     tree.iter().map(|(path, node)| (path.clone(), copy(node))).collect()
+}
+
+/// The names in the directory `dir` itself.
+fn children<'t>(tree: &'t Tree, dir: &'t Path) -> impl Iterator<Item = (&'t PathBuf, &'t Node)> {
+    let below = tree.range(dir.to_path_buf()..).take_while(move |(path, _)| path.starts_with(dir));
+    below.filter(move |(path, _)| *path != dir && parent(path) == dir)
 }
 
 fn parent(path: &Path) -> &Path {
@@ -194,16 +210,30 @@ fn parent(path: &Path) -> &Path {
 }
 
 impl State {
-    fn used(&self) -> u64 {
-        let files = self.seen.values().filter_map(|node| match node {
-            Node::Dir => None,
-            Node::File(inode) => Some(lock(inode).bytes.len() as u64),
-        });
-        files.sum()
+    fn available(&self) -> u64 {
+        self.capacity.saturating_sub(self.used).saturating_sub(self.foreign)
     }
 
-    fn available(&self) -> u64 {
-        self.capacity.saturating_sub(self.used()).saturating_sub(self.foreign)
+    /// Programs see `tree` from now on, whose files are in no other tree that they ever saw.
+    fn show(&mut self, tree: Tree) {
+        self.used = 0;
+        for node in tree.values() {
+            if let Node::File(inode) = node {
+                let mut inode = lock(inode);
+                inode.named = true;
+                self.used += inode.bytes.len() as u64;
+            }
+        }
+        self.seen = tree;
+    }
+
+    /// A name is gone, and with it the space of its file.
+    fn gone(&mut self, node: Option<Node>) {
+        if let Some(Node::File(inode)) = node {
+            let mut inode = lock(&inode);
+            inode.named = false;
+            self.used -= inode.bytes.len() as u64;
+        }
     }
 
     fn log(&mut self, verb: &str, path: &Path, bytes: usize) {
@@ -258,9 +288,12 @@ impl Disk for MemoryDisk {
         }
         state.log("syncdir", dir, 0);
         let State { seen, durable, .. } = &mut *state;
-        durable.retain(|path, _| parent(path) != dir || path == dir || seen.contains_key(path));
-        let names = seen.iter().filter(|(path, _)| parent(path) == dir);
-        durable.extend(names.map(|(path, node)| (path.clone(), node.clone())));
+        let removed: Vec<_> = (children(durable, dir).map(|(path, _)| path))
+            .filter(|path| !seen.contains_key(*path))
+            .cloned()
+            .collect();
+        removed.iter().for_each(|path| drop(durable.remove(path)));
+        durable.extend(children(seen, dir).map(|(path, node)| (path.clone(), node.clone())));
         Ok(())
     }
 
@@ -272,7 +305,7 @@ impl Disk for MemoryDisk {
         }
         state.trouble(Change::Name)?;
         state.log("create", path, 0);
-        let inode = Arc::new(Mutex::new(Inode::default()));
+        let inode = Arc::new(Mutex::new(Inode { named: true, ..Inode::default() }));
         state.seen.insert(path.to_path_buf(), Node::File(Arc::clone(&inode)));
         Ok(Box::new(Handle { disk: self.clone(), inode, len: 0 }))
     }
@@ -305,7 +338,8 @@ impl Disk for MemoryDisk {
         state.log("rename", from, 0);
         state.log("to", to, 0);
         let node = state.seen.remove(from).expect("looked up above");
-        state.seen.insert(to.to_path_buf(), node);
+        let replaced = state.seen.insert(to.to_path_buf(), node);
+        state.gone(replaced);
         Ok(())
     }
 
@@ -314,7 +348,8 @@ impl Disk for MemoryDisk {
         state.file(path)?;
         state.trouble(Change::Remove)?;
         state.log("remove", path, 0);
-        state.seen.remove(path);
+        let removed = state.seen.remove(path);
+        state.gone(removed);
         Ok(())
     }
 
@@ -322,10 +357,7 @@ impl Disk for MemoryDisk {
         let names: Vec<_> = {
             let state = self.alive()?;
             state.dir(dir)?;
-            let below = state.seen.range(dir.to_path_buf()..);
-            let below = below.take_while(|(path, _)| path.starts_with(dir));
-            below
-                .filter(|(path, _)| *path != dir && parent(path) == dir)
+            children(&state.seen, dir)
                 .map(|(path, node)| match node {
                     Node::Dir => (path.clone(), None),
                     Node::File(inode) => (path.clone(), Some(lock(inode).bytes.len() as u64)),
@@ -392,7 +424,11 @@ impl NewFile for Handle {
         state.trouble(Change::Bytes)?;
         let fits = bytes.len().min(state.available() as usize);
         state.log("append", Path::new(""), fits);
-        lock(&self.inode).bytes.extend_from_slice(&bytes[..fits]);
+        let mut inode = lock(&self.inode);
+        inode.bytes.extend_from_slice(&bytes[..fits]);
+        if inode.named {
+            state.used += fits as u64;
+        }
         if fits < bytes.len() { Err(Errno::NOSPC.into()) } else { Ok(()) }
     }
 

@@ -27,3 +27,4 @@ pub mod safety;
 pub mod stage;
 pub mod trace;
 pub mod world;
+pub mod year;

@@ -210,7 +210,7 @@ impl World {
 
 /// A directory for the manager's files, in memory where there is such a place: the catalog syncs
 /// often, and no simulated fault reaches a real disk.
-fn scratch() -> TempDir {
+pub(crate) fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     let mut builder = tempfile::Builder::new();
     let name = format!("potluck-sim-{}-", std::process::id());

@@ -12,6 +12,7 @@ use potluck_sim::cases;
 use potluck_sim::disk::Drive;
 use potluck_sim::plan::Plan;
 use potluck_sim::run::{Outcome, run};
+use potluck_sim::year::{self, YearOptions};
 use std::cell::Cell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -325,4 +326,21 @@ fn a_full_disk_says_so_s1() {
     assert_eq!(disk.space(dir).expect("space").available, 0);
     drive.fill(None);
     file.append(&[7; 11]).expect("room again");
+}
+
+/// A year in small: what files were removed is gone from everywhere, whatever machines came and went, and what is
+/// left can be read. The log is not looked at, which is written anew only when it is longer than this; nor is memory,
+/// which the other tests of this process use as well.
+#[test]
+fn after_weeks_of_ordinary_use_a_pool_takes_no_more_than_a_new_one() {
+    let options =
+        YearOptions { donors: 10, files: 200, days: 20, seed: 1, speed: 3600, replace_every: 6 };
+    let lived = year::run(options, |_| {}).expect("nothing is lost");
+    assert_eq!(lived.days.len(), 21, "a line for each day, and one for the end");
+    for ratio in lived.ratios().iter().filter(|ratio| ratio.name.contains("rows")) {
+        assert!(ratio.aged <= ratio.most, "it has grown: {ratio:?}");
+    }
+    let chunks = |figures: &year::figures::Figures| figures.on_donors - 3 * figures.log;
+    let (aged, fresh) = (lived.days.last().map_or(0, chunks), chunks(&lived.fresh));
+    assert!(5 * aged <= 6 * fresh, "donors keep {aged} bytes for what needs {fresh}");
 }

@@ -25,8 +25,8 @@ impl Drive {
                 left.insert(path, survivor(node, draw));
             }
         }
-        state.seen = left.clone();
-        state.durable = left;
+        state.durable = left.clone();
+        state.show(left);
     }
 }
 
@@ -45,5 +45,5 @@ fn survivor(node: &Node, draw: &Draw) -> Node {
         }
     }
     let synced = bytes.len();
-    Node::File(Arc::new(Mutex::new(Inode { bytes, synced })))
+    Node::File(Arc::new(Mutex::new(Inode { bytes, synced, named: false })))
 }

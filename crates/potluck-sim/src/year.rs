@@ -1,0 +1,436 @@
+//! A year of ordinary use: a pool of desktops that sleep at night, are started anew each week and replaced now
+//! and then, while files are written and removed each day.
+//!
+//! It looks for what grows. At the end the same files are written into a new pool, and what the old one takes is
+//! held against that: rows of the catalog, its file, the metadata log, disks, memory. Every file is read back.
+//!
+//! Unlike in [`crate::run`] nothing fails but machines that go, and there is no latency; what is simulated are
+//! machines and time ([`pace`]), at the cost of a few microseconds for each call.
+
+pub mod figures;
+mod files;
+pub mod machines;
+pub mod pace;
+pub mod plot;
+pub mod wires;
+
+use crate::draw::Draw;
+use crate::world::scratch;
+use figures::Figures;
+use files::Files;
+use machines::{Desk, DonorMachine, ManagerMachine, World};
+use pace::Pace;
+use potluck_core::clock::Clock;
+use potluck_core::ids::DonorId;
+use potluck_wire::control::{GiveBack, GiveBackStatus, Revoke};
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+use wires::Wires;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// What a pool may take in proportion to a new one with the same files.
+pub const MOST: f64 = 1.2;
+/// What the metadata log may take in proportion to that of a new pool: it is written anew when the changes since its
+/// base outweigh the base, so that it is between once and twice as long as the base.
+pub const MOST_LOG: f64 = 2.0;
+/// Rows that a single table may have more than that: members who left are remembered, and few tables are large.
+const FEW_ROWS: u64 = 200;
+
+/// What happens in a run.
+#[derive(Debug, Clone, Copy)]
+pub struct YearOptions {
+    /// Desktops that lend.
+    pub donors: u32,
+    /// Files at all times.
+    pub files: u64,
+    /// How long it goes on.
+    pub days: u64,
+    /// What chance begins with.
+    pub seed: u64,
+    /// Simulated seconds from heartbeat to heartbeat while no file is written or removed.
+    pub speed: u32,
+    /// Days from one replacement of a machine to the next.
+    pub replace_every: u64,
+}
+
+/// The outcome of a run.
+#[derive(Debug)]
+pub struct Year {
+    /// The figures of each day, and of the end.
+    pub days: Vec<Figures>,
+    /// The figures of a new pool with the files of the end.
+    pub fresh: Figures,
+    /// Writes and removals that had to be tried again.
+    pub tried_again: u64,
+}
+
+/// A figure of the end against that of a new pool.
+#[derive(Debug, Clone)]
+pub struct Ratio {
+    /// The name of the figure.
+    pub name: String,
+    /// What the pool takes at the end.
+    pub aged: u64,
+    /// What a new one takes.
+    pub fresh: u64,
+    /// What the old one may take.
+    pub most: u64,
+}
+
+impl Ratio {
+    /// How many times what a new pool takes the old one takes.
+    pub fn ratio(&self) -> f64 {
+        self.aged as f64 / self.fresh.max(1) as f64
+    }
+}
+
+impl Year {
+    /// What is held against a new pool.
+    pub fn ratios(&self) -> Vec<Ratio> {
+        let aged = self.days.last().cloned().unwrap_or_default();
+        let times = |fresh: u64, times: f64| (fresh as f64 * times) as u64;
+        let of = |name: &str, aged, fresh| Ratio {
+            name: name.into(),
+            aged,
+            fresh,
+            most: times(fresh, MOST),
+        };
+        let log = |name: &str, aged, fresh| Ratio {
+            name: name.into(),
+            aged,
+            fresh,
+            most: times(fresh, MOST_LOG),
+        };
+        let fresh = &self.fresh;
+        let mut ratios = vec![
+            of("rows", aged.all_rows(), fresh.all_rows()),
+            of("catalog", aged.catalog, fresh.catalog),
+            log("log", aged.log, fresh.log),
+            of("on donors", aged.on_donors, fresh.on_donors),
+            // The backup of the log is nearly all of it.
+            log("manager's files", aged.manager_files, fresh.manager_files),
+            of("write-ahead log", aged.write_ahead, fresh.write_ahead),
+            of("heap", aged.heap, fresh.heap),
+        ];
+        let rows = aged.rows.iter().map(|(table, rows)| {
+            let fresh = fresh.rows.get(table).copied().unwrap_or(0);
+            let name = format!("rows of {table}");
+            Ratio { name, aged: *rows, fresh, most: times(fresh, MOST) + FEW_ROWS }
+        });
+        ratios.extend(rows);
+        ratios
+    }
+}
+
+/// Lives through it. `each` hears of each day.
+///
+/// Errors: a file that was lost, a machine whose process ended, a write that never worked.
+pub fn run(options: YearOptions, mut each: impl FnMut(&Figures)) -> Result<Year, String> {
+    let before = Figures::heap_now();
+    let (days, mut files) = within_runtime(async {
+        let mut pool = OldPool::found(options).await?;
+        let days = pool.live(before, &mut each).await?;
+        let files = pool.end().await?;
+        Ok::<_, String>((days, files))
+    })?;
+    let before = Figures::heap_now();
+    let fresh = within_runtime(async {
+        let mut pool = OldPool::found(options).await?;
+        std::mem::swap(&mut pool.files, &mut files);
+        pool.files.write_all(&pool.desk).await?;
+        pool.settle().await?;
+        let fresh = pool.look(before)?;
+        files = pool.end().await?;
+        Ok::<_, String>(fresh)
+    })?;
+    Ok(Year { days, fresh, tried_again: files.tried_again })
+}
+
+/// One thread, whose timers never wait.
+fn within_runtime<T>(work: impl Future<Output = T>) -> T {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
+    runtime.block_on(work)
+}
+
+/// A machine that is going to be replaced.
+struct Going {
+    machine: DonorMachine,
+    gives_back: bool,
+    since: Duration,
+}
+
+/// A pool and the people around it.
+struct OldPool {
+    options: YearOptions,
+    world: World,
+    state: TempDir,
+    manager: ManagerMachine,
+    desk: Desk,
+    donors: Vec<DonorMachine>,
+    /// Donors that ever joined.
+    joined: u32,
+    going: Vec<Going>,
+    files: Files,
+    draw: Draw,
+}
+
+/// What happens at a time of the day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Wakes(DonorId),
+    Sleeps(DonorId),
+    Restarts(DonorId),
+    Work,
+    Replacement,
+    Look,
+}
+
+impl OldPool {
+    /// A new pool with its donors, without files.
+    async fn found(options: YearOptions) -> Result<Self, String> {
+        let world = World { pace: Pace::start(), wires: Wires::default(), seed: options.seed };
+        let state = scratch();
+        let root = state.path().join("manager");
+        let manager = ManagerMachine::start(&world, &root, machines::limits(options.speed)).await?;
+        let desk = Desk::sit_down(&world, &root)?;
+        Files::make_spaces(&desk).await?;
+        let mut pool = Self {
+            options,
+            world,
+            state,
+            manager,
+            desk,
+            donors: Vec::new(),
+            joined: 0,
+            going: Vec::new(),
+            files: Files::none(options.seed),
+            draw: Draw::new(options.seed, "the year"),
+        };
+        for _ in 0..options.donors {
+            pool.join().await?;
+        }
+        pool.pass(10 * MINUTE / 60).await;
+        Ok(pool)
+    }
+
+    fn root(&self) -> std::path::PathBuf {
+        self.state.path().join("manager")
+    }
+
+    async fn join(&mut self) -> Result<(), String> {
+        let mut machine = DonorMachine::join(&self.world, &self.desk, self.joined).await?;
+        // Some are servers.
+        machine.sleeps = !self.joined.is_multiple_of(10);
+        self.joined += 1;
+        self.donors.push(machine);
+        Ok(())
+    }
+
+    async fn pass(&self, time: Duration) {
+        self.world.pace.sleep_until(self.world.pace.now() + time).await;
+    }
+
+    /// The figures of this moment; `before` is the memory that the process used before there was a pool.
+    fn look(&self, before: u64) -> Result<Figures, String> {
+        let mut figures = Figures::look(&self.root())?;
+        let going = self.going.iter().map(|going| &going.machine);
+        let all: u64 = self.donors.iter().chain(going).map(DonorMachine::disk_bytes).sum();
+        figures.heap = figures.heap.saturating_sub(before).saturating_sub(all);
+        figures.on_donors = self.donors.iter().map(DonorMachine::disk_bytes).sum();
+        figures.day = (self.world.pace.now().as_secs_f64() / DAY.as_secs_f64()) as u64;
+        figures.files = self.files.count();
+        figures.file_bytes = self.files.bytes();
+        figures.needed_on_donors = self.files.needed_on_donors();
+        Ok(figures)
+    }
+
+    async fn live(
+        &mut self,
+        before: u64,
+        each: &mut impl FnMut(&Figures),
+    ) -> Result<Vec<Figures>, String> {
+        let mut all = Vec::new();
+        self.files.write(&self.desk, self.options.files).await?;
+        for day in 0..self.options.days {
+            let begins = DAY * day as u32;
+            self.world.pace.run_at(self.options.speed);
+            for (at, event) in self.plan(day) {
+                self.world.pace.sleep_until(begins + at).await;
+                if event == Event::Look {
+                    let figures = self.look(before)?;
+                    each(&figures);
+                    all.push(figures);
+                } else {
+                    self.happens(event).await?;
+                }
+            }
+        }
+        self.settle().await?;
+        let figures = self.look(before)?;
+        each(&figures);
+        all.push(figures);
+        self.files.compare(&self.desk).await?;
+        Ok(all)
+    }
+
+    /// What happens on a day, in order.
+    fn plan(&mut self, day: u64) -> Vec<(Duration, Event)> {
+        let mut events = vec![(11 * HOUR, Event::Work)];
+        if day % self.options.replace_every == self.options.replace_every - 1 {
+            events.push((13 * HOUR, Event::Replacement));
+        }
+        for machine in &self.donors {
+            let DonorMachine { donor, sleeps, .. } = machine;
+            if *sleeps {
+                // In groups: each time that many donors come or go the manager looks at all files.
+                events.push((self.draw.between(7, 9) as u32 * HOUR, Event::Wakes(*donor)));
+                events.push((self.draw.between(18, 20) as u32 * HOUR, Event::Sleeps(*donor)));
+            }
+            if (day + u64::from(donor.0)).is_multiple_of(7) {
+                events.push((14 * HOUR, Event::Restarts(*donor)));
+            }
+        }
+        events.push((17 * HOUR, Event::Look));
+        events.sort_unstable();
+        events
+    }
+
+    async fn happens(&mut self, event: Event) -> Result<(), String> {
+        // The dead stay dead.
+        let going = self.going.iter_mut().filter(|going| going.gives_back);
+        let going = going.map(|going| &mut going.machine);
+        let mut machines = self.donors.iter_mut().chain(going);
+        let mut machine = |donor: DonorId| machines.find(|machine| machine.donor == donor);
+        match event {
+            Event::Wakes(donor) | Event::Sleeps(donor) | Event::Restarts(donor) => {
+                let Some(machine) = machine(donor) else { return Ok(()) };
+                // One in ten is started anew because the power went.
+                if matches!(event, Event::Restarts(_)) && self.draw.chance(10) {
+                    machine.lose_power(&self.draw);
+                } else if !matches!(event, Event::Wakes(_)) {
+                    machine.sleep().await?;
+                }
+                if !matches!(event, Event::Sleeps(_)) {
+                    machine.wake().await?;
+                }
+            }
+            Event::Work => self.work().await?,
+            Event::Replacement => self.replace().await?,
+            Event::Look => {}
+        }
+        Ok(())
+    }
+
+    /// A day's work, at the pace of the machines' own time, until what was removed is gone.
+    async fn work(&mut self) -> Result<(), String> {
+        self.world.pace.run_at(1);
+        // All that are awake are heard before.
+        self.pass(Duration::from_secs(3)).await;
+        let (all, some) = (self.options.files, self.options.files.div_ceil(100));
+        self.files.replace(&self.desk, some / 5).await?;
+        self.files.write(&self.desk, some - some / 5).await?;
+        self.files.remove(&self.desk, all).await?;
+        self.pass(machines::GC_DELAY + Duration::from_secs(10)).await;
+        self.removals().await?;
+        self.world.pace.run_at(self.options.speed);
+        Ok(())
+    }
+
+    /// A machine gives back what it lends, or dies; another comes.
+    async fn replace(&mut self) -> Result<(), String> {
+        let at = self.draw.below(self.donors.len() as u64) as usize;
+        let mut machine = self.donors.swap_remove(at);
+        let gives_back = self.draw.chance(50);
+        if gives_back {
+            machine.sleeps = false;
+            machine.wake().await?;
+            let request =
+                GiveBack { donor: Some(machine.donor), now: false, agreed: None, cancel: false };
+            self.desk.pool.call(&request).await.map_err(|why| why.to_string())?;
+        } else {
+            machine.lose_power(&self.draw);
+        }
+        self.going.push(Going { machine, gives_back, since: self.world.pace.now() });
+        self.join().await
+    }
+
+    /// Removes donors that gave back everything, or have been dead for days.
+    async fn removals(&mut self) -> Result<(), String> {
+        let mut left = Vec::new();
+        for mut going in std::mem::take(&mut self.going) {
+            let donor = going.machine.donor;
+            let may_go = match going.gives_back {
+                true => {
+                    let asked = GiveBackStatus { donor: Some(donor) };
+                    let given = self.desk.pool.call(&asked).await;
+                    let given = given.map_err(|why| why.to_string())?;
+                    given.held == 0
+                }
+                false => self.world.pace.now() > going.since + 3 * DAY,
+            };
+            if !may_go {
+                left.push(going);
+                continue;
+            }
+            let revoke = Revoke::of(going.machine.member());
+            match self.desk.pool.call(&revoke).await {
+                Ok(_) => going.machine.lose_power(&self.draw),
+                Err(why) if self.world.pace.now() > going.since + 14 * DAY => {
+                    return Err(format!("donor {donor} cannot be removed: {why}"));
+                }
+                Err(_) => left.push(going),
+            }
+        }
+        self.going = left;
+        Ok(())
+    }
+
+    /// Waits until everything that is done afterwards is done: all machines are awake, what is not needed any more
+    /// is gone from the disks, and forgotten.
+    async fn settle(&mut self) -> Result<(), String> {
+        for machine in &mut self.donors {
+            machine.wake().await?;
+        }
+        self.world.pace.run_at(1);
+        self.pass(5 * MINUTE).await;
+        self.world.pace.run_at(60);
+        self.pass(6 * HOUR).await;
+        self.world.pace.run_at(1);
+        self.pass(2 * MINUTE).await;
+        Ok(())
+    }
+
+    /// Everything stops.
+    async fn end(mut self) -> Result<Files, String> {
+        for machine in &mut self.donors {
+            machine.sleep().await?;
+        }
+        for going in &mut self.going {
+            going.machine.sleep().await?;
+        }
+        self.manager.stop().await?;
+        Ok(self.files)
+    }
+}
+
+/// Writes the figures into `dir`, as a table and as a picture.
+///
+/// Errors: files that cannot be written.
+pub fn save(year: &Year, dir: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    let mut table = String::new();
+    for (number, figures) in year.days.iter().chain([&year.fresh]).enumerate() {
+        let (names, values) = figures.csv();
+        if number == 0 {
+            table += &format!("{names}\n");
+        }
+        table += &format!("{values}\n");
+    }
+    std::fs::write(dir.join("year.csv"), table)?;
+    std::fs::write(dir.join("year.svg"), plot::svg(year))
+}

@@ -1,0 +1,119 @@
+//! What a pool takes at one moment: rows, files, log, disks and memory.
+
+use rusqlite::{Connection, OpenFlags};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// What a pool takes at one moment. All sizes are in bytes.
+#[derive(Debug, Clone, Default)]
+pub struct Figures {
+    /// The simulated day.
+    pub day: u64,
+    /// Number of files of people.
+    pub files: u64,
+    /// Size of these files.
+    pub file_bytes: u64,
+    /// Size of their chunks with all redundancy.
+    pub needed_on_donors: u64,
+    /// Size of everything on the disks of donors that are members.
+    pub on_donors: u64,
+    /// Size of the metadata log that donors have, one copy of it.
+    pub log: u64,
+    /// Size of the catalog's file.
+    pub catalog: u64,
+    /// Size of the catalog's write-ahead log.
+    pub write_ahead: u64,
+    /// Size of everything else in the manager's directory: backups, the audit log.
+    pub manager_files: u64,
+    /// Memory in use in the whole process but for the donors' disks.
+    pub heap: u64,
+    /// Resident memory of the whole process, donors' disks included.
+    pub resident: u64,
+    /// Rows of the catalog by table.
+    pub rows: BTreeMap<String, u64>,
+}
+
+impl Figures {
+    /// Looks at the manager's directory and at the memory of the process.
+    pub fn look(state: &Path) -> Result<Self, String> {
+        let path = state.join("catalog.db");
+        let mut figures = Self { resident: resident(), heap: Self::heap_now(), ..Self::default() };
+        figures.read_catalog(&path).map_err(|why| why.to_string())?;
+        figures.catalog = size(&path);
+        figures.write_ahead = size(&state.join("catalog.db-wal"));
+        figures.manager_files = size(state) - figures.catalog - figures.write_ahead;
+        Ok(figures)
+    }
+
+    /// Bytes that the allocator has given out and not got back.
+    pub fn heap_now() -> u64 {
+        // SAFETY: the call takes nothing and returns numbers.
+        let info = unsafe { libc::mallinfo2() };
+        (info.uordblks + info.hblkhd) as u64
+    }
+
+    fn read_catalog(&mut self, path: &Path) -> rusqlite::Result<()> {
+        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let mut tables = db.prepare(
+            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
+        )?;
+        let tables = tables.query_map([], |row| row.get::<_, String>(0))?;
+        for table in tables.collect::<Result<Vec<_>, _>>()? {
+            let count = format!("SELECT count(*) FROM {table}");
+            let rows = db.query_row(&count, [], |row| row.get::<_, i64>(0))?;
+            self.rows.insert(table, rows as u64);
+        }
+        let log = "SELECT coalesce(sum(bytes), 0) FROM spaces WHERE name = '.potluck'";
+        self.log = db.query_row(log, [], |row| row.get::<_, i64>(0))? as u64;
+        Ok(())
+    }
+
+    /// Returns the number of rows of all tables.
+    pub fn all_rows(&self) -> u64 {
+        self.rows.values().sum()
+    }
+
+    /// The figures by name, but for the rows of single tables.
+    pub fn columns(&self) -> [(&'static str, u64); 12] {
+        [
+            ("day", self.day),
+            ("files", self.files),
+            ("file_bytes", self.file_bytes),
+            ("needed_on_donors", self.needed_on_donors),
+            ("on_donors", self.on_donors),
+            ("log", self.log),
+            ("catalog", self.catalog),
+            ("write_ahead", self.write_ahead),
+            ("manager_files", self.manager_files),
+            ("heap", self.heap),
+            ("resident", self.resident),
+            ("rows", self.all_rows()),
+        ]
+    }
+
+    /// The figures as a line of a table in CSV, and the line above it.
+    pub fn csv(&self) -> (String, String) {
+        let columns = self.columns().map(|(name, value)| (name.to_owned(), value));
+        let rows = self.rows.iter().map(|(table, rows)| (format!("rows_{table}"), *rows));
+        let (names, values): (Vec<_>, Vec<_>) =
+            columns.into_iter().chain(rows).map(|(name, value)| (name, value.to_string())).unzip();
+        (names.join(","), values.join(","))
+    }
+}
+
+/// Bytes of the file at `path`, or of all files below it; 0 where nothing is.
+fn size(path: &Path) -> u64 {
+    if path.is_dir() {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        return entries.map(|entry| size(&entry.path())).sum();
+    }
+    path.metadata().map_or(0, |about| about.len())
+}
+
+/// Resident bytes of this process.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = status.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}

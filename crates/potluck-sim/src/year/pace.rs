@@ -1,0 +1,84 @@
+//! Simulated time that passes faster than the timers of the runtime say.
+//!
+//! A year of heartbeats each second would be three thousand million of them. While nothing happens but heartbeats,
+//! the clocks of all machines run so many times faster than their sleeps: a process that sleeps for a second
+//! finds that minutes have passed. Where files are written and removed the clocks and the sleeps agree.
+
+use potluck_core::clock::{Clock, Tick, UnixMillis};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The wall clock at the beginning: 2026-11-01.
+const EPOCH_MS: i64 = 1_793_491_200_000;
+
+/// The clock of all machines. Clones are the same clock.
+#[derive(Debug, Clone)]
+pub struct Pace(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    /// The simulated time at `since`.
+    at: Duration,
+    since: Instant,
+    /// Simulated seconds in each second that a timer waits.
+    speed: u32,
+    /// The latest time that was shown.
+    shown: Duration,
+}
+
+impl Pace {
+    /// A clock at 0 that agrees with the timers of the runtime, inside of which this is called.
+    pub fn start() -> Self {
+        let state =
+            State { at: Duration::ZERO, since: Instant::now(), speed: 1, shown: Duration::ZERO };
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no holder panics")
+    }
+
+    /// From now on `speed` simulated seconds pass while a timer waits for one.
+    pub fn run_at(&self, speed: u32) {
+        let mut state = self.state();
+        (state.at, state.since) = (state.now(), Instant::now());
+        state.speed = speed;
+    }
+
+    /// Waits until it is `time`.
+    pub async fn sleep_until(&self, time: Duration) {
+        loop {
+            let (left, speed) = {
+                let state = self.state();
+                (time.saturating_sub(state.now()), state.speed)
+            };
+            if left.is_zero() {
+                return;
+            }
+            // Timers count in milliseconds.
+            tokio::time::sleep((left / speed).max(Duration::from_millis(1))).await;
+        }
+    }
+}
+
+impl State {
+    fn now(&self) -> Duration {
+        self.at + self.since.elapsed() * self.speed
+    }
+}
+
+impl Clock for Pace {
+    fn now(&self) -> Tick {
+        let mut state = self.state();
+        // Outside of its runtime, as when everything is dropped, tokio would show real time.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            state.shown = state.now();
+        }
+        state.shown
+    }
+
+    fn wall(&self) -> UnixMillis {
+        EPOCH_MS + self.now().as_millis() as i64
+    }
+}
