@@ -24,6 +24,7 @@ mod pool {
     mod safety;
     mod small_disk;
     mod tap;
+    mod trace;
     mod two_machines;
     mod unknown_chunks;
     mod waiting;
@@ -82,6 +83,7 @@ mod pool {
     mod space_rights;
     mod striping;
     mod visible_as_it_goes;
+    mod where_donors_write;
     mod workspace;
     mod write_sessions;
     mod writes_below_policy;

@@ -2,52 +2,11 @@
 
 use super::content::{arg, file};
 use super::lab::Lab;
-use super::program::Running;
-use super::waiting::{DEADLINE, has_program, skip, wait_until};
-use rustix::process::Signal;
-use std::fs::{self, File};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use super::trace::Trace;
+use super::waiting::{has_program, skip};
 
-/// `strace` attached to a donor.
-struct Trace {
-    running: Running,
-    file: PathBuf,
-}
-
-impl Trace {
-    /// Attaches; `None` where that is not allowed.
-    fn attach(lab: &mut Lab, donor: &str) -> Option<Self> {
-        let (file, said) = (lab.dir().join("strace.out"), lab.dir().join("strace.said"));
-        let pid = lab.donor(donor).pid().as_raw_nonzero().to_string();
-        let mut command = Command::new("strace");
-        command.args([
-            "-f",
-            "-y",
-            "-e",
-            "trace=fsync,fdatasync,rename,renameat,renameat2",
-            "-p",
-            &pid,
-        ]);
-        command.arg("-o").arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(File::create(&said).expect("a file"));
-        let mut running = Running::start(&mut command);
-        let mut ended = false;
-        wait_until("strace to attach", DEADLINE, || {
-            ended = running.ended().is_some();
-            ended || fs::read_to_string(&said).is_ok_and(|said| said.contains("attached"))
-        });
-        (!ended).then_some(Self { running, file })
-    }
-
-    /// Detaches and gives the calls in order.
-    fn end(mut self) -> Vec<String> {
-        self.running.signal(Signal::INT);
-        self.running.end("strace");
-        let text = fs::read_to_string(&self.file).expect("a trace");
-        text.lines().map(str::to_owned).collect()
-    }
-}
+/// The calls by which a file gets its name, and reaches the disk.
+const CALLS: &str = "fsync,fdatasync,rename,renameat,renameat2";
 
 #[test]
 fn ack_disk_fsyncs_every_chunk_before_it_has_its_name_and_its_directory_after() {
@@ -58,7 +17,7 @@ fn ack_disk_fsyncs_every_chunk_before_it_has_its_name_and_its_directory_after() 
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--ack", "disk"]);
     let (input, _) = file(lab.dir(), "input", 11, 1 << 20);
-    let Some(trace) = Trace::attach(&mut lab, "donor-1") else {
+    let Some(trace) = Trace::attach(&mut lab, "donor-1", CALLS) else {
         return skip(NAME, "strace may not attach here");
     };
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
@@ -89,7 +48,7 @@ fn ack_memory_waits_for_no_disk_and_a_repeated_put_may_ask_for_more() {
     let mut lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--ack", "memory"]);
     let (input, _) = file(lab.dir(), "input", 12, 1 << 20);
-    let Some(trace) = Trace::attach(&mut lab, "donor-1") else {
+    let Some(trace) = Trace::attach(&mut lab, "donor-1", CALLS) else {
         return skip(NAME, "strace may not attach here");
     };
     lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
