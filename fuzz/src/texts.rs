@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use potluck_core::budget::KeepFree;
+use potluck_core::owner_limits::KeepFree;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::path::PoolPath;

@@ -5,8 +5,8 @@
 //! first checked against the catalog and only then written, so that a refused file leaves no trace and the
 //! others of its batch go on.
 
-use super::acknowledged::{self, AcknowledgedFile, Promise, WriteSafety};
 use super::chunks;
+use super::enough_copies::{self, AcknowledgedFile, Promise, WriteSafety};
 use super::error::Error;
 use super::meta::{self, Counter};
 use super::parts::{self, Relied};
@@ -322,7 +322,7 @@ impl Work<'_> {
     ) -> Result<AcknowledgedFile, Error> {
         let strict = self.asked.strict.unwrap_or(target.promise.strict);
         let promise = Promise { mirror: self.mirror, strict, ack: self.ack };
-        acknowledged::check(&mut self.visible.counts, file, promise, self.view)
+        enough_copies::check(&mut self.visible.counts, file, promise, self.view)
     }
 
     fn to_put(file: &PreparedFile, safety: WriteSafety, asked: Override) -> FileToPut<'_> {

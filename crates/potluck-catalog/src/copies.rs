@@ -7,9 +7,9 @@
 //! What is copied is acknowledged as what is written: a file of which too few holders are there just now is refused,
 //! and who asked for it stores it anew, which sends what is missing to others.
 
-use super::acknowledged::{self, AcknowledgedFile, WriteSafety};
 use super::changes::{self, ChangeOp};
 use super::commit::{PreparedFile, repeated};
+use super::enough_copies::{self, AcknowledgedFile, WriteSafety};
 use super::entries::{self, EntryPlace};
 use super::error::Error;
 use super::meta::Counter;
@@ -228,7 +228,7 @@ impl Copying<'_> {
             let part = PreparedFile::of_version(self.db, version, to.clone(), Condition::Always)?;
             let counts = &mut self.visible.counts;
             let AcknowledgedFile { safety, .. } =
-                acknowledged::check(counts, &part, target.promise, self.view)?;
+                enough_copies::check(counts, &part, target.promise, self.view)?;
             below_policy |= safety == WriteSafety::BelowPolicy;
             checked.push((part, safety == WriteSafety::Safe));
         }
@@ -270,7 +270,7 @@ impl Copying<'_> {
         self.check_strict(&target, &file.version, &file.path)?;
         let counts = &mut self.visible.counts;
         let AcknowledgedFile { safety, .. } =
-            acknowledged::check(counts, file, target.promise, self.view)?;
+            enough_copies::check(counts, file, target.promise, self.view)?;
         let id = VersionId(Counter::Version.take(self.db, 1)? as u64);
         let PreparedFile { version, inline, pages, chunks, .. } = file;
         let (version, inline) = (version.clone(), inline.as_deref());

@@ -6,7 +6,6 @@
 //! writer that commits many jobs at once, and readers that see the last commit. Each write job is all or
 //! nothing, and may run again from its start, so it takes nothing with it and locks nothing of others.
 
-mod acknowledged;
 mod authority;
 mod changes;
 mod chunks;
@@ -17,6 +16,7 @@ mod dir_policies;
 mod donors;
 mod durability;
 mod engine;
+mod enough_copies;
 mod entries;
 mod error;
 mod excess;
@@ -26,7 +26,6 @@ mod fault;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
 mod followed;
-mod goals;
 mod grantees;
 mod grants;
 mod groups;
@@ -41,6 +40,7 @@ mod open_error;
 mod operations;
 mod parts;
 mod placements;
+mod policy_changes;
 mod quotas;
 mod reaping;
 mod rebuild;
@@ -77,7 +77,6 @@ pub use durability::Durability;
 pub use error::Error;
 pub use export::CatalogSnapshot;
 pub use followed::{Followed, ToFollow};
-pub use goals::PolicyScope;
 pub use grants::SeenSpaces;
 pub use log_position::{Advance, Extent, LogCopy, LogPlace, Position};
 pub use members::StoredMember;
@@ -89,6 +88,7 @@ pub use operations::{
     Upkeep, WrittenDown,
 };
 pub use placements::ToldCopies;
+pub use policy_changes::PolicyScope;
 pub use quotas::StoredQuota;
 pub use rebuild::{Rebuild, Revival};
 pub use records::Record;

@@ -2,10 +2,10 @@
 //! to whom something happened in between are judged once more before, a few at a time, and by what the catalog
 //! knows: a donor that was started again has listed what it has.
 
-use super::acknowledged::{self, AcknowledgedFile, Promise};
 use super::chunks::ReferenceCounts;
 use super::commit::PreparedFile;
 use super::dir_policies;
+use super::enough_copies::{self, AcknowledgedFile, Promise};
 use super::error::Error;
 use super::meta;
 use super::parts::{self, Relied};
@@ -70,7 +70,7 @@ pub(crate) fn judge_parts(
         let version = versions::get(db, part.part)?;
         let file = PreparedFile::of_version(db, version, ahead.path.clone(), Condition::Always)?;
         let mut counts = ReferenceCounts::new(db, 0);
-        let relied = match acknowledged::check(&mut counts, &file, promise, &view) {
+        let relied = match enough_copies::check(&mut counts, &file, promise, &view) {
             Ok(AcknowledgedFile { by, .. }) => {
                 let donors_by = by.into_iter().collect();
                 Some(Relied { donors: donors_by, term, losses: donors.losses() })

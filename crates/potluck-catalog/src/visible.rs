@@ -3,11 +3,11 @@
 //! Each file is first looked at and only then put, so that one that is refused leaves no trace and
 //! the others of its transaction go on.
 
-use super::acknowledged::Promise;
 use super::changes::{self, ChangeOp};
 use super::chunks::ReferenceCounts;
 use super::commit::PreparedChunk;
 use super::dir_policies;
+use super::enough_copies::Promise;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
 use super::quotas;

@@ -1,11 +1,11 @@
 //! The sources of stored files: local files or a stream, cut into named chunks; with an erasure code into
 //! groups of them with their parity.
 
-mod group;
+mod parity;
 
 use crate::body::{Body, FileRange};
 use crate::buffer::{Buffer, Claim};
-use group::Grouping;
+use parity::Grouping;
 use potluck_core::chunk::{ChunkHasher, ChunkName, Digest, FileDigest, INLINE_MAX};
 use potluck_core::erasure::Ec;
 use potluck_core::merkle::SegmentHashes;
@@ -327,7 +327,7 @@ impl Cutter {
         current: &mut Current,
         claim: &mut Claim,
     ) -> Result<Option<Piece>, CutError> {
-        let raw = group::read(ec, self.chunk_size, current, claim)?;
+        let raw = parity::read(ec, self.chunk_size, current, claim)?;
         if raw.is_empty() {
             return Ok(None);
         }
@@ -335,7 +335,7 @@ impl Cutter {
             let content = raw[0].1.to_vec();
             return Ok(Some(Piece::Inline(self.seal_inline(content, current))));
         }
-        group::add_to_digest(&mut current.digest, &raw);
+        parity::add_to_digest(&mut current.digest, &raw);
         let seal = |(hashes, mut body): (SegmentHashes, Buffer)| {
             (self.seal_chunk(Digest(hashes.root()), &mut body), body)
         };

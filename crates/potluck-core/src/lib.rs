@@ -5,7 +5,6 @@
 //! ([`clock`], [`entropy`]). So every rule can be property-tested, and a whole pool can be run
 //! from one seed.
 
-pub mod budget;
 pub mod chunk;
 pub mod clock;
 pub mod entropy;
@@ -15,6 +14,7 @@ pub mod ids;
 pub mod load;
 pub mod matching;
 pub mod merkle;
+pub mod owner_limits;
 pub mod path;
 pub mod placement;
 pub mod policy;

@@ -2,7 +2,7 @@
 //! allows, for an owner may wait for the room. Verifications read whole chunks: they wait for
 //! everything else on the machine, and hold up no deletion.
 
-use crate::reclaim::Deletion;
+use crate::deletion::Deletion;
 use crate::scrub::on_idle_thread;
 use crate::service::Service;
 use crate::store::Store;

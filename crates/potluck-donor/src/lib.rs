@@ -6,7 +6,7 @@
 //!
 //! Where things are:
 //! - [`disk`]: the file system as an argument, so that a simulation can be one;
-//! - `store`, `reclaim`: chunk files, the cap, and the only code that removes any;
+//! - `store`, `deletion`: chunk files, the cap, and the only code that removes any;
 //! - `serve`: the port, from strangers to sessions; `session`: requests and answers; `socket`: the
 //!   streams under them;
 //! - `tasks`: numbered work for the manager; `chunk_orders`: chunks to delete and to verify; `copy`, `rebuild`, `peer_connections`: chunks that come from
@@ -19,6 +19,7 @@
 mod audit;
 mod chunk_orders;
 mod copy;
+mod deletion;
 pub mod disk;
 mod error;
 #[cfg(feature = "fuzzing")]
@@ -32,20 +33,19 @@ mod peer_addresses;
 mod peer_connections;
 mod quarantine_timer;
 mod rebuild;
-mod reclaim;
 mod registration;
 mod run;
 mod scrub;
 mod serve;
 mod service;
 mod session;
+mod session_budgets;
 mod socket;
 mod stall_timeout;
 mod state;
 mod store;
 mod task_failure;
 mod tasks;
-mod tickets;
 
 pub use error::DonorError;
 pub use state::{STATE_FILES, lent_dirs};
@@ -53,9 +53,9 @@ pub use store::{Claiming, Owner, StoreError, StoreRemoved, remove as remove_stor
 
 use disk::Disk;
 use heartbeat::{DonorFacts, Heartbeats};
-use potluck_core::budget::Limits;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::Incarnation;
+use potluck_core::owner_limits::Limits;
 use potluck_wire::addresses::{Addresses, DONOR_LISTEN};
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;

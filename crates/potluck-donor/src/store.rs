@@ -21,6 +21,7 @@
 //! waits until it is back.
 
 mod changes;
+mod copy_health;
 mod found;
 mod incoming;
 mod inventory;
@@ -32,10 +33,10 @@ mod quarantine;
 mod removal;
 pub(crate) mod trailer;
 mod usage;
-mod verify;
 mod write_sequence;
 
 pub(crate) use changes::{HeldChange, HeldChanges};
+pub(crate) use copy_health::CopyHealth;
 pub(crate) use found::FoundChunk;
 pub(crate) use incoming::{IncomingChunk, NotPlaced};
 pub(crate) use inventory::{Cursor, ListedAhead};
@@ -45,13 +46,12 @@ pub use marker::{Claiming, Owner, StoreError};
 pub use removal::{StoreRemoved, remove, stored_chunks};
 pub(crate) use trailer::{ChunkOrigin, TRAILER, file_len, stored_len, tail_len};
 pub(crate) use usage::{StoreUsage, taken};
-pub(crate) use verify::CopyHealth;
 
 use crate::disk::{Disk, OldFile, is_broken, is_full, read_exact_at};
 use open_chunks::OpenChunks;
-use potluck_core::budget::{DiskState, Limits};
 use potluck_core::chunk::{ChunkKind, ChunkName};
 use potluck_core::ids::Incarnation;
+use potluck_core::owner_limits::{DiskState, Limits};
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::Holding;
 use quarantine::Quarantine;
@@ -125,7 +125,7 @@ impl Store {
             lock: Mutex::new(Some(claim.lock)),
             layout,
         };
-        crate::reclaim::leftovers(&store)
+        crate::deletion::leftovers(&store)
             .map_err(|why| store.layout.failed("looking through the store", why))?;
         Ok(store)
     }

@@ -8,11 +8,11 @@ mod snapshots;
 
 use super::{Enlisted, Giving, NewSession, NoSession, PageDone, Pool, PoolLimits};
 use crate::InUseAgain;
-use potluck_core::budget::DiskState;
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{ChunkId, DonorId, Incarnation, MemberId, SessionId, SpaceId};
 use potluck_core::load::Load;
+use potluck_core::owner_limits::DiskState;
 use potluck_core::placement::{Plan, Refusal, Section};
 use potluck_core::policy::{Override, Policy};
 use potluck_wire::addresses::Addresses;

@@ -3,8 +3,8 @@
 use crate::ca::Ca;
 use crate::error::StateError;
 use crate::kit;
+use crate::log::backup_file::write_base;
 use crate::log::block::{Base, Sealer};
-use crate::log::file::write_base;
 use crate::state_dir::{CA, CATALOG, holding};
 use potluck_catalog::Catalog;
 use potluck_core::chunk::Digest;

@@ -7,7 +7,7 @@
 //! since outweigh the base, a new generation begins with another; so what a copy costs follows what
 //! changes, and what a restore reads follows what there is.
 
+pub mod backup_file;
 pub mod block;
 pub mod chain;
 pub mod copying;
-pub mod file;

@@ -1,7 +1,7 @@
 //! Spaces and what holds for the files in them.
 
-use crate::goals::{self, FollowedPage, PolicyChange};
 use crate::grants;
+use crate::policy_changes::{self, FollowedPage, PolicyChange};
 use crate::spaces::{self, NewSpace, Space};
 use crate::sql::Tx;
 use crate::{Catalog, Durability, Error};
@@ -44,12 +44,12 @@ impl Catalog {
         path: PoolPath,
         over: Override,
     ) -> Result<Result<PolicyChange, BadPolicy>, Error> {
-        self.read(move |db| goals::plan(db, &path, &over)).await
+        self.read(move |db| policy_changes::plan(db, &path, &over)).await
     }
 
     /// Changes the policy at a path, for files to come.
     pub async fn set_policy(&self, path: PoolPath, over: Override) -> Result<(), Error> {
-        self.write(Durability::Disk, move |db| goals::set(db, &path, &over)).await
+        self.write(Durability::Disk, move |db| policy_changes::set(db, &path, &over)).await
     }
 
     /// Has a page of the files at a path follow a policy, changed at `set_at`; `None`: says only what
@@ -61,7 +61,8 @@ impl Catalog {
         after: Option<String>,
         set_at: Option<u64>,
     ) -> Result<FollowedPage, Error> {
-        let follow = move |db: &_| goals::follow(db, &path, &policy, after.as_deref(), set_at);
+        let follow =
+            move |db: &_| policy_changes::follow(db, &path, &policy, after.as_deref(), set_at);
         match set_at {
             None => self.read(follow).await,
             Some(_) => self.write(Durability::Disk, follow).await,

@@ -15,8 +15,8 @@ use crate::spaces::{self, NewSpace};
 use crate::sql::{Tx, params};
 use crate::walk::{Walk, What};
 use crate::{
-    Error, changes, conversions, dir_policies, donors, goals, grants, groups, log_position, notes,
-    parts, quotas, reaping, restored, sessions, units, versions,
+    Error, changes, conversions, dir_policies, donors, grants, groups, log_position, notes, parts,
+    policy_changes, quotas, reaping, restored, sessions, units, versions,
 };
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, MemberId, VersionId};
@@ -187,7 +187,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
         },
         |f| {
             let over = Override { copies: Some(3), ..Override::default() };
-            goals::set(&f.db, &path("pot://lab/d/c"), &over).expect("set");
+            policy_changes::set(&f.db, &path("pot://lab/d/c"), &over).expect("set");
             moved(f, "pot://lab/d/c", "pot://lab/e");
         },
         |f| {
@@ -200,7 +200,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             spaces::remove(&f.db, "third", true).expect("removed");
             while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
             let over = Override { copies: Some(2), ..Override::default() };
-            goals::set(&f.db, &path("pot://other"), &over).expect("set");
+            policy_changes::set(&f.db, &path("pot://other"), &over).expect("set");
         },
         |f| {
             let joined = member(&f.db, "donor-1");

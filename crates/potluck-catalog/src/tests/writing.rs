@@ -91,7 +91,7 @@ fn jobs_beyond_the_queue_wait_with_their_callers_and_go_with_them() {
             .map(|_| {
                 let (catalog, asked) = (catalog.clone(), Arc::clone(&asked));
                 let runs = Arc::clone(&runs);
-                let count = move |_: &Tx| Ok(drop(runs.fetch_add(1, Ordering::Relaxed)));
+                let count = move |_: &Tx| Ok(runs.fetch_add(1, Ordering::Relaxed));
                 tokio::spawn(async move {
                     asked.fetch_add(1, Ordering::Relaxed);
                     catalog.write(Durability::Process, count).await

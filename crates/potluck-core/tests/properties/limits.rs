@@ -1,6 +1,6 @@
 //! The owner's limits, and sizes as people write them and are shown them.
 
-use potluck_core::budget::{DiskState, KeepFree, Limits, excess, room};
+use potluck_core::owner_limits::{DiskState, KeepFree, Limits, excess, room};
 use potluck_core::size::{exact_size, format_size, parse_size};
 use proptest::prelude::*;
 

@@ -4,8 +4,8 @@
 use super::quarantine::Quarantine;
 use super::usage::{Asking, DiskTrouble};
 use super::{Store, marker};
+use crate::deletion::leftovers;
 use crate::disk::{DiskSpace, is_broken};
-use crate::reclaim::leftovers;
 use potluck_wire::control::DiskFault;
 use std::io;
 use std::path::Path;

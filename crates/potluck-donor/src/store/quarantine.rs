@@ -5,7 +5,7 @@
 //! and goes all the time. None is removed before the manager says that its chunk has another good copy, or that
 //! nobody needs it (the catalog's `dispensable`).
 
-use super::verify::CopyHealth;
+use super::copy_health::CopyHealth;
 use super::{HeldChange, Store, stored_len, taken};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;

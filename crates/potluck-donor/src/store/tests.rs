@@ -1,15 +1,15 @@
 //! Tests of a donor's store: chunk files, races of puts with deletions, quarantine, listing, and open chunks.
 
 use super::*;
+use crate::deletion::Deletion;
 use crate::disk::SystemDisk;
-use crate::reclaim::Deletion;
+use crate::store::copy_health::CopyHealth;
 use crate::store::incoming::NotPlaced;
-use crate::store::verify::CopyHealth;
-use potluck_core::budget::KeepFree;
 use potluck_core::chunk::{ChunkKind, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::entropy::{Entropy, SeededEntropy};
 use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::owner_limits::KeepFree;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 

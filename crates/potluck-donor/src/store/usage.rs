@@ -1,7 +1,7 @@
 //! How much of the disk Potluck takes, and the promise that it never takes more.
 
 use crate::disk::DiskSpace;
-use potluck_core::budget::{DiskState, Limits, excess, room};
+use potluck_core::owner_limits::{DiskState, Limits, excess, room};
 use std::sync::{Mutex, MutexGuard};
 
 /// File systems give space in blocks. Counting whole blocks keeps the cap by any measure an owner
@@ -283,7 +283,7 @@ impl Drop for Removal<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use potluck_core::budget::KeepFree;
+    use potluck_core::owner_limits::KeepFree;
 
     fn usage(max: u64, keep: u64, available: u64) -> StoreUsage {
         let limits = Limits { max, keep_free: KeepFree::Bytes(keep) };

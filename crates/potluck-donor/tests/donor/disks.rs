@@ -2,8 +2,8 @@
 
 use crate::manager::State;
 use crate::pool::{GIB, Place, Pool, content};
-use potluck_core::budget::{KeepFree, Limits};
 use potluck_core::chunk::{ChunkKind, ChunkName};
+use potluck_core::owner_limits::{KeepFree, Limits};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{DirEntry, Disk, DiskSpace, NewFile, OldFile, SystemDisk, conformance};
 use potluck_wire::bulk::{BulkStatus, ReadAt, Request};

@@ -1,10 +1,10 @@
 //! One donor, its directories, and clients of it.
 
 use crate::manager::{DONOR, Manager, Plain};
-use potluck_core::budget::{KeepFree, Limits};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::entropy::{Entropy, SeededEntropy, SystemEntropy};
 use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::owner_limits::{KeepFree, Limits};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{Disk, SystemDisk};
 use potluck_donor::{Claiming, Donor, DonorConfig, DonorError, Lender, Owner};

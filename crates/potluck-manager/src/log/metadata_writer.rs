@@ -291,8 +291,8 @@ fn policy(copies: u32) -> Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use potluck_core::budget::DiskState;
     use potluck_core::ids::{Incarnation, SpaceId};
+    use potluck_core::owner_limits::DiskState;
     use potluck_wire::addresses::Addresses;
     use potluck_wire::control::Register;
     use potluck_wire::ticket::Secret;

@@ -1,10 +1,10 @@
 //! A manager in this process, members who call it, and donors that store nothing but answer as
 //! donors do.
 
-use potluck_core::budget::DiskState;
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::ids::{DonorId, Epoch, Incarnation, SessionId};
 use potluck_core::load::Load;
+use potluck_core::owner_limits::DiskState;
 use potluck_core::policy::{AckLevel, Policy};
 use potluck_core::recipe::{self, Entry};
 use potluck_core::rights::Right;

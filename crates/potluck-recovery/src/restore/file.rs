@@ -3,8 +3,8 @@
 use super::staging::Staging;
 use super::{Replayed, Restore, Restored};
 use crate::error::StateError;
+use crate::log::backup_file::{BackupReader, Next};
 use crate::log::block::{self, BlockPart};
-use crate::log::file::{BackupReader, Next};
 use crate::state_dir::StateDir;
 use potluck_catalog::OpenError;
 use potluck_core::ids::Epoch;

@@ -6,7 +6,6 @@ use crate::error::Failure;
 use crate::packed::{Packed, PackedRecord};
 use crate::ticket::{Secret, Ticket};
 use crate::whereabouts::{Issue, SignedWhereabouts};
-use potluck_core::budget::DiskState;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
@@ -14,6 +13,7 @@ use potluck_core::ids::Epoch;
 use potluck_core::ids::Incarnation;
 use potluck_core::ids::SessionId;
 use potluck_core::load::Load;
+use potluck_core::owner_limits::DiskState;
 use potluck_core::policy::AckLevel;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::net::IpAddr;
@@ -234,7 +234,7 @@ pub struct Heartbeat {
     /// The results of tasks since the last heartbeat that was answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<TaskResult>,
-    /// Bytes that must go for the owner's limits to hold again ([`potluck_core::budget::excess`]).
+    /// Bytes that must go for the owner's limits to hold again ([`potluck_core::owner_limits::excess`]).
     #[serde(default)]
     pub excess: u64,
     /// How far its scrub is.

@@ -1,7 +1,7 @@
 //! The kinds of values that keys take. Values are kept as text, as people write it; the checks here are the
 //! same for the command line, the settings file and `potluck set`.
 
-use potluck_core::budget::KeepFree;
+use potluck_core::owner_limits::KeepFree;
 use potluck_core::size::{format_size, parse_size};
 use potluck_wire::addresses::{Address, MANAGER_PORT};
 use std::path::Path;
