@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .init();
     let Cli { donors, files, days, seed, speed, replace_every, .. } = cli;
-    let options = YearOptions { donors, files, days, seed, speed, replace_every };
+    let options = YearOptions { donors, files, days, seed, speed, replace_every, log_copies: 3 };
     let lived = year::run(options, |figures| {
         if figures.day % 10 == 0 || days <= 40 {
             let columns = figures.columns().map(|(name, value)| format!("{name} {value}"));

@@ -5,13 +5,13 @@
 //! held against that: rows of the catalog, its file, the metadata log, disks, memory. Every file is read back.
 //!
 //! Unlike in [`crate::run`] nothing fails but machines that go, and there is no latency; what is simulated are
-//! machines and time ([`pace`]), at the cost of a few microseconds for each call.
+//! machines and time ([`time_lapse`]), at the cost of a few microseconds for each call.
 
 pub mod figures;
 mod files;
 pub mod machines;
-pub mod pace;
 pub mod plot;
+pub mod time_lapse;
 pub mod wires;
 
 use crate::draw::Draw;
@@ -19,13 +19,14 @@ use crate::world::scratch;
 use figures::Figures;
 use files::Files;
 use machines::{Desk, DonorMachine, ManagerMachine, World};
-use pace::Pace;
 use potluck_core::clock::Clock;
 use potluck_core::ids::DonorId;
+use potluck_manager::ManagerConfig;
 use potluck_wire::control::{GiveBack, GiveBackStatus, Revoke};
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
+use time_lapse::TimeLapse;
 use wires::Wires;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -55,6 +56,8 @@ pub struct YearOptions {
     pub speed: u32,
     /// Days from one replacement of a machine to the next.
     pub replace_every: u64,
+    /// Copies of the metadata log that the pool keeps on donors.
+    pub log_copies: u32,
 }
 
 /// The outcome of a run.
@@ -193,10 +196,14 @@ enum Event {
 impl OldPool {
     /// A new pool with its donors, without files.
     async fn found(options: YearOptions) -> Result<Self, String> {
-        let world = World { pace: Pace::start(), wires: Wires::default(), seed: options.seed };
+        let world = World { time: TimeLapse::start(), wires: Wires::default(), seed: options.seed };
         let state = scratch();
         let root = state.path().join("manager");
-        let manager = ManagerMachine::start(&world, &root, machines::limits(options.speed)).await?;
+        let limits = ManagerConfig {
+            metadata_copies: options.log_copies,
+            ..machines::limits(options.speed)
+        };
+        let manager = ManagerMachine::start(&world, &root, limits).await?;
         let desk = Desk::sit_down(&world, &root)?;
         Files::make_spaces(&desk).await?;
         let mut pool = Self {
@@ -232,7 +239,7 @@ impl OldPool {
     }
 
     async fn pass(&self, time: Duration) {
-        self.world.pace.sleep_until(self.world.pace.now() + time).await;
+        self.world.time.sleep_until(self.world.time.now() + time).await;
     }
 
     /// The figures of this moment; `before` is the memory that the process used before there was a pool.
@@ -242,7 +249,7 @@ impl OldPool {
         let all: u64 = self.donors.iter().chain(going).map(DonorMachine::disk_bytes).sum();
         figures.heap = figures.heap.saturating_sub(before).saturating_sub(all);
         figures.on_donors = self.donors.iter().map(DonorMachine::disk_bytes).sum();
-        figures.day = (self.world.pace.now().as_secs_f64() / DAY.as_secs_f64()) as u64;
+        figures.day = (self.world.time.now().as_secs_f64() / DAY.as_secs_f64()) as u64;
         figures.files = self.files.count();
         figures.file_bytes = self.files.bytes();
         figures.needed_on_donors = self.files.needed_on_donors();
@@ -258,9 +265,9 @@ impl OldPool {
         self.files.write(&self.desk, self.options.files).await?;
         for day in 0..self.options.days {
             let begins = DAY * day as u32;
-            self.world.pace.run_at(self.options.speed);
+            self.world.time.run_at(self.options.speed);
             for (at, event) in self.plan(day) {
-                self.world.pace.sleep_until(begins + at).await;
+                self.world.time.sleep_until(begins + at).await;
                 if event == Event::Look {
                     let figures = self.look(before)?;
                     each(&figures);
@@ -301,14 +308,11 @@ impl OldPool {
     }
 
     async fn happens(&mut self, event: Event) -> Result<(), String> {
-        // The dead stay dead.
-        let going = self.going.iter_mut().filter(|going| going.gives_back);
-        let going = going.map(|going| &mut going.machine);
-        let mut machines = self.donors.iter_mut().chain(going);
-        let mut machine = |donor: DonorId| machines.find(|machine| machine.donor == donor);
         match event {
             Event::Wakes(donor) | Event::Sleeps(donor) | Event::Restarts(donor) => {
-                let Some(machine) = machine(donor) else { return Ok(()) };
+                // Those that are being replaced are dead, or stay awake until they have given back what they lend.
+                let machine = self.donors.iter_mut().find(|machine| machine.donor == donor);
+                let Some(machine) = machine else { return Ok(()) };
                 // One in ten is started anew because the power went.
                 if matches!(event, Event::Restarts(_)) && self.draw.chance(10) {
                     machine.lose_power(&self.draw);
@@ -326,9 +330,9 @@ impl OldPool {
         Ok(())
     }
 
-    /// A day's work, at the pace of the machines' own time, until what was removed is gone.
+    /// A day's work, while clocks and timers agree, until what was removed is gone.
     async fn work(&mut self) -> Result<(), String> {
-        self.world.pace.run_at(1);
+        self.world.time.run_at(1);
         // All that are awake are heard before.
         self.pass(Duration::from_secs(3)).await;
         let (all, some) = (self.options.files, self.options.files.div_ceil(100));
@@ -337,7 +341,7 @@ impl OldPool {
         self.files.remove(&self.desk, all).await?;
         self.pass(machines::GC_DELAY + Duration::from_secs(10)).await;
         self.removals().await?;
-        self.world.pace.run_at(self.options.speed);
+        self.world.time.run_at(self.options.speed);
         Ok(())
     }
 
@@ -355,7 +359,7 @@ impl OldPool {
         } else {
             machine.lose_power(&self.draw);
         }
-        self.going.push(Going { machine, gives_back, since: self.world.pace.now() });
+        self.going.push(Going { machine, gives_back, since: self.world.time.now() });
         self.join().await
     }
 
@@ -371,7 +375,7 @@ impl OldPool {
                     let given = given.map_err(|why| why.to_string())?;
                     given.held == 0
                 }
-                false => self.world.pace.now() > going.since + 3 * DAY,
+                false => self.world.time.now() > going.since + 3 * DAY,
             };
             if !may_go {
                 left.push(going);
@@ -380,7 +384,7 @@ impl OldPool {
             let revoke = Revoke::of(going.machine.member());
             match self.desk.pool.call(&revoke).await {
                 Ok(_) => going.machine.lose_power(&self.draw),
-                Err(why) if self.world.pace.now() > going.since + 14 * DAY => {
+                Err(why) if self.world.time.now() > going.since + 14 * DAY => {
                     return Err(format!("donor {donor} cannot be removed: {why}"));
                 }
                 Err(_) => left.push(going),
@@ -396,16 +400,16 @@ impl OldPool {
         for machine in &mut self.donors {
             machine.wake().await?;
         }
-        self.world.pace.run_at(1);
+        self.world.time.run_at(1);
         self.pass(5 * MINUTE).await;
-        self.world.pace.run_at(60);
+        self.world.time.run_at(60);
         self.pass(6 * HOUR).await;
-        self.world.pace.run_at(1);
+        self.world.time.run_at(1);
         self.pass(2 * MINUTE).await;
         Ok(())
     }
 
-    /// Everything stops.
+    /// Stops all machines; gives the files.
     async fn end(mut self) -> Result<Files, String> {
         for machine in &mut self.donors {
             machine.sleep().await?;

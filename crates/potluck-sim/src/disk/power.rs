@@ -7,6 +7,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 impl Drive {
+    /// Syncs everything, as operating systems do within a minute.
+    pub fn write_back(&self) {
+        let mut state = self.state();
+        for node in state.seen.values() {
+            if let Node::File(inode) = node {
+                let mut inode = lock(inode);
+                inode.synced = inode.bytes.len();
+            }
+        }
+        state.durable = state.seen.clone();
+    }
+
     /// The power goes. Of every name that was not synced, either side of its change may have reached
     /// the disk; of bytes that were not synced, none, some, or something else.
     pub fn cut_power(&self, draw: &Draw) {

@@ -1,6 +1,6 @@
 //! What a pool takes at one moment: rows, files, log, disks and memory.
 
-use rusqlite::{Connection, OpenFlags};
+use potluck_catalog::fixture::tampering::Tampering;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -39,7 +39,10 @@ impl Figures {
     pub fn look(state: &Path) -> Result<Self, String> {
         let path = state.join("catalog.db");
         let mut figures = Self { resident: resident(), heap: Self::heap_now(), ..Self::default() };
-        figures.read_catalog(&path).map_err(|why| why.to_string())?;
+        let catalog = Tampering::with(&path).map_err(|why| why.to_string())?;
+        figures.rows = catalog.rows_by_table().map_err(|why| why.to_string())?;
+        figures.log = catalog.log_on_donors().map_err(|why| why.to_string())?;
+        drop(catalog);
         figures.catalog = size(&path);
         figures.write_ahead = size(&state.join("catalog.db-wal"));
         figures.manager_files = size(state) - figures.catalog - figures.write_ahead;
@@ -51,22 +54,6 @@ impl Figures {
         // SAFETY: the call takes nothing and returns numbers.
         let info = unsafe { libc::mallinfo2() };
         (info.uordblks + info.hblkhd) as u64
-    }
-
-    fn read_catalog(&mut self, path: &Path) -> rusqlite::Result<()> {
-        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        let mut tables = db.prepare(
-            "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
-        )?;
-        let tables = tables.query_map([], |row| row.get::<_, String>(0))?;
-        for table in tables.collect::<Result<Vec<_>, _>>()? {
-            let count = format!("SELECT count(*) FROM {table}");
-            let rows = db.query_row(&count, [], |row| row.get::<_, i64>(0))?;
-            self.rows.insert(table, rows as u64);
-        }
-        let log = "SELECT coalesce(sum(bytes), 0) FROM spaces WHERE name = '.potluck'";
-        self.log = db.query_row(log, [], |row| row.get::<_, i64>(0))? as u64;
-        Ok(())
     }
 
     /// Returns the number of rows of all tables.

@@ -1,6 +1,6 @@
 //! The machines of the year: the manager's, the donors' and the one at which files are written.
 
-use super::pace::Pace;
+use super::time_lapse::TimeLapse;
 use super::wires::Wires;
 use crate::disk::Drive;
 use crate::draw::Draw;
@@ -39,7 +39,7 @@ const DISK: u64 = 4 << 30;
 #[derive(Clone)]
 pub struct World {
     /// The clock of all of them.
-    pub pace: Pace,
+    pub time: TimeLapse,
     /// What connects them.
     pub wires: Wires,
     /// The seed of what they draw.
@@ -49,7 +49,7 @@ pub struct World {
 impl World {
     fn env(&self, who: &str, here: SocketAddr) -> Env {
         Env {
-            clock: Arc::new(self.pace.clone()),
+            clock: Arc::new(self.time.clone()),
             entropy: Draw::new(self.seed, &format!("entropy of {who}")).entropy(),
             net: Arc::new(self.wires.machine(here)),
             offload: Offload::Inline,
@@ -88,7 +88,7 @@ impl Process {
     }
 }
 
-/// The manager.
+/// The machine of the manager.
 pub struct ManagerMachine(Process);
 
 impl ManagerMachine {
@@ -111,7 +111,7 @@ impl ManagerMachine {
         Ok(Self(Process::start(run)))
     }
 
-    /// Stops it.
+    /// Stops the manager, and waits until it has ended.
     pub async fn stop(self) -> Result<(), String> {
         self.0.stop().await
     }
@@ -119,12 +119,12 @@ impl ManagerMachine {
 
 /// The machine of the admin, at which files are written and read too.
 pub struct Desk {
-    /// The client.
+    /// The client that all files are written and read with.
     pub pool: Pool,
 }
 
 impl Desk {
-    /// Of the admin whom the new pool in `state` made.
+    /// Makes the machine of the admin whom the new pool in `state` made.
     pub fn sit_down(world: &World, state: &Path) -> Result<Self, String> {
         let identity = Identity::load(&state.join("admin")).map_err(|why| why.to_string())?;
         let here = SocketAddr::from(([10, 0, 0, 2], 7702));
@@ -135,7 +135,7 @@ impl Desk {
 
 /// A desktop that lends.
 pub struct DonorMachine {
-    /// Its membership.
+    /// The donor that the machine's membership stands for.
     pub donor: DonorId,
     /// Whether it sleeps at night.
     pub sleeps: bool,
@@ -175,7 +175,7 @@ impl DonorMachine {
         Ok(machine)
     }
 
-    /// Its number among the members.
+    /// Returns the donor's number among the members.
     pub fn member(&self) -> MemberId {
         MemberId(self.donor.0)
     }
@@ -214,13 +214,16 @@ impl DonorMachine {
     pub async fn sleep(&mut self) -> Result<(), String> {
         if let Some(process) = self.process.take() {
             process.stop().await.map_err(|why| format!("{}: {why}", self.name))?;
+            // Tasks that it left behind end with their process, and so does what they hold.
+            self.drive.kill();
             self.world.wires.cut(self.here);
         }
         Ok(())
     }
 
-    /// The machine loses its power.
+    /// The machine loses its power, hours after anything was written: by then its system has synced everything.
     pub fn lose_power(&mut self, draw: &Draw) {
+        self.drive.write_back();
         self.drive.cut_power(draw);
         self.world.wires.cut(self.here);
         if let Some(process) = self.process.take() {

@@ -14,7 +14,7 @@ const EPOCH_MS: i64 = 1_793_491_200_000;
 
 /// The clock of all machines. Clones are the same clock.
 #[derive(Debug, Clone)]
-pub struct Pace(Arc<Mutex<State>>);
+pub struct TimeLapse(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -27,7 +27,7 @@ struct State {
     shown: Duration,
 }
 
-impl Pace {
+impl TimeLapse {
     /// A clock at 0 that agrees with the timers of the runtime, inside of which this is called.
     pub fn start() -> Self {
         let state =
@@ -39,7 +39,7 @@ impl Pace {
         self.0.lock().expect("no holder panics")
     }
 
-    /// From now on `speed` simulated seconds pass while a timer waits for one.
+    /// Lets `speed` simulated seconds pass from now on while a timer waits for one.
     pub fn run_at(&self, speed: u32) {
         let mut state = self.state();
         (state.at, state.since) = (state.now(), Instant::now());
@@ -68,7 +68,7 @@ impl State {
     }
 }
 
-impl Clock for Pace {
+impl Clock for TimeLapse {
     fn now(&self) -> Tick {
         let mut state = self.state();
         // Outside of its runtime, as when everything is dropped, tokio would show real time.
