@@ -255,3 +255,6 @@ pub async fn leaving_below(catalog: &Catalog, donor: DonorId, over: u64) -> Resu
     });
     Ok(reached.map_or(PARTS, |part| part as u32 + 1))
 }
+
+#[cfg(test)]
+mod tests;
