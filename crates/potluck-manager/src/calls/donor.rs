@@ -247,6 +247,10 @@ impl DonorCalls {
         if self.catalog.tell(donor, told, now_ms).await?.lost || spoiled {
             self.scan_state.changed_at(donor, self.time.tick());
         }
+        if spoiled {
+            // A scan that began since the donor said so may not have seen it written down.
+            self.scan_state.worse(self.time.tick(), "a copy is spoiled");
+        }
         Ok(())
     }
 }
