@@ -71,6 +71,18 @@ pub(crate) fn some(
     Ok((followed, looked_at))
 }
 
+/// Those of these versions that no path leads to any more.
+pub(crate) fn pathless(db: &Tx, versions: &[VersionId]) -> Result<Vec<VersionId>, Error> {
+    let mut spaces = Spaces { db, known: HashMap::new() };
+    let mut pathless = Vec::new();
+    for version in versions {
+        if spaces.of(*version)?.is_none() {
+            pathless.push(*version);
+        }
+    }
+    Ok(pathless)
+}
+
 /// The spaces of directories, as they are found.
 struct Spaces<'db> {
     db: &'db Tx,

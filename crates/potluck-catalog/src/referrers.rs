@@ -13,6 +13,9 @@ use potluck_core::ids::{ChunkId, DonorId, VersionId};
 /// The value of the column for chunks whose versions are listed in the table.
 const SEVERAL: i64 = -1;
 
+/// Uses in a page, after which no further chunk is looked at: one may be in a million files.
+const MOST_USES: usize = 1 << 16;
+
 /// The statement that reads a page of a donor's copies.
 pub(crate) const COPIES_AT: &str =
     "SELECT p.chunk, c.name, c.referrer FROM placements p JOIN chunks c ON c.id = p.chunk
@@ -164,7 +167,8 @@ pub(crate) fn of_copies_at(
             Ok((row.get(0)?, ChunkName(row.get(1)?), row.get(2)?))
         })?
         .collect::<Result<Vec<(ChunkId, ChunkName, Option<i64>)>, _>>()?;
-    let next = copies.last().filter(|_| copies.len() == limit).map(|(chunk, ..)| *chunk);
+    let mut next = copies.last().filter(|_| copies.len() == limit).map(|(chunk, ..)| *chunk);
+    let last = copies.last().map(|(chunk, ..)| *chunk);
     let mut uses = Vec::new();
     for (chunk, name, column) in copies {
         match column {
@@ -174,6 +178,10 @@ pub(crate) fn of_copies_at(
             }
             Some(only) => uses.push((VersionId(only as u64), name)),
             None => {}
+        }
+        if uses.len() >= MOST_USES && Some(chunk) != last {
+            next = Some(chunk);
+            break;
         }
     }
     uses.sort_unstable();

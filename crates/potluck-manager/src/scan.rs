@@ -146,6 +146,18 @@ impl Scan {
         }
         let of: Arc<BTreeMap<SpaceId, Root>> =
             Arc::new(roots.into_iter().map(|root| (root.space, root)).collect());
+        let looked_at: BTreeSet<VersionId> = rest.iter().map(|follow| follow.version).collect();
+        // No donor leads to a version that was removed while it waited for one.
+        let mut waiting: Vec<VersionId> =
+            findings.watched().filter(|version| !looked_at.contains(version)).collect();
+        while !waiting.is_empty() {
+            let began = self.time.tick();
+            let page = waiting.split_off(waiting.len().saturating_sub(PAGE.entries));
+            for version in self.catalog.pathless(page).await? {
+                findings.forget(version);
+            }
+            self.rest_since(began, Priority::Urgent).await;
+        }
         while !rest.is_empty() {
             let began = self.time.tick();
             let page = rest.split_off(rest.len().saturating_sub(PAGE.entries));

@@ -88,6 +88,8 @@ pub struct ScanMemory {
     tried: Option<Tick>,
     /// How long the last took. What waits for room is looked at again at leisure.
     pub(crate) took: Duration,
+    /// How long the last took that walked over all files and came to its end.
+    walk_took: Duration,
     /// When the last began that walked over all files and came to its end.
     walked: Option<Tick>,
     /// What the last left behind for one that looks at less than all files.
@@ -135,10 +137,9 @@ impl ScanState {
         kept.unseen.donors.insert(donor);
     }
 
-    /// These versions came or changed, and are not as they should be.
-    pub fn changed_versions(&self, versions: impl IntoIterator<Item = VersionId>, now: Tick) {
+    /// These versions came, and the next scan looks at them.
+    pub fn written(&self, versions: impl IntoIterator<Item = VersionId>) {
         let mut kept = self.kept();
-        kept.dirty.get_or_insert(now);
         kept.unseen.versions.extend(versions);
         kept.unseen.everything |= kept.unseen.versions.len() > MAX_UNSEEN;
         if kept.unseen.everything {
@@ -289,8 +290,9 @@ pub struct Leaving {
 
 /// Whether a walk over all files is so late that one in a hurry takes its place: leisurely ones may never come to
 /// their end where donors change without end.
-fn is_overdue(walked: Option<Duration>, every: Duration) -> bool {
-    walked.is_some_and(|walked| walked >= 2 * every)
+fn is_overdue(walked: Option<Duration>, every: Duration, took: Duration) -> bool {
+    // A leisurely walk takes ten times its work, and one in a hurry twice.
+    walked.is_some_and(|walked| walked >= (2 * every).max(every + 11 * took))
 }
 
 impl ScanMemory {
@@ -335,11 +337,13 @@ impl ScanMemory {
         if rested && (self.hurry || settled) {
             return Some(Priority::Urgent);
         }
-        let leisurely = every.min(RETRY).max(self.took * Priority::Routine.rest());
+        // A scan that looks at little costs little, however long the walk before it took.
+        let took = if self.remembered.is_some() { Duration::ZERO } else { self.took };
+        let leisurely = every.min(RETRY).max(took * Priority::Routine.rest());
         let retries = (stuck || failed) && since.is_none_or(|since| since >= leisurely);
         match self.remembered.is_some() {
             true if retries => Some(Priority::Urgent),
-            _ if rested && is_overdue(walked, every) => Some(Priority::Urgent),
+            _ if rested && is_overdue(walked, every, self.walk_took) => Some(Priority::Urgent),
             _ if rested && walked.or(since).is_none_or(|since| since >= every) => {
                 Some(Priority::Routine)
             }
@@ -359,7 +363,8 @@ impl ScanMemory {
         let unseen = std::mem::take(&mut self.unseen);
         let Touched { everything, donors, versions } = unseen.clone();
         let walked = self.walked.map(|walked| now.saturating_sub(walked));
-        let all = everything || priority == Priority::Routine || is_overdue(walked, every);
+        let overdue = is_overdue(walked, every, self.walk_took);
+        let all = everything || priority == Priority::Routine || overdue;
         let scope = match self.remembered.take_if(|_| !all) {
             Some(last) => ScanScope::Since { last, donors, versions },
             None => ScanScope::Everything,
@@ -376,13 +381,13 @@ impl ScanMemory {
         self.unseen.versions.extend(due.unseen.versions);
     }
 
-    /// A scan that began at `began` has seen everything; `walked`: it has walked over all files for that.
-    pub(crate) fn take(&mut self, findings: &mut Findings, began: Tick, walked: bool) {
+    /// A scan that began at `began` has seen everything; `walk`: how long it has walked over all files for that.
+    pub(crate) fn take(&mut self, findings: &mut Findings, began: Tick, walk: Option<Duration>) {
         let spaces = findings.spaces.iter().map(|FoundSpace { health, .. }| health);
         self.spaces = spaces.map(|space| (space.name.clone(), space.clone())).collect();
         self.remembered = findings.remember();
-        if walked {
-            self.walked = Some(began);
+        if let Some(took) = walk {
+            (self.walked, self.walk_took) = (Some(began), took);
         }
         self.moving = std::mem::take(&mut findings.moving);
         self.blocked = std::mem::take(&mut findings.blocked);

@@ -3,9 +3,9 @@
 use crate::commit::{self, Batch, CommitOutcome, PreparedFile, Refused, StoredFile};
 use crate::names::When;
 use crate::rejudging::{self, PartsAhead};
-use crate::{Catalog, Durability, Error, chunks, conversions, placements};
+use crate::{Catalog, Durability, Error, chunks, conversions, parts, placements};
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_pool::DonorSnapshot;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ pub struct CommittedFiles<F> {
     pub outcome: CommitOutcome<F>,
     /// Whether one of them lacks copies that are still to be made.
     pub open: bool,
+    /// The versions on donors that became visible, the parts of a large file in its place.
+    pub versions: Vec<VersionId>,
 }
 
 impl Catalog {
@@ -48,19 +50,22 @@ impl Catalog {
                     placements::told_before(db, chunk.id, *donor)?;
                 }
             }
-            let open = match &outcome {
-                CommitOutcome::Fresh { files, .. } => {
-                    let stored = files.iter().zip(&batch.files);
-                    let is_part = |file: &Result<PreparedFile, F>| {
-                        file.as_ref().is_ok_and(PreparedFile::is_part)
-                    };
-                    let visible = stored.filter(|(_, file)| !is_part(file));
-                    let visible = visible.filter_map(|(stored, _)| stored.as_ref().ok());
-                    conversions::any_open(db, visible.map(|file| file.version))?
+            let (mut visible, mut on_donors) = (Vec::new(), Vec::new());
+            if let CommitOutcome::Fresh { files, .. } = &outcome {
+                for (stored, file) in files.iter().zip(&batch.files) {
+                    let (Ok(stored), Ok(file)) = (stored, file) else { continue };
+                    if !file.is_part() {
+                        visible.push(stored.version);
+                        on_donors.extend((file.version.chunks > 0).then_some(stored.version));
+                    }
                 }
-                CommitOutcome::Repeated(_) => false,
-            };
-            Ok(CommittedFiles { outcome, open })
+            }
+            let open = conversions::any_open(db, visible.iter().copied())?;
+            let mut versions = Vec::new();
+            for version in on_donors {
+                versions.extend(parts::of(db, version)?);
+            }
+            Ok(CommittedFiles { outcome, open, versions })
         };
         self.write(Durability::Disk, work).await
     }

@@ -65,4 +65,9 @@ impl Catalog {
     ) -> Result<(Vec<Followed>, usize), Error> {
         self.read(move |db| followed::some(db, &versions, limit)).await
     }
+
+    /// Those of these versions and parts that no path leads to any more.
+    pub async fn pathless(&self, versions: Vec<VersionId>) -> Result<Vec<VersionId>, Error> {
+        self.read(move |db| followed::pathless(db, &versions)).await
+    }
 }

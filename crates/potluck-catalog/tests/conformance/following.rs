@@ -130,10 +130,13 @@ async fn parts_are_followed_once_their_file_is_visible() {
     let parts = stage.needing(1).await;
     assert_eq!(parts.len(), 3);
     assert_eq!(stage.followed(&parts).await, [], "it is still being written");
+    assert_eq!(stage.catalog.pathless(parts.clone()).await.expect("read"), parts);
     stage.put(whole).await;
     assert_eq!(stage.followed(&parts).await.len(), 3);
+    assert_eq!(stage.catalog.pathless(parts.clone()).await.expect("read"), []);
     stage.remove("pot://lab/large", 5).await;
     assert_eq!(stage.followed(&parts).await, []);
+    assert_eq!(stage.catalog.pathless(parts.clone()).await.expect("read"), parts);
     stage.empty_trash().await;
     assert_eq!(stage.needing(1).await, []);
 }

@@ -89,20 +89,18 @@ impl Answer<Commit> for CommitCalls {
         let Ticketed { space, policy: Policy { mirror, ack, .. }, asked, .. } = ticketed;
         let parts: Vec<BTreeSet<ChunkName>> =
             files.iter().flatten().filter(|file| file.is_part()).map(PreparedFile::names).collect();
-        let has_whole = files.iter().flatten().any(PreparedFile::is_whole);
         let batch = Batch { session: id, space, number, mirror, ack, asked, files, atomic, done };
-        let CommittedFiles { outcome, open } = self.committed(batch, others, losses).await?;
+        let CommittedFiles { outcome, open, versions } =
+            self.committed(batch, others, losses).await?;
         if open {
             self.scan_state.worse(self.time.tick(), "files were written with fewer copies");
         }
-        if first || (open && has_whole) {
-            // Of a space that no scan has seen with files nobody can say how safe it is, and the parts of a
-            // large file came before.
-            self.scan_state.changed_anywhere(self.time.tick());
-        } else if open && let CommitOutcome::Fresh { files, .. } = &outcome {
-            // Copies that are still to be made are made by repair, which closes the window.
-            let stored = files.iter().flatten().map(|file| file.version);
-            self.scan_state.changed_versions(stored, self.time.tick());
+        // A scan counts labels and who leaves as well, so that what is safe for a commit may be less so for it.
+        self.scan_state.written(versions);
+        if first || open {
+            // Of a space that no scan has seen with files nobody can say how safe it is; and copies that are still
+            // to be made are made by repair, which closes the window.
+            self.scan_state.changed(self.time.tick());
         }
         let committed = match outcome {
             CommitOutcome::Repeated(text) => parse(&text)?,

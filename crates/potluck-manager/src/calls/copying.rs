@@ -63,10 +63,14 @@ impl Answer<CopyFiles> for CopyCalls {
                 }
                 let open =
                     |version: &Version| version.safe_wall_ms.is_none() || version.goal.is_some();
+                if copies().any(|copy| copy.version.parts > 0 && open(&copy.version)) {
+                    self.scan_state.changed_anywhere(now); // their parts are not told
+                }
+                self.scan_state.written(copies().map(|copy| copy.version.id));
                 if unseen || copies().any(|copy| open(&copy.version)) {
                     // A scan finds what is to be made or changed, as after a commit; and nobody can say
                     // how safe a space is that none has seen with files.
-                    self.scan_state.changed_anywhere(now);
+                    self.scan_state.changed(now);
                 }
                 self.pool.lock().in_use_again(&copied.again);
                 self.background.wake(); // replaced versions leave chunks behind

@@ -152,7 +152,8 @@ impl Repair {
         };
         let abandoned = {
             let mut kept = self.scan_state.kept();
-            kept.take(&mut findings, began, walked);
+            let walk = walked.then(|| self.time.tick().saturating_sub(began));
+            kept.take(&mut findings, began, walk);
             kept.abandoned(&awaited)
         };
         self.results.learn(abandoned.into_iter().map(Computed::Doubtful).collect()).await?;

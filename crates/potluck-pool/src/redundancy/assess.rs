@@ -233,7 +233,8 @@ impl Findings {
             file.count(unit, &judged, &copies);
             whole &= judged.complete();
             let silent = fewer_now(judged.tolerates(), judged.tolerates_now());
-            let (is_right, votes) = (judged.complete() && !silent, self.dispensable);
+            let is_readable = judged.tolerates_now().is_some();
+            let (is_right, votes) = (judged.complete() && is_readable && !silent, self.dispensable);
             self.unit(&Look { version, kind, layout, unit, judged, copies: &copies, goal: false });
             if !is_right || self.dispensable > votes {
                 units.push(unit.number);

@@ -171,6 +171,11 @@ impl Findings {
         at.is_some()
     }
 
+    /// The versions that are remembered one by one.
+    pub fn watched(&self) -> impl Iterator<Item = VersionId> {
+        self.watched.keys().copied()
+    }
+
     /// No path leads to a version any more.
     pub fn forget(&mut self, version: VersionId) {
         if let Some(watched) = self.watched.remove(&version)

@@ -72,7 +72,7 @@ fn a_scan_that_failed_is_made_up_for_soon_and_not_all_the_time_a3() {
 fn follows(kept: &mut ScanMemory, now: u64, priority: Priority) -> bool {
     let (_, scope) = kept.begin(at(now), priority, EVERY);
     let follows = matches!(scope, ScanScope::Since { .. });
-    kept.take(&mut Findings::default(), at(now), !follows);
+    kept.take(&mut Findings::default(), at(now), (!follows).then_some(Duration::ZERO));
     follows
 }
 

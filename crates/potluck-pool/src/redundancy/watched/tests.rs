@@ -186,6 +186,30 @@ fn files_that_only_wait_for_a_silent_donor_are_not_looked_at_by_every_scan() {
 }
 
 #[test]
+fn files_that_nobody_can_read_for_now_stay_unreadable_until_their_donors_return() {
+    let files = files();
+    let mut pool = five();
+    for donor in 3..=5 {
+        assert!(send_heartbeat(&mut pool, donor, 7, 0, 60.0));
+    }
+    let view = pool.view(at(61.0));
+    let mut findings = walk(&files, view.clone());
+    let whole = healths(&findings);
+    assert!(whole.iter().any(|health| health.unreadable > 0), "{whole:?}");
+    for step in 0..3 {
+        let last = findings.remember().expect("few are to be remembered");
+        findings = follow(&files, last, view.clone()).0;
+        assert_eq!(healths(&findings), whole, "step {step}");
+    }
+    for donor in 1..=5 {
+        assert!(send_heartbeat(&mut pool, donor, 7, 0, 62.0));
+    }
+    let last = findings.remember().expect("few are to be remembered");
+    let (findings, _) = follow(&files, last, pool.view(at(62.0)));
+    assert!(healths(&findings).iter().all(|health| health.unreadable == 0));
+}
+
+#[test]
 fn copies_that_are_too_many_are_looked_at_until_they_are_gone() {
     let mut files = files();
     files[0].holders[1] = vec![1, 2, 3, 4];
