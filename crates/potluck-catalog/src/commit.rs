@@ -56,11 +56,6 @@ impl PreparedFile {
         matches!(self.in_parts, Some(InParts::Part { .. }))
     }
 
-    /// Whether it is a file that is made of parts which came before.
-    pub fn is_whole(&self) -> bool {
-        matches!(self.in_parts, Some(InParts::Whole { .. }))
-    }
-
     /// A file at `path` with the content of a version, without receipts.
     pub(crate) fn of_version(
         db: &Tx,

@@ -5,7 +5,7 @@
 //!
 //! - [`create`] makes an empty catalog, unless one is there; [`exists`] says whether one is, and [`files_of`]
 //!   which files it may be in. [`open_existing`] opens one for who has it alone, after a check that it is
-//!   sound unless it is large, which [`check_large`] does then; [`open_whole`] does so with a longer check, [`open_reader`] to read it, [`open_snapshot`] to read
+//!   sound unless it is large, which [`check_open`] does then; [`open_whole`] does so with a longer check, [`open_reader`] to read it, [`open_snapshot`] to read
 //!   it as it is at one moment.
 //! - [`Database`] is an open catalog: `begin` gives a transaction, which is taken back unless it has its
 //!   `commit`; `never_sync` leaves the time of writes to the system; `bytes` is its size; `close` leaves it
@@ -19,6 +19,6 @@
 //!   what its own tests of damage need.
 
 pub(crate) use crate::sqlite::{
-    CatalogWriter, Database, Readers, Row, Tx, check_large, create, exists, files_of,
-    open_existing, open_reader, open_snapshot, open_whole,
+    CatalogWriter, Database, Readers, Row, Tx, check_open, create, exists, files_of,
+    is_checked_first, open_existing, open_reader, open_snapshot, open_whole,
 };

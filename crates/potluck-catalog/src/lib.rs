@@ -125,6 +125,8 @@ pub struct Catalog {
     fault: Arc<CatalogDiskFault>,
     /// Turns of queries that take long.
     long_reads: Arc<Semaphore>,
+    /// Whether it was checked before it was opened.
+    is_checked: bool,
 }
 
 /// Queries that take long run at once: heartbeats and commits read between them.
@@ -146,19 +148,23 @@ impl Catalog {
     /// Opens the catalog at `path`, which must exist and be sound. How long that takes does not depend on how large
     /// it is; a large one is left for [`check`](Self::check).
     pub fn open(path: &Path, offload: Offload) -> Result<Self, OpenError> {
+        let is_checked = engine::is_checked_first(path);
         let db = engine::open_existing(path)?;
         let (changes, fault) = (Arc::default(), Arc::default());
         let writer = CatalogWriter::start(db, offload, Arc::clone(&changes), Arc::clone(&fault));
         let readers = Arc::new(Readers::new(path));
         let (writer, long_reads) = (Arc::new(writer), Arc::new(Semaphore::new(LONG_READS)));
-        Ok(Self { offload, writer, readers, changes, fault, long_reads })
+        Ok(Self { offload, writer, readers, changes, fault, long_reads, is_checked })
     }
 
     /// Checks a catalog that was too large to be checked when it was opened, which may take minutes.
     ///
     /// Errors: it is damaged, and must not be served any longer; or it cannot be read.
     pub async fn check(&self, path: PathBuf) -> Result<(), OpenError> {
-        let check = move || match engine::check_large(&path) {
+        if self.is_checked {
+            return Ok(());
+        }
+        let check = move || match engine::check_open(&path) {
             Ok(None) => Ok(()),
             Ok(Some(detail)) => Err(OpenError::Damaged { path, detail }),
             Err(why) => Err(OpenError::of(&path, why)),

@@ -9,8 +9,8 @@ mod tx;
 mod writer;
 
 pub use file::{
-    Database, check_large, create, exists, files_of, open_existing, open_reader, open_snapshot,
-    open_whole,
+    Database, check_open, create, exists, files_of, is_checked_first, open_existing, open_reader,
+    open_snapshot, open_whole,
 };
 pub use readers::Readers;
 pub use tx::{Row, Tx};

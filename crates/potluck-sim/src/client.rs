@@ -345,7 +345,7 @@ fn refusal(failure: &Failure) -> Fate {
 
 /// Collects what is read.
 #[derive(Clone, Default)]
-struct Sink(Arc<Mutex<Vec<u8>>>);
+pub struct Sink(pub Arc<Mutex<Vec<u8>>>);
 
 impl Write for Sink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

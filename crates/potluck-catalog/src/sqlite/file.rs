@@ -5,7 +5,7 @@ use crate::meta;
 use crate::sql::params;
 use crate::{Error, OpenError};
 use rusqlite::{Connection, OpenFlags};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,13 +20,19 @@ const CHECKED_WHEN_OPENED: u64 = 64 << 20;
 /// "POTL", so that `file` and people recognise a catalog.
 const APPLICATION: i64 = 0x504f_544c;
 
+/// Ends the name of an empty file beside a catalog that was found damaged while it was open: it is checked before it
+/// is opened again.
+const FOUND_DAMAGED: &str = "-damaged";
+
 /// The files that the catalog at `path` may be in: its own, and those that are beside it while it is open.
 pub fn files_of(path: &Path) -> impl Iterator<Item = PathBuf> {
-    ["", "-journal", "-wal", "-shm"].into_iter().map(|suffix| {
-        let mut file = path.as_os_str().to_owned();
-        file.push(suffix);
-        file.into()
-    })
+    ["", "-journal", "-wal", "-shm", FOUND_DAMAGED].into_iter().map(|suffix| beside(path, suffix))
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut file = path.as_os_str().to_owned();
+    file.push(suffix);
+    file.into()
 }
 
 /// Whether a catalog is at `path`, or was begun there.
@@ -143,24 +149,37 @@ pub fn create(path: &Path, pool: &str) -> Result<(), OpenError> {
     make().map_err(damaged(path))
 }
 
-/// Opens the catalog at `path` for writing, after checking that it is sound (promise D4: a damaged catalog is
-/// never served). One that is so large that this takes long is opened unchecked, for [`check_large`].
+/// Opens the catalog at `path` for writing, after checking that it is sound (promise D4). One that is so large that
+/// this takes long is opened unchecked, for [`check_open`], unless that found it damaged before.
 pub fn open_existing(path: &Path) -> Result<Database, OpenError> {
-    open_checked(path, is_small(path).then_some("PRAGMA quick_check(1)"))
-}
-
-/// Whether the catalog at `path` is checked when it is opened.
-fn is_small(path: &Path) -> bool {
-    let bytes = |file: PathBuf| file.metadata().map_or(0, |about| about.len());
-    files_of(path).map(bytes).sum::<u64>() <= CHECKED_WHEN_OPENED
-}
-
-/// Checks a catalog that is in use, if it was too large to be checked when it was opened. A table after the other:
-/// the write-ahead log keeps for no longer what is read. Gives what is damaged.
-pub fn check_large(path: &Path) -> Result<Option<String>, Error> {
-    if is_small(path) {
-        return Ok(None);
+    let checks = is_checked_first(path);
+    let db = open_checked(path, checks.then_some("PRAGMA quick_check(1)"))?;
+    if checks {
+        let _ = fs::remove_file(beside(path, FOUND_DAMAGED)); // it was mended, or was never there
     }
+    Ok(db)
+}
+
+/// Whether the catalog at `path` is checked before it is opened.
+pub fn is_checked_first(path: &Path) -> bool {
+    let bytes = |file: PathBuf| file.metadata().map_or(0, |about| about.len());
+    beside(path, FOUND_DAMAGED).exists()
+        || files_of(path).map(bytes).sum::<u64>() <= CHECKED_WHEN_OPENED
+}
+
+/// Checks a catalog that is in use, a table after the other: the write-ahead log keeps for no longer what is read.
+/// Gives what is damaged, and has the catalog checked before it is opened again.
+pub fn check_open(path: &Path) -> Result<Option<String>, Error> {
+    let found = damaged_table(path);
+    if matches!(found, Ok(Some(_)) | Err(Error::Damaged(_)))
+        && let Err(why) = File::create(beside(path, FOUND_DAMAGED))
+    {
+        tracing::warn!(%why, "the next start will not know that the catalog is damaged");
+    }
+    found
+}
+
+fn damaged_table(path: &Path) -> Result<Option<String>, Error> {
     let db = open_reader(path)?;
     let tables = "SELECT name FROM sqlite_schema WHERE type = 'table'";
     let mut tables = db.prepare(tables)?;

@@ -42,12 +42,13 @@ fn a_large_catalog_is_opened_at_once_and_found_damaged_by_the_check_beside_d4() 
     for n in 0..200 {
         fixture.put(file(&format!("pot://lab/{n}"), &[n], &[1]));
     }
-    assert_eq!(engine::check_large(&fixture.file()).expect("read"), None, "it is small");
+    assert!(engine::is_checked_first(&fixture.file()), "it is small");
     let large =
         "INSERT INTO recipe_pages (version, page, blob) VALUES (1000000, 0, zeroblob(80000000))";
     assert_eq!(fixture.db.raw().execute(large, []).expect("inserted"), 1);
     fixture.db.raw().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").expect("checkpointed");
-    assert_eq!(engine::check_large(&fixture.file()).expect("read"), None, "it is sound");
+    assert!(!engine::is_checked_first(&fixture.file()));
+    assert_eq!(engine::check_open(&fixture.file()).expect("read"), None, "it is sound");
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'entries'";
     let page: u32 = fixture.db.raw().query_row(root, [], |row| row.get(0)).expect("a page");
     let path = fixture.file();
@@ -56,10 +57,13 @@ fn a_large_catalog_is_opened_at_once_and_found_damaged_by_the_check_beside_d4() 
     let Fixture { dir, db, .. } = fixture;
     drop(db);
     engine::open_existing(&path).expect("it is opened without a look at all of it");
-    match engine::check_large(&path) {
+    match engine::check_open(&path) {
         Ok(found) => assert!(found.is_some_and(|found| found.contains("entries"))),
         Err(why) => assert!(matches!(why, Error::Damaged(_)), "{why}"),
     }
+    // Who starts the manager again and again does not have it served again and again.
+    let again = engine::open_existing(&path).map(drop);
+    assert!(matches!(again, Err(OpenError::Damaged { .. })), "{again:?}");
     drop(dir);
 }
 

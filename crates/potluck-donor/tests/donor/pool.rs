@@ -7,7 +7,7 @@ use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::owner_limits::{KeepFree, Limits};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{Disk, SystemDisk};
-use potluck_donor::{Claiming, Donor, DonorConfig, DonorError, Lender, Owner};
+use potluck_donor::{Claiming, Donor, DonorConfig, DonorError, Lender, Owner, StoreError};
 use potluck_wire::bulk::{BulkIo, BulkStatus, FrameError, Reply, Request};
 use potluck_wire::call::Caller;
 use potluck_wire::control::Source;
@@ -22,6 +22,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
@@ -150,9 +151,20 @@ impl Pool {
         disk: Arc<dyn Disk>,
     ) -> Self {
         let registered = manager.state().registers.len();
-        let donor = Donor::start(config, lender(DONOR, Claiming::Own), Env::system(), disk, caller)
-            .await
-            .expect("the donor starts");
+        let start = || {
+            let (config, disk, caller) = (config.clone(), Arc::clone(&disk), caller.clone());
+            Donor::start(config, lender(DONOR, Claiming::Own), Env::system(), disk, caller)
+        };
+        let mut started = start().await;
+        // Threads of a donor that was stopped in this process end a moment later, and keep the directory until then.
+        for _ in 0..500 {
+            if !matches!(&started, Err(DonorError::Store(StoreError::Locked(_)))) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            started = start().await;
+        }
+        let donor = started.expect("the donor starts");
         let address = donor.address();
         let (stop, stopped) = oneshot::channel();
         let running = tokio::spawn(donor.run(async { drop(stopped.await) }));

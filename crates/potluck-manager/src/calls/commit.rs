@@ -97,9 +97,11 @@ impl Answer<Commit> for CommitCalls {
         }
         // A scan counts labels and who leaves as well, so that what is safe for a commit may be less so for it.
         self.scan_state.written(versions);
-        if first || open {
-            // Of a space that no scan has seen with files nobody can say how safe it is; and copies that are still
-            // to be made are made by repair, which closes the window.
+        if first {
+            // Of a space that no scan has seen with files nobody can say how safe it is.
+            self.scan_state.changed_anywhere(self.time.tick());
+        } else if open {
+            // Copies that are still to be made are made by repair, which closes the window.
             self.scan_state.changed(self.time.tick());
         }
         let committed = match outcome {

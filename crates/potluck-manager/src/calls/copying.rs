@@ -63,13 +63,13 @@ impl Answer<CopyFiles> for CopyCalls {
                 }
                 let open =
                     |version: &Version| version.safe_wall_ms.is_none() || version.goal.is_some();
-                if copies().any(|copy| copy.version.parts > 0 && open(&copy.version)) {
-                    self.scan_state.changed_anywhere(now); // their parts are not told
-                }
+                // A scan finds what is to be made or changed, as after a commit.
                 self.scan_state.written(copies().map(|copy| copy.version.id));
-                if unseen || copies().any(|copy| open(&copy.version)) {
-                    // A scan finds what is to be made or changed, as after a commit; and nobody can say
-                    // how safe a space is that none has seen with files.
+                let in_parts = |version: &Version| version.parts > 0 && open(version);
+                if unseen || copies().any(|copy| in_parts(&copy.version)) {
+                    // Nobody can say how safe a space is that none has seen with files; and parts are not told.
+                    self.scan_state.changed_anywhere(now);
+                } else if copies().any(|copy| open(&copy.version)) {
                     self.scan_state.changed(now);
                 }
                 self.pool.lock().in_use_again(&copied.again);

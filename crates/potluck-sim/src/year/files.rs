@@ -1,6 +1,7 @@
 //! What people do with their files, and which files there are by what they did.
 
 use super::machines::Desk;
+use crate::client::Sink;
 use crate::content::Content;
 use crate::draw::Draw;
 use potluck_client::{ByteRange, Input, Item, Items, PutOptions, Quiet, cat, put};
@@ -8,8 +9,8 @@ use potluck_core::chunk::{INLINE_MAX, MIN_CHUNK};
 use potluck_core::erasure::Ec;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Policy, Redundancy};
-use std::io::{self, Cursor, Write};
-use std::sync::{Arc, Mutex};
+use std::io::Cursor;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Files of a directory when it is made.
@@ -261,19 +262,4 @@ impl Files {
 
 fn text(why: impl ToString) -> String {
     why.to_string()
-}
-
-/// Collects what is read.
-#[derive(Clone, Default)]
-struct Sink(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("no holder panics").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
