@@ -1,11 +1,14 @@
 //! Repair: what is made again, in which order and within which budget, when it pauses, and what is told of it.
 
 use crate::crew::Crew;
-use crate::lab::{LEN, chunk};
+use crate::lab::{LEN, chunk, commit, reserve};
+use crate::writing::small;
 use potluck_catalog::fixture::tampering::Tampering;
 use potluck_core::clock::Clock;
 use potluck_recovery::state_dir::CATALOG;
-use potluck_wire::control::{Away, Departing, DonorState, Fsck, RepairAction, RepairControl, Work};
+use potluck_wire::control::{
+    Away, Departing, DonorState, Fsck, Outcome, RepairAction, RepairControl, Work,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -135,6 +138,22 @@ async fn stat_fsck_and_status_judge_alike_d3() {
     crew.members[1].donor.report(&[chunk(1)]).await;
     crew.until("apart", async |crew: &Crew| crew.tolerates(1).await).await;
     assert_eq!(crew.health("pot://lab/a/1").await.tolerates, Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_file_of_a_space_that_was_looked_at_is_seen_soon() {
+    let mut crew = Crew::new(2).await;
+    let space = async |crew: &Crew| {
+        let spaces = crew.status().await.spaces;
+        spaces.into_iter().find(|space| space.name == "lab").filter(|space| space.scanned)
+    };
+    let empty = crew.until("scanned", space).await;
+    assert_eq!((empty.files, empty.all_in_catalog), (0, false));
+    let session = reserve(&crew.user, 5).await.expect("reserved").session;
+    let stored = commit(&crew.user, session, 0, vec![small("pot://lab/a", b"hello")], true).await;
+    assert!(matches!(stored.expect("answered").files[..], [Outcome::Stored { .. }]));
+    let known = async |crew: &Crew| space(crew).await.filter(|space| space.all_in_catalog);
+    crew.until("known to be in the catalog", known).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,7 +20,8 @@ fn refusal(outcome: &Outcome) -> &Failure {
     }
 }
 
-fn small(at: &str, content: &[u8]) -> FileCommit {
+/// A file that lives in the catalog.
+pub fn small(at: &str, content: &[u8]) -> FileCommit {
     FileCommit {
         path: at.parse().expect("a path"),
         size: content.len() as u64,
