@@ -7,7 +7,7 @@ use potluck_catalog::fixture::tampering::Tampering;
 use potluck_core::clock::Clock;
 use potluck_recovery::state_dir::CATALOG;
 use potluck_wire::control::{
-    Away, Departing, DonorState, Fsck, Outcome, RepairAction, RepairControl, Work,
+    Away, Departing, DonorState, Fsck, Outcome, Remove, RepairAction, RepairControl, Work,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,6 +154,25 @@ async fn the_first_file_of_a_space_that_was_looked_at_is_seen_soon() {
     assert!(matches!(stored.expect("answered").files[..], [Outcome::Stored { .. }]));
     let known = async |crew: &Crew| space(crew).await.filter(|space| space.all_in_catalog);
     crew.until("known to be in the catalog", known).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_removed_while_it_waits_for_a_donor_is_waited_for_no_more() {
+    let mut crew = Crew::with(4, |config| config.repair_grace = Duration::from_secs(8)).await;
+    crew.copies("pot://lab/a", &[1], &[0, 1]).await;
+    crew.copies("pot://lab/b", &[2], &[2, 3]).await;
+    crew.until("scanned", async |crew: &Crew| crew.tolerates(1).await).await;
+    let is_silent = async |crew: &Crew| {
+        let spaces = crew.status().await.spaces;
+        spaces.iter().any(|space| space.name == "lab" && space.silent)
+    };
+    crew.members[0].asleep = true;
+    crew.until("missed", async |crew: &Crew| is_silent(crew).await.then_some(())).await;
+    let remove = Remove { path: "pot://lab/a".parse().expect("a path"), recursive: true };
+    crew.user.call(&remove).await.expect("removed");
+    crew.members[0].asleep = false;
+    crew.until("safe again", async |crew: &Crew| (!is_silent(crew).await).then_some(())).await;
+    assert_eq!(crew.tolerates(1).await, Some(()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
