@@ -221,7 +221,7 @@ impl OldPool {
         for _ in 0..options.donors {
             pool.join().await?;
         }
-        pool.pass(10 * MINUTE / 60).await;
+        pool.pass(Duration::from_secs(10)).await;
         Ok(pool)
     }
 
@@ -294,7 +294,7 @@ impl OldPool {
         for machine in &self.donors {
             let DonorMachine { donor, sleeps, .. } = machine;
             if *sleeps {
-                // In groups: each time that many donors come or go the manager looks at all files.
+                // In groups, as people come and go.
                 events.push((self.draw.between(7, 9) as u32 * HOUR, Event::Wakes(*donor)));
                 events.push((self.draw.between(18, 20) as u32 * HOUR, Event::Sleeps(*donor)));
             }
