@@ -330,16 +330,18 @@ impl DonorCalls {
         }
         if missing > 0 {
             self.scan_state.worse(self.time.tick(), "copies are missing");
-            // What a new store has lost is not recorded there, so that nothing leads to the files that need it.
-            match self.pool.lock().begins_anew(donor, incarnation) {
-                true => self.scan_state.changed_anywhere(self.time.tick()),
-                false => self.scan_state.changed_at(donor, self.time.tick()),
-            }
-            let named = self.pool.lock().called(donor);
+            let (is_new, named) = {
+                let pool = self.pool.lock();
+                (pool.begins_anew(donor, incarnation), pool.called(donor))
+            };
             let chunks = count(missing as u64, "chunk");
-            match self.pool.lock().begins_anew(donor, incarnation) {
-                true => tracing::info!("{named} begins anew: {chunks} that it had are lost"),
-                false => tracing::warn!("{named} has lost {chunks} that it had, by its inventory"),
+            if is_new {
+                // What a new store has lost is not recorded there, so that nothing leads to the files that need it.
+                self.scan_state.changed_anywhere(self.time.tick());
+                tracing::info!("{named} begins anew: {chunks} that it had are lost");
+            } else {
+                self.scan_state.changed_at(donor, self.time.tick());
+                tracing::warn!("{named} has lost {chunks} that it had, by its inventory");
             }
         }
         Ok(())
