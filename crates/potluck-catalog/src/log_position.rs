@@ -6,6 +6,7 @@ use crate::{Error, meta, notes};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::Epoch;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// How far a copy of the log has come; noted in the transaction that forgets what it covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,9 @@ pub struct Position {
     /// Which file it is in, where it is in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<LogPlace>,
+    /// The wall time at which the generation began, in milliseconds.
+    #[serde(default)]
+    pub begun_ms: i64,
     /// Blocks and records of the base.
     pub base: Extent,
     /// Blocks and records since.
@@ -52,12 +56,37 @@ pub struct Extent {
     pub blocks: u64,
     /// The number of lines.
     pub lines: u64,
+    /// The size of the sealed blocks in bytes.
+    #[serde(default)]
+    pub bytes: u64,
 }
 
-/// Lines of changes below which no new generation is worth it.
-const MIN_LINES: u64 = 20_000;
-/// Blocks of changes below which no new generation is worth it: half an hour of changes.
-const MIN_SEGMENTS: u64 = 1024;
+impl Extent {
+    /// Adds a block of so many lines, which is `bytes` long as it is stored.
+    pub fn add_block(&mut self, lines: u64, bytes: u64) {
+        self.blocks += 1;
+        self.lines += lines;
+        self.bytes += bytes;
+    }
+
+    /// What it costs to keep this and to read it back, in bytes.
+    fn cost(self) -> u64 {
+        self.bytes + self.blocks * BLOCK_COST
+    }
+}
+
+/// A block costs as much as so many bytes of records: about eight rows of the catalog with their indexes, a file on
+/// each donor that has a copy, and a request when the log is read back.
+const BLOCK_COST: u64 = 16 << 10;
+/// A base that costs less is written anew when the changes since cost this much, not earlier: a pool that was just
+/// made would otherwise begin a generation with each of its first files.
+const LEAST_COST: u64 = 1 << 20;
+/// The share of the base that its changes may cost once it is as old as [`BASE_AGE`]: one in so many.
+const SHARE: u64 = 6;
+/// The age at which a base is written anew for the sake of the space that its changes take.
+const BASE_AGE: Duration = Duration::from_secs(24 * 3600);
+/// Changes that are kept at least for a copy that cannot be written.
+const KEPT_CHANGES: u64 = 20_000;
 
 /// Where a copy of the log is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,12 +107,18 @@ impl LogCopy {
 }
 
 impl Position {
-    /// The position after the first block of a generation.
-    pub fn first(sequence: u64, last: ChunkName, epoch: Epoch, attempt: u64) -> Self {
+    /// The position at the first block of a generation that begins at the wall time `begun_ms`.
+    pub fn first(
+        sequence: u64,
+        last: ChunkName,
+        epoch: Epoch,
+        attempt: u64,
+        begun_ms: i64,
+    ) -> Self {
         let (base, log) = (Extent::default(), Extent::default());
         let generation = sequence;
         let (change, lost, file) = (ChangeNumber::default(), false, None);
-        Self { generation, sequence, last, epoch, attempt, change, lost, file, base, log }
+        Self { generation, sequence, last, epoch, attempt, change, lost, file, begun_ms, base, log }
     }
 
     /// Reads the position of a copy, as the catalog notes it.
@@ -115,12 +150,21 @@ impl Position {
         forget_covered(db)
     }
 
-    /// Whether a new generation is due: some of this one is lost, or its changes outweigh the base, so
-    /// that a new base is cheaper than reading them.
-    pub fn is_worn(&self) -> bool {
-        self.lost
-            || self.log.lines > MIN_LINES.max(self.base.lines)
-            || self.log.blocks > MIN_SEGMENTS.max(4 * self.base.blocks)
+    /// Whether a new generation is due at the wall time `now_ms`: some of this one is lost, its changes outweigh
+    /// the base, or they take more than a share of it and the base is a day old.
+    ///
+    /// A base is written whole, so that a rule for small logs has to say what it costs. While changes are many, as
+    /// when a pool is filled, a base follows only on changes that cost as much: all bases together cost no more than the changes
+    /// did. Otherwise there is one base in a day at most. It follows on changes of a sixth of its cost at least, so that
+    /// bases cost up to six times what the changes did, which are records of metadata, and the log takes 7/6
+    /// of its base and the changes of a day: in a pool of which one file in a hundred changes each day, 1.18 times
+    /// what is needed. Without the day, a pool whose changes come two seconds apart, and cost a block each, would
+    /// write its base that often; with the first rule alone it takes up to twice what is needed, for ever.
+    pub fn is_worn(&self, now_ms: i64) -> bool {
+        let (base, log) = (self.base.cost(), self.log.cost());
+        // The age of a base that seems to begin later is unknown: the clock was put back.
+        let is_old = now_ms.abs_diff(self.begun_ms) >= BASE_AGE.as_millis() as u64;
+        self.lost || log > base.max(LEAST_COST) || (is_old && log > base / SHARE)
     }
 }
 
@@ -134,7 +178,7 @@ pub(crate) fn forget_covered(db: &Tx) -> Result<(), Error> {
     for copy in [LogCopy::OnDonors, LogCopy::InFile] {
         let at = Position::of(db, copy)?;
         let (change, base) = at.as_ref().map_or((0, 0), |at| (at.change.0, at.base.lines));
-        let oldest = last - MIN_LINES.max(base) as i64;
+        let oldest = last - KEPT_CHANGES.max(base) as i64;
         covered = covered.min(change.max(oldest));
         if let Some(at) = at.filter(|at| !at.lost && change < oldest) {
             // Whoever is writing after it is refused by that, and begins anew.
@@ -181,18 +225,56 @@ impl Advance {
 mod tests {
     use super::*;
 
+    const DAY_MS: i64 = 24 * 3600 * 1000;
+    const BEGUN_MS: i64 = 20_000 * DAY_MS;
+
+    fn extent(blocks: u64, bytes: u64) -> Extent {
+        Extent { blocks, lines: 1, bytes }
+    }
+
+    fn at(base: Extent, log: Extent) -> Position {
+        let position = Position::first(9, ChunkName::of(b"last"), Epoch(1), 1, BEGUN_MS);
+        Position { base, log, ..position }
+    }
+
     #[test]
-    fn a_generation_is_worn_when_changes_outweigh_its_base() {
-        let at = |base, log| {
-            let position = Position::first(9, ChunkName::of(b"last"), Epoch(1), 1);
-            Position { base, log, ..position }
-        };
-        let extent = |blocks, lines| Extent { blocks, lines };
-        assert!(!at(extent(1, 10), extent(900, 20_000)).is_worn(), "little");
-        assert!(at(extent(1, 10), extent(900, 20_001)).is_worn());
-        assert!(!at(extent(9, 500_000), extent(900, 500_000)).is_worn());
-        assert!(at(extent(1, 10), extent(1025, 1025)).is_worn(), "many small ones");
+    fn a_generation_is_worn_when_its_changes_outweigh_its_base() {
+        let is_worn = |base, log| at(base, log).is_worn(BEGUN_MS + 1);
+        assert!(!is_worn(extent(1, 10), extent(1, 900_000)), "little");
+        assert!(is_worn(extent(1, 10), extent(1, 1_100_000)));
+        assert!(!is_worn(extent(10, 30_000_000), extent(10, 30_000_000)));
+        assert!(is_worn(extent(10, 30_000_000), extent(10, 30_000_001)));
+        assert!(is_worn(extent(1, 10), extent(65, 6500)), "many small blocks");
+        assert!(!is_worn(extent(10, 30_000_000), extent(1000, 100_000)), "beside a large base");
         let lost = Position { lost: true, ..at(extent(1, 10), extent(0, 0)) };
-        assert!(lost.is_worn(), "not all of it is there");
+        assert!(lost.is_worn(BEGUN_MS), "not all of it is there");
+    }
+
+    #[test]
+    fn a_base_of_a_day_is_written_anew_when_its_changes_take_a_sixth_of_it() {
+        let is_worn = |log, after| at(extent(2, 6_000_000), log).is_worn(BEGUN_MS + after);
+        assert!(!is_worn(extent(1, 1_100_000), DAY_MS - 1), "it is young");
+        assert!(is_worn(extent(1, 1_100_000), DAY_MS));
+        assert!(!is_worn(extent(1, 900_000), 100 * DAY_MS), "they are few");
+        assert!(is_worn(extent(70, 7000), DAY_MS), "many small blocks");
+        assert!(is_worn(extent(1, 1_100_000), -DAY_MS), "the clock was put back");
+        assert!(!at(extent(1, 10), Extent::default()).is_worn(BEGUN_MS + DAY_MS), "no change");
+    }
+
+    /// A pool of 10,000 records, of which one in a hundred changes each day.
+    #[test]
+    fn a_log_takes_no_more_than_a_fifth_above_its_base_at_the_end_of_any_day_and_is_seldom_written()
+    {
+        let base = extent(5, 20_000_000);
+        let (mut log, mut begun, mut written) = (Extent::default(), 0, 0);
+        for day in 0..365 {
+            let now_ms = BEGUN_MS + day * DAY_MS;
+            if (Position { begun_ms: begun, ..at(base, log) }).is_worn(now_ms) {
+                (log, begun, written) = (Extent::default(), now_ms, written + 1);
+            }
+            log.add_block(100, base.bytes / 100);
+            assert!(5 * (base.bytes + log.bytes) <= 6 * base.bytes, "day {day}: {log:?}");
+        }
+        assert!((20..30).contains(&written), "{written} bases");
     }
 }

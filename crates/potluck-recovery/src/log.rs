@@ -4,8 +4,8 @@
 //! Changes are noted as rows in the transactions that make them ([`potluck_catalog::changes`]). Each copy
 //! takes them as records in sealed blocks ([`copying`]), and notes the last row that it has in the
 //! transaction that forgets what both have. A copy begins with a base, the whole state of one moment. When the changes
-//! since outweigh the base, a new generation begins with another; so what a copy costs follows what
-//! changes, and what a restore reads follows what there is.
+//! since outweigh the base, or a sixth of one that is a day old, a new generation begins with another; so what a copy
+//! costs follows what changes, and what a restore reads follows what there is.
 
 pub mod backup_file;
 pub mod block;

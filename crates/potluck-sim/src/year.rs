@@ -22,6 +22,7 @@ use machines::{Desk, DonorMachine, ManagerMachine, World};
 use potluck_core::clock::Clock;
 use potluck_core::ids::DonorId;
 use potluck_manager::ManagerConfig;
+use potluck_recovery::backup;
 use potluck_wire::control::{GiveBack, GiveBackStatus, Revoke};
 use std::path::Path;
 use std::time::Duration;
@@ -35,9 +36,8 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// What a pool may take in proportion to a new one with the same files.
 pub const MOST: f64 = 1.2;
-/// What the metadata log may take in proportion to that of a new pool: it is written anew when the changes since its
-/// base outweigh the base, so that it is between once and twice as long as the base.
-pub const MOST_LOG: f64 = 2.0;
+/// Backups of the catalog that the manager keeps on purpose.
+const BACKUPS: u64 = 3;
 /// Rows that a single table may have more than that: members who left are remembered, and few tables are large.
 const FEW_ROWS: u64 = 200;
 
@@ -67,6 +67,8 @@ pub struct Year {
     pub days: Vec<Figures>,
     /// The figures of a new pool with the files of the end.
     pub fresh: Figures,
+    /// Size of a backup of the catalog of the end, which is a base of the log and nothing else. In bytes.
+    pub base: u64,
     /// Writes and removals that had to be tried again.
     pub tried_again: u64,
 }
@@ -102,20 +104,14 @@ impl Year {
             fresh,
             most: times(fresh, MOST),
         };
-        let log = |name: &str, aged, fresh| Ratio {
-            name: name.into(),
-            aged,
-            fresh,
-            most: times(fresh, MOST_LOG),
-        };
         let fresh = &self.fresh;
         let mut ratios = vec![
             of("rows", aged.all_rows(), fresh.all_rows()),
             of("catalog", aged.catalog, fresh.catalog),
-            log("log", aged.log, fresh.log),
+            of("log", aged.log, self.base),
             of("on donors", aged.on_donors, fresh.on_donors),
-            // The backup of the log is nearly all of it.
-            log("manager's files", aged.manager_files, fresh.manager_files),
+            // Backups are nearly all of it.
+            of("manager's files", aged.manager_files, BACKUPS * self.base),
             of("write-ahead log", aged.write_ahead, fresh.write_ahead),
             of("heap", aged.heap, fresh.heap),
         ];
@@ -134,23 +130,27 @@ impl Year {
 /// Errors: a file that was lost, a machine whose process ended, a write that never worked.
 pub fn run(options: YearOptions, mut each: impl FnMut(&Figures)) -> Result<Year, String> {
     let before = Figures::heap_now();
-    let (days, mut files) = within_runtime(async {
+    let (days, base, mut files) = within_runtime(async {
         let mut pool = OldPool::found(options).await?;
         let days = pool.live(before, &mut each).await?;
+        let base = pool.base()?;
         let files = pool.end().await?;
-        Ok::<_, String>((days, files))
+        Ok::<_, String>((days, base, files))
     })?;
     let before = Figures::heap_now();
     let fresh = within_runtime(async {
         let mut pool = OldPool::found(options).await?;
         std::mem::swap(&mut pool.files, &mut files);
         pool.files.write_all(&pool.desk).await?;
+        // The log begins anew a day after all these changes.
+        pool.world.time.run_at(options.speed);
+        pool.pass(2 * DAY).await;
         pool.settle().await?;
         let fresh = pool.look(before)?;
         files = pool.end().await?;
         Ok::<_, String>(fresh)
     })?;
-    Ok(Year { days, fresh, tried_again: files.tried_again })
+    Ok(Year { days, fresh, base, tried_again: files.tried_again })
 }
 
 /// One thread, whose timers never wait.
@@ -254,6 +254,14 @@ impl OldPool {
         figures.file_bytes = self.files.bytes();
         figures.needed_on_donors = self.files.needed_on_donors();
         Ok(figures)
+    }
+
+    /// Bytes of a backup of the catalog as it is.
+    fn base(&self) -> Result<u64, String> {
+        let to = self.state.path().join("backup.log");
+        backup(&self.root(), &to, self.world.time.wall()).map_err(|why| why.to_string())?;
+        let file = std::fs::metadata(&to).map_err(|why| why.to_string())?;
+        Ok(file.len())
     }
 
     async fn live(

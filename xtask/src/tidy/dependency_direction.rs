@@ -18,7 +18,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("potluck-gateway", &["core", "wire", "client"]),
     ("potluck-python", &["core", "wire", "client"]),
     ("potluck", &["core", "wire", "donor", "recovery", "manager", "client", "mount", "gateway"]),
-    ("potluck-sim", &["core", "wire", "donor", "catalog", "manager", "client", "mount", "gateway"]),
+    (
+        "potluck-sim",
+        &["core", "wire", "donor", "catalog", "recovery", "manager", "client", "mount", "gateway"],
+    ),
     ("potluck-bench", &["core", "wire", "client"]),
     ("xtask", &[]),
 ];

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub struct LogAhead {
     /// How far the copy has come; `None` before its first base.
     pub position: Option<Position>,
-    /// The first changes after that; `None` if there are none, or if a base is due.
+    /// The first changes after that; `None` if there are none, or if some of the copy is lost.
     pub changes: Option<LogChanges>,
     /// The last change that was made.
     pub last: ChangeNumber,
@@ -46,7 +46,7 @@ impl Catalog {
         let look = move |db: &_| {
             let (position, last) = (Position::of(db, copy)?, ChangeNumber(changes::last(db)?));
             let changes = match &position {
-                Some(at) if rows > 0 && !at.is_worn() => export::changes(db, at.change.0, rows)?,
+                Some(at) if rows > 0 && !at.lost => export::changes(db, at.change.0, rows)?,
                 _ => None,
             };
             Ok(LogAhead { position, changes, last })

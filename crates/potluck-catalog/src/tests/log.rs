@@ -533,7 +533,7 @@ fn changes_wait_for_a_copy_that_cannot_be_written_no_longer_than_a_base_is_cheap
     log_position::forget_covered(db).expect("forgotten");
     assert_eq!(kept(), 20_000, "no more, also where neither copy can be written");
     let at = Position::of(db, LogCopy::InFile).expect("read").expect("a position");
-    assert!(at.is_worn(), "it begins anew");
+    assert!(at.is_worn(0), "it begins anew");
     // An export read before the changes were forgotten is not taken for all there was.
     let late = Advance {
         copy: LogCopy::InFile,

@@ -1,7 +1,7 @@
 //! Backups to files: what the manager writes by itself, and what a person asks for.
 //!
 //! The manager's own lie in one directory. The newest is added to as the catalog changes; the next begins
-//! when changes outweigh its base, and the last few are kept.
+//! when a new generation of the log is due, and the last few are kept.
 
 use super::copies::LogCopies;
 use crate::gc_freeze::GcFreeze;
@@ -70,7 +70,7 @@ impl FileLog {
         let dir = self.settings.get().backup_dir.clone().unwrap_or_else(|| self.state.backups());
         let (epoch, offload) = (self.term.epoch(), self.env.offload);
         let mut files = Files { log: self.clone(), dir, epoch };
-        catch_up(&mut files, &self.catalog, epoch, offload).await
+        catch_up(&mut files, &self.catalog, epoch, self.time.wall_ms(), offload).await
     }
 }
 

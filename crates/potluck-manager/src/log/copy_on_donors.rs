@@ -63,7 +63,10 @@ impl DonorLog {
                     let began = self.time.tick();
                     let (epoch, offload) = (self.term.epoch(), self.env.offload);
                     let mut donors = Donors { log: &self, attempts: &mut attempts };
-                    catch_up(&mut donors, &self.catalog, epoch, offload).await.map(|()| Some(began))
+                    let now_ms = self.time.wall_ms();
+                    catch_up(&mut donors, &self.catalog, epoch, now_ms, offload)
+                        .await
+                        .map(|()| Some(began))
                 }
                 _ => Ok(self.log.donors.complete_at()),
             };

@@ -22,6 +22,16 @@ fn what_fails_again_and_again_is_tried_ever_more_rarely_but_each_minute() {
 struct Busy {
     manager: Handles,
     written: u64,
+    bases: u64,
+    /// The wall time of the last base.
+    begun_ms: i64,
+    now_ms: i64,
+}
+
+impl Busy {
+    fn new(manager: &Handles) -> Self {
+        Self { manager: manager.clone(), written: 0, bases: 0, begun_ms: 0, now_ms: 0 }
+    }
 }
 
 impl Busy {
@@ -35,14 +45,19 @@ impl Busy {
         made.expect("a space");
     }
 
-    async fn note(&mut self, before: Option<Position>, change: ChangeNumber) -> Result<(), Error> {
+    async fn note(
+        &mut self,
+        before: Option<Position>,
+        change: ChangeNumber,
+        blocks_since: u64,
+    ) -> Result<(), Error> {
         self.written += 1;
         assert!(self.written < 10, "it never ends");
         self.change().await;
         let at = serde_json::json!({
             "generation": 1, "sequence": self.written, "last": "00".repeat(32), "epoch": 1,
-            "attempt": 1, "change": change, "base": { "blocks": 1, "lines": 9 },
-            "log": { "blocks": 1, "lines": 9 },
+            "attempt": 1, "change": change, "begun_ms": self.begun_ms, "base": { "blocks": 1, "lines": 9 },
+            "log": { "blocks": blocks_since, "lines": 9 },
         });
         let after = serde_json::from_value(at).expect("a position");
         let (copy, epoch) = (LogCopy::InFile, self.manager.term.epoch());
@@ -60,7 +75,8 @@ impl Sink for Busy {
 
     async fn begin(&mut self, before: Option<Position>) -> Result<(), Error> {
         let last = self.manager.catalog.log_ahead(LogCopy::InFile, 0).await?.last;
-        self.note(before, last).await
+        (self.bases, self.begun_ms) = (self.bases + 1, self.now_ms);
+        self.note(before, last, 0).await
     }
 
     async fn add(
@@ -70,19 +86,34 @@ impl Sink for Busy {
         blocks: Vec<Lines>,
     ) -> Result<(), Error> {
         assert!(!blocks.is_empty());
-        self.note(Some(before), change).await
+        let blocks = before.log.blocks + blocks.len() as u64;
+        self.note(Some(before), change, blocks).await
     }
 }
 
 #[tokio::test]
 async fn what_changes_while_a_copy_is_written_waits_for_the_next_time() {
     let (_dir, manager) = still().await;
-    let mut busy = Busy { manager: manager.clone(), written: 0 };
+    let mut busy = Busy::new(&manager);
     let (epoch, offload) = (manager.term.epoch(), manager.env.offload);
     for round in 1..4 {
-        catch_up(&mut busy, &manager.catalog, epoch, offload).await.expect("written");
+        catch_up(&mut busy, &manager.catalog, epoch, 0, offload).await.expect("written");
         assert_eq!(busy.written, round, "a base, and then once a round");
         let ahead = manager.catalog.log_ahead(LogCopy::InFile, 0).await.expect("read");
         assert_eq!(ahead.waiting(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_copy_begins_anew_when_its_base_is_a_day_old_and_much_has_changed_since() {
+    let (_dir, manager) = still().await;
+    let mut busy = Busy::new(&manager);
+    let (epoch, offload) = (manager.term.epoch(), manager.env.offload);
+    let day_ms = 24 * 3600 * 1000;
+    for (now_ms, bases) in [(0, 1), (1000, 1), (day_ms - 1, 1), (day_ms, 2), (day_ms, 2)] {
+        busy.now_ms = now_ms;
+        let caught_up = catch_up(&mut busy, &manager.catalog, epoch, now_ms, offload).await;
+        caught_up.expect("written");
+        assert_eq!(busy.bases, bases, "{now_ms}");
     }
 }

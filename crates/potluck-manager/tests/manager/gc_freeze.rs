@@ -172,8 +172,8 @@ async fn a_gc_freeze_has_every_copy_of_the_log_begin_anew() {
     lab.stop().await;
     let catalog = lab.config.state.join(CATALOG);
     let noted = || Tampering::with(&catalog).expect("opened").noted_logs().expect("read");
-    let extent = Extent { blocks: 1, lines: 9 };
-    let first = Position::first(5, chunk(6), Epoch(1), 1);
+    let extent = Extent { blocks: 1, lines: 9, bytes: 900 };
+    let first = Position::first(5, chunk(6), Epoch(1), 1, 0);
     let position = Position { sequence: 6, base: extent, log: extent, ..first };
     Tampering::with(&catalog).expect("opened").note_logs(&position).expect("noted");
     assert_eq!(noted(), 2);

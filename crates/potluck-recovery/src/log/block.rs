@@ -205,11 +205,10 @@ impl Sealer {
         let before = self.position.take();
         let mut position = match before {
             Some(position) => Position { sequence, last: name, epoch, attempt, ..position },
-            None => Position::first(sequence, name, epoch, attempt),
+            None => Position::first(sequence, name, epoch, attempt, wall_ms),
         };
         let extent = if part == BlockPart::Log { &mut position.log } else { &mut position.base };
-        extent.blocks += 1;
-        extent.lines += lines.count;
+        extent.add_block(lines.count, bytes.len() as u64);
         self.position = Some(position);
         Ok(Sealed { sequence, name, bytes })
     }
@@ -277,6 +276,7 @@ mod tests {
         assert!(records(&text[..text.len() - 3]).any(|record| record.is_err()), "cut");
         let position = sealer.position.expect("after two blocks");
         assert_eq!((position.base.blocks, position.log.lines), (1, 3));
+        assert_eq!((position.begun_ms, position.log.bytes), (1, sealed.bytes.len() as u64));
     }
 
     #[test]

@@ -36,13 +36,14 @@ pub trait Sink {
     ) -> impl Future<Output = Result<(), Self::Trouble>> + Send;
 }
 
-/// Gives a copy all changes that were made when this began, with a new base if one is due. Changes that
-/// are made meanwhile wait for the next time: under a load without pauses this would never end, and write
+/// Gives a copy all changes that were made when this began, with a new base if one is due at the wall time
+/// `now_ms`. Changes that are made meanwhile wait for the next time: under a load without pauses this would never end, and write
 /// a block for each commit.
 pub async fn catch_up<S: Sink>(
     sink: &mut S,
     catalog: &Catalog,
     epoch: Epoch,
+    now_ms: i64,
     offload: Offload,
 ) -> Result<(), S::Trouble> {
     let mut until = None;
@@ -50,7 +51,7 @@ pub async fn catch_up<S: Sink>(
         let LogAhead { position, changes, last } = catalog.log_ahead(S::COPY, ROWS).await?;
         let until = *until.get_or_insert(last);
         let before = match position {
-            Some(at) if !at.is_worn() && sink.goes_on(&at).await? => at,
+            Some(at) if !at.is_worn(now_ms) && sink.goes_on(&at).await? => at,
             before => {
                 sink.begin(before).await?;
                 continue;
