@@ -329,8 +329,7 @@ fn a_full_disk_says_so_s1() {
 }
 
 /// A year in small: what files were removed is gone from everywhere, whatever machines came and went, and what is
-/// left can be read. The log is left out, which is written anew only when it is longer than this; memory is not looked at,
-/// which the other tests of this process use as well.
+/// left can be read. Memory is not looked at, which the other tests of this process use as well.
 #[test]
 fn after_weeks_of_ordinary_use_a_pool_takes_no_more_than_a_new_one() {
     let options = YearOptions {
@@ -341,7 +340,7 @@ fn after_weeks_of_ordinary_use_a_pool_takes_no_more_than_a_new_one() {
         speed: 3600,
         // The donor of the last replacement has been removed by the end.
         replace_every: 5,
-        log_copies: 0,
+        log_copies: 2,
     };
     let lived = year::run(options, |_| {}).expect("nothing is lost");
     assert_eq!(lived.days.len(), 13, "a line for each day, and one for the end");
@@ -352,6 +351,8 @@ fn after_weeks_of_ordinary_use_a_pool_takes_no_more_than_a_new_one() {
         let (aged, fresh) = (aged[table], fresh[table]);
         assert!(5 * aged <= 6 * fresh, "{table} has {aged} rows, and {fresh} in a new pool");
     }
+    let log = lived.ratios().into_iter().find(|ratio| ratio.name == "log").expect("a log");
+    assert!(log.aged <= log.most, "the log has {} bytes, and {} anew", log.aged, log.fresh);
     let on_donors = |figures: &year::figures::Figures| figures.on_donors;
     let (aged, fresh) = (lived.days.last().map_or(0, on_donors), on_donors(&lived.fresh));
     assert!(5 * aged <= 6 * fresh, "donors keep {aged} bytes for what needs {fresh}");
