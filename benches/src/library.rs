@@ -52,7 +52,8 @@ pub fn stats(identity: &Path, tree: &str, files: u64, threads: usize) -> Result<
     rate.print()
 }
 
-fn begin(identity: &Path) -> Result<(Pool, Runtime)> {
+/// A client of the pool, and where it runs.
+pub fn begin(identity: &Path) -> Result<(Pool, Runtime)> {
     install_provider();
     let identity = Identity::load(identity).map_err(|why| anyhow!("{why}"))?;
     let dial = TlsDial::member(&identity).map_err(|why| anyhow!("{why}"))?;
@@ -64,6 +65,7 @@ fn parse(path: &str) -> Result<PoolPath> {
     path.parse().map_err(|why| anyhow!("{path}: {why}"))
 }
 
-fn said(failure: Failure) -> anyhow::Error {
+/// The error that a client told.
+pub fn said(failure: Failure) -> anyhow::Error {
     anyhow!("{failure}")
 }

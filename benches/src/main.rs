@@ -25,10 +25,14 @@ mod plan;
 mod pool;
 mod random_reads;
 mod rate;
+mod removal;
 mod repair;
 mod report;
+mod scale;
 mod scenarios;
+mod scrape;
 mod size;
+mod steady;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -77,15 +81,21 @@ struct Run {
     /// Only these works
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Work>,
-    /// One round, 256 MiB, 1 GiB as the big file, 10000 files to list and 5 s of idleness: to see that all works, not how fast it is
+    /// One round, 256 MiB, 1 GiB as the big file, 10000 files to list, 50 donors with 50000 chunks and 5 s of idleness: to see that all works, not how fast it is
     #[arg(long)]
     quick: bool,
     /// The file whose memory cost to the client is measured
     #[arg(long, default_value = "10GiB")]
     big: Size,
-    /// How many files are listed; a tenth of them are in the catalog that comes back
+    /// How many files are listed, and removed; a tenth of them are in the catalog that comes back
     #[arg(long, default_value_t = 1_000_000)]
     names: u64,
+    /// Simulated donors of the pool of very many chunks
+    #[arg(long, default_value_t = 1000)]
+    donors: usize,
+    /// Chunks of that pool, each in two copies
+    #[arg(long, default_value_t = 10_000_000)]
+    chunks: u64,
     /// How long idle donors are watched
     #[arg(long, default_value_t = 20)]
     idle_seconds: u64,
@@ -170,6 +180,8 @@ fn compare(run: Run) -> Result<bool> {
         size: run.common.size,
         big: run.big,
         names: run.names,
+        donors: run.donors,
+        chunks: run.chunks,
         idle: Duration::from_secs(run.idle_seconds),
     };
     if run.quick {
@@ -178,13 +190,19 @@ fn compare(run: Run) -> Result<bool> {
             size: Size(256 << 20),
             big: Size(1 << 30),
             names: 10_000,
+            donors: 50,
+            chunks: 50_000,
             idle: Duration::from_secs(5),
             ..plan
         };
     }
     ensure!(
-        plan.size.0 > 0 && plan.big.0 > 0 && plan.names > 0 && !plan.idle.is_zero(),
-        "--size, --big, --names and --idle-seconds must not be 0"
+        plan.size.0 > 0
+            && plan.big.0 > 0
+            && plan.names > 0
+            && plan.chunks > 0
+            && !plan.idle.is_zero(),
+        "--size, --big, --names, --chunks and --idle-seconds must not be 0"
     );
     let dir = temporary(&run.common.dir)?;
     let outcome = scenarios::run(&plan, dir.path(), Floors::new(dir.path(), floors::PIECE)?)?;

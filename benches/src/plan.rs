@@ -38,6 +38,10 @@ pub enum Work {
     Comeback,
     /// Strangers, members and clients by the hundred and thousand.
     Crowd,
+    /// Very many files are removed while a client stores others.
+    Removal,
+    /// Very many donors and chunks, all simulated but the manager.
+    Scale,
 }
 
 pub struct Plan {
@@ -50,6 +54,9 @@ pub struct Plan {
     pub big: Size,
     /// Files that are listed.
     pub names: u64,
+    /// Simulated donors, and the chunks of their pool.
+    pub donors: usize,
+    pub chunks: u64,
     pub idle: Duration,
 }
 
@@ -61,8 +68,11 @@ impl Plan {
     /// Whether anything is measured in the pool that most works share.
     pub fn wants_pool(&self) -> bool {
         let alone = |work: &Work| {
-            use Work::{Comeback, Crowd, Links, Names, RandomReads, Repair};
-            matches!(work, Repair | Links | RandomReads | Names | Comeback | Crowd)
+            use Work::{Comeback, Crowd, Links, Names, RandomReads, Removal, Repair, Scale};
+            matches!(
+                work,
+                Repair | Links | RandomReads | Names | Comeback | Crowd | Removal | Scale
+            )
         };
         Work::value_variants().iter().any(|work| !alone(work) && self.wants(*work))
     }

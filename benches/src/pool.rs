@@ -181,6 +181,25 @@ impl Pool {
         }
     }
 
+    /// Stops the manager as its machine's end does; donors go on.
+    pub fn stop_manager(&mut self) {
+        if let Some(manager) = self.manager.take() {
+            manager.signal(Signal::TERM);
+        }
+    }
+
+    /// CPU time of the manager so far.
+    pub fn manager_cpu(&self) -> Result<Duration> {
+        let manager = self.manager.as_ref().context("no manager")?;
+        measure::cpu_of(manager.child.id()).map_err(|error| manager.explain(error))
+    }
+
+    /// Resident memory of the manager.
+    pub fn manager_memory(&self) -> Result<Resident> {
+        let manager = self.manager.as_ref().context("no manager")?;
+        measure::resident(manager.child.id()).map_err(|error| manager.explain(error))
+    }
+
     /// The directory of the manager.
     pub fn manager_state(&self) -> PathBuf {
         self.dir.join("manager")

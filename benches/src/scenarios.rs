@@ -22,7 +22,9 @@ use crate::outcome::{Figure, Limit, Outcome, Pair};
 use crate::plan::{FILE_SIZE, FILES, Plan, Work};
 use crate::pool::{Pool, Start};
 use crate::random_reads;
+use crate::removal;
 use crate::repair;
+use crate::scale;
 use crate::size::Size;
 
 /// Number of donors: as many as a 4+2 takes.
@@ -99,6 +101,12 @@ pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     }
     if plan.wants(Work::Crowd) {
         outcome.figures.extend(crowd::run(plan, dir)?);
+    }
+    if plan.wants(Work::Removal) {
+        outcome.figures.extend(removal::run(plan, dir)?);
+    }
+    if plan.wants(Work::Scale) {
+        outcome.figures.extend(scale::run(plan, dir)?);
     }
     Ok(outcome)
 }

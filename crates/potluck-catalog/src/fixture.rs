@@ -7,7 +7,7 @@ use crate::sessions::{self, StoredSession};
 use crate::spaces::{self, NewSpace};
 use crate::{Catalog, Durability, Error, PageLimit, changes, units};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
-use potluck_core::clock::Tick;
+use potluck_core::clock::{Clock, SharedClock, Tick, UnixMillis};
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::merkle::Tree;
 use potluck_core::path::PoolPath;
@@ -23,6 +23,8 @@ use potluck_wire::control::{Condition, InParts, Register};
 use potluck_wire::ticket::Secret;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -42,6 +44,29 @@ impl Catalog {
     /// Changes that some copy of the log waits for.
     pub async fn waiting_changes(&self) -> Result<usize, Error> {
         self.read(|db| Ok(changes::rows(db, 0, usize::MAX >> 1)?.len())).await
+    }
+}
+
+/// A clock that moves on by so many milliseconds each time that it is read; by none it stands still.
+pub struct ReadClock {
+    step_ms: u64,
+    at_ms: AtomicU64,
+}
+
+impl ReadClock {
+    /// A clock at its start.
+    pub fn by(step_ms: u64) -> SharedClock {
+        Arc::new(Self { step_ms, at_ms: AtomicU64::new(0) })
+    }
+}
+
+impl Clock for ReadClock {
+    fn now(&self) -> Tick {
+        Tick::from_millis(self.at_ms.fetch_add(self.step_ms, Ordering::Relaxed))
+    }
+
+    fn wall(&self) -> UnixMillis {
+        0
     }
 }
 

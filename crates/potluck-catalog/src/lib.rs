@@ -65,6 +65,7 @@ mod versions;
 mod visible;
 mod walk;
 mod wholes;
+mod writer_state;
 
 pub use authority::Authority;
 pub use changes::ChangeNumber;
@@ -104,25 +105,26 @@ pub use tokens::{Certified, Moment, NewToken, Token};
 pub use units::{Met, PageLimit, Root, SomeUnits, judge as judge_files, kind_of};
 pub use unlisted::{ListedNames, Unlisted, unlisted as unlisted_files};
 pub use unused_chunks::{Condemned, UnusedSince};
+pub use writer_state::WriterTimes;
 
 use engine::{CatalogWriter, Readers};
-use fault::CatalogDiskFault;
+use potluck_core::clock::SharedClock;
 use potluck_wire::env::Offload;
 use sql::Tx;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use writer_state::WriterState;
 
 /// A running catalog. Clones share it.
 #[derive(Clone)]
 pub struct Catalog {
     offload: Offload,
     writer: Arc<CatalogWriter>,
+    state: WriterState,
     readers: Arc<Readers>,
-    changes: Arc<AtomicU64>,
-    fault: Arc<CatalogDiskFault>,
     /// Turns of queries that take long.
     long_reads: Arc<Semaphore>,
     /// Whether it was checked before it was opened.
@@ -147,14 +149,14 @@ impl Catalog {
 
     /// Opens the catalog at `path`, which must exist and be sound. How long that takes does not depend on how large
     /// it is; a large one is left for [`check`](Self::check).
-    pub fn open(path: &Path, offload: Offload) -> Result<Self, OpenError> {
+    pub fn open(path: &Path, offload: Offload, clock: SharedClock) -> Result<Self, OpenError> {
         let is_checked = engine::is_checked_first(path);
         let db = engine::open_existing(path)?;
-        let (changes, fault) = (Arc::default(), Arc::default());
-        let writer = CatalogWriter::start(db, offload, Arc::clone(&changes), Arc::clone(&fault));
+        let state = WriterState::new(clock);
+        let writer = CatalogWriter::start(db, offload, state.clone());
         let readers = Arc::new(Readers::new(path));
         let (writer, long_reads) = (Arc::new(writer), Arc::new(Semaphore::new(LONG_READS)));
-        Ok(Self { offload, writer, readers, changes, fault, long_reads, is_checked })
+        Ok(Self { offload, writer, state, readers, long_reads, is_checked })
     }
 
     /// Checks a catalog that was too large to be checked when it was opened, which may take minutes.
@@ -175,7 +177,12 @@ impl Catalog {
     /// How many changes it has that no power cut undoes; it only grows. Donors are told, and know
     /// by it whether they meet an older copy (`term_history`).
     pub fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
+        self.state.changes.load(Ordering::Acquire)
+    }
+
+    /// How long the writer was held, since the catalog was opened.
+    pub fn writer_times(&self) -> &WriterTimes {
+        &self.state.times
     }
 
     /// Runs `job` in the writer. What it did is durable as asked when this returns `Ok`, and has
@@ -211,12 +218,12 @@ impl Catalog {
 
     /// Why the disk did not take a write, until [`Self::disk_recovered`].
     pub fn disk_fault(&self) -> Option<Error> {
-        self.fault.get()
+        self.state.fault.get()
     }
 
     /// The disk was seen to take writes again.
     pub fn disk_recovered(&self) {
-        self.fault.end();
+        self.state.fault.end();
     }
 
     /// Finishes what was queued and closes the writer; later writes fail. The catalog is one file then,

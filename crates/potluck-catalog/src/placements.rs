@@ -126,6 +126,30 @@ impl ToldCopies {
             && self.unused.is_empty()
             && self.on_disk.is_empty()
     }
+
+    /// Takes out the first part of it, of so many chunks at most; `None` when nothing is left. The parts say the same
+    /// as the whole, one after the other.
+    pub(crate) fn next_part(&mut self, most: usize) -> Option<Self> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut left = most;
+        Some(Self {
+            removed: first(&mut self.removed, &mut left),
+            spoiled: first(&mut self.spoiled, &mut left),
+            added: first(&mut self.added, &mut left),
+            unused: first(&mut self.unused, &mut left),
+            sound: first(&mut self.sound, &mut left),
+            on_disk: first(&mut self.on_disk, &mut left),
+        })
+    }
+}
+
+/// Takes out the first items, `left` at most, and counts them off.
+fn first<T>(items: &mut Vec<T>, left: &mut usize) -> Vec<T> {
+    let taken: Vec<T> = items.drain(..items.len().min(*left)).collect();
+    *left -= taken.len();
+    taken
 }
 
 /// A donor's listed chunks, compared with the catalog.
@@ -421,4 +445,23 @@ fn row_from(db: &Tx, donor: DonorId, at: i64) -> Result<Option<(ChunkId, ChunkNa
     db.prepare(NEXT_AT)?.query_one(params![donor.0, at], |row| {
         Ok((row.get(0)?, ChunkName(row.get(1)?), row.get(2)?))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_report_is_believed_in_parts_in_the_same_order() {
+        let name = |n: u8| ChunkName([n; 32]);
+        let mut told = ToldCopies {
+            removed: (0..5).map(name).collect(),
+            added: vec![Holding { name: name(0), len: 1 }],
+            sound: (6..9).map(name).collect(),
+            ..ToldCopies::default()
+        };
+        let parts: Vec<_> = std::iter::from_fn(|| told.next_part(4)).collect();
+        let count = |part: &ToldCopies| (part.removed.len(), part.added.len(), part.sound.len());
+        assert_eq!(parts.iter().map(count).collect::<Vec<_>>(), [(4, 0, 0), (1, 1, 2), (0, 0, 1)]);
+    }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Names in one row of offers: what one step of accounting handles.
-const OFFER_ROW: usize = 4096;
+const OFFER_ROW: usize = 1024;
 
 /// A write session as it is kept.
 #[derive(Debug, Clone)]
@@ -127,7 +127,7 @@ pub(crate) fn offer(db: &Tx, id: &SessionId, names: &[ChunkName]) -> Result<(), 
 
 /// Rows of offers that are looked through for names that are in use now. Chunks are committed in about the order in
 /// which they were offered.
-const LOOKED_THROUGH: usize = 16;
+const LOOKED_THROUGH: usize = 64;
 
 /// Forgets those of a session's first offers that are in use now.
 pub(crate) fn withdraw(db: &Tx, id: &SessionId, in_use: &BTreeSet<ChunkName>) -> Result<(), Error> {

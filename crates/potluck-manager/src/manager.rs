@@ -74,8 +74,8 @@ impl Manager {
             Some(admit) => admit,
             None => ca::tls(&ca, &state.ca())?,
         };
-        let (path, offload) = (state.catalog(), env.offload);
-        let catalog = offload.run(move || Catalog::open(&path, offload)).await?;
+        let (path, offload, clock) = (state.catalog(), env.offload, Arc::clone(&env.clock));
+        let catalog = offload.run(move || Catalog::open(&path, offload, clock)).await?;
         let start = env.entropy.u64();
         let ours = fingerprint(ca.certificate());
         let catalog_of = catalog.authority().await?;

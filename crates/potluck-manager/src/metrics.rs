@@ -93,6 +93,17 @@ impl Exporter {
         let to_pool = self.settings.get().metadata_copies > 0;
         let mut exposition = exposition(&status, &spaces, to_pool);
         exposition.calls(&self.metrics.calls);
+        let writer = self.catalog.writer_times();
+        exposition.times(
+            "potluck_catalog_job_seconds",
+            "How long jobs held the catalog's writer",
+            &writer.jobs,
+        );
+        exposition.times(
+            "potluck_catalog_commit_seconds",
+            "Commits of the catalog, until they are as durable as asked",
+            &writer.commits,
+        );
         Ok(self.metrics.cached.keep(now, &exposition))
     }
 }

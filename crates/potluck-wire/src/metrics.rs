@@ -75,6 +75,11 @@ impl Exposition {
         self.add("potluck_calls_failed", "Calls that were refused or failed", calls.failed.clone());
     }
 
+    /// Adds a histogram of times.
+    pub fn times(&mut self, name: &str, help: &str, times: &Times) {
+        self.add(name, help, times.0.clone());
+    }
+
     fn add(
         &mut self,
         name: &str,
@@ -89,6 +94,24 @@ impl Exposition {
         let mut text = String::new();
         encode(&mut text, &self.0).expect("a string takes what is written");
         text
+    }
+}
+
+/// How long something took, each time that it was done: a histogram of seconds, from one millisecond to five seconds.
+#[derive(Debug)]
+pub struct Times(Histogram);
+
+impl Default for Times {
+    fn default() -> Self {
+        let buckets = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0];
+        Self(Histogram::new(buckets))
+    }
+}
+
+impl Times {
+    /// Counts one that `took` so long.
+    pub fn took(&self, took: Duration) {
+        self.0.observe(took.as_secs_f64());
     }
 }
 

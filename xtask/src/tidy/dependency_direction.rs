@@ -22,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "potluck-sim",
         &["core", "wire", "donor", "catalog", "recovery", "manager", "client", "mount", "gateway"],
     ),
-    ("potluck-bench", &["core", "wire", "client"]),
+    ("potluck-bench", &["core", "wire", "pool", "catalog", "client"]),
     ("xtask", &[]),
 ];
 

@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// Rows of a donor's copies read in one step.
 const PAGE_COPIES: usize = 65_536;
 
+/// Copies that a donor told of, written down in one job of the writer: some ten milliseconds.
+const TOLD_PER_JOB: usize = 1024;
+
 /// A fact about a donor that outlives the manager's term.
 #[derive(Debug)]
 pub enum DonorNote {
@@ -76,22 +79,28 @@ impl Catalog {
         self.read(move |db| placements::compare(db, donor, &holdings)).await
     }
 
-    /// Writes down what a donor told of its copies. A donor tells only once which session stored a chunk that nobody
+    /// Writes down what a donor told of its copies, in jobs of [`TOLD_PER_JOB`] one after the other. Who fails in between
+    /// tells all of it again. A donor tells only once which session stored a chunk that nobody
     /// had offered: no power cut undoes that such a chunk is known.
     pub async fn tell(
         &self,
         donor: DonorId,
-        told: ToldCopies,
+        mut told: ToldCopies,
         now_ms: u64,
     ) -> Result<WrittenDown, Error> {
         let durability =
             if told.unused.is_empty() { Durability::Process } else { Durability::Disk };
-        let tell = move |db: &_| {
-            let taken_in = unused_chunks::take_in(db, &told.unused, now_ms)?;
-            let lost = placements::tell(db, donor, &told, now_ms)?;
-            Ok(WrittenDown { taken_in, lost })
-        };
-        self.write(durability, tell).await
+        let mut written = WrittenDown::default();
+        while let Some(part) = told.next_part(TOLD_PER_JOB) {
+            let tell = move |db: &_| {
+                let taken_in = unused_chunks::take_in(db, &part.unused, now_ms)?;
+                Ok((taken_in, placements::tell(db, donor, &part, now_ms)?))
+            };
+            let (taken_in, lost) = self.write(durability, tell).await?;
+            written.taken_in.extend(taken_in);
+            written.lost |= lost;
+        }
+        Ok(written)
     }
 
     /// A page of the chunks that are counted at a donor, after `after`: the last of the page, `None` at the end,

@@ -1,13 +1,23 @@
 //! The pool's clock and figures, and the work in the background.
 
+use crate::sql::Tx;
 use crate::stats::{self, Stats};
 use crate::{
     Catalog, Durability, Error, commit, donors, members, meta, reaping, sessions, trash,
     unused_chunks,
 };
 use potluck_core::ids::{DonorId, MemberId, SessionId};
+use std::sync::Arc;
+use std::time::Duration;
 
-/// Work that is done in the background, step by step.
+/// How long a step of the work in the background holds the writer, whatever it is and however slow the disk is; it
+/// ends with the piece that it is at then.
+const STEP: Duration = Duration::from_millis(20);
+/// Entries, copies or chunks of one piece: some milliseconds where a row has to be read from the disk.
+const PIECE: usize = 32;
+
+/// Work that is done in the background, step by step. A step ends after its most, or sooner when it has held the writer
+/// for long enough.
 #[derive(Debug, Clone, Copy)]
 pub enum Upkeep {
     /// Takes apart what was removed: so many entries of trees, and chunks of their files, in one step.
@@ -73,25 +83,71 @@ impl Catalog {
         self.write(Durability::Process, save).await
     }
 
-    /// Takes a step of the work that nobody waits for, some ten milliseconds at most; whether there may be more to do.
+    /// Takes a step of the work that nobody waits for; whether there may be more to do.
     pub async fn upkeep(&self, step: Upkeep, now_ms: u64) -> Result<bool, Error> {
         // Mostly nothing was thrown away, and a look takes no turn of the writer.
         if matches!(step, Upkeep::Trash { .. }) && !self.read(trash::any).await? {
             return Ok(false);
         }
-        let work = move |db: &_| match step {
-            Upkeep::Trash { entries, kept_ms } => reaping::reap(db, entries, kept_ms, now_ms),
-            Upkeep::EndedSession { id, unused_since_ms } => {
-                sessions::account(db, &id, unused_since_ms).map(|done| !done)
+        let clock = Arc::clone(&self.state.clock);
+        let work = move |db: &_| {
+            let (mut left, piece) = step.most_and_piece();
+            let began = clock.now();
+            while left > 0 {
+                let now = piece.min(left);
+                if !step.of(now).work(db, now_ms)? {
+                    return Ok(false);
+                }
+                left -= now;
+                if clock.now().saturating_sub(began) >= STEP {
+                    break;
+                }
             }
-            Upkeep::RemovedDonors { copies } => {
-                unused_chunks::forget_removed_donors(db, copies, now_ms)
-            }
-            Upkeep::ReclaimedChunks { before_ms, chunks } => {
-                unused_chunks::prune_gone(db, before_ms, chunks)
-            }
-            Upkeep::Replies { before_ms, replies } => commit::prune_replies(db, before_ms, replies),
+            Ok(true)
         };
         self.write(Durability::Process, work).await
+    }
+}
+
+impl Upkeep {
+    /// How much it does at most, and how much of that is a piece.
+    fn most_and_piece(self) -> (usize, usize) {
+        match self {
+            Self::Trash { entries: most, .. }
+            | Self::RemovedDonors { copies: most }
+            | Self::ReclaimedChunks { chunks: most, .. } => (most, PIECE),
+            // A reply to hundreds of files, and a row of what was offered, are pieces already.
+            Self::Replies { replies, .. } => (replies, 1),
+            Self::EndedSession { .. } => (1, 1),
+        }
+    }
+
+    /// So much of the same work.
+    fn of(mut self, count: usize) -> Self {
+        match &mut self {
+            Self::Trash { entries: most, .. }
+            | Self::RemovedDonors { copies: most }
+            | Self::ReclaimedChunks { chunks: most, .. }
+            | Self::Replies { replies: most, .. } => *most = count,
+            Self::EndedSession { .. } => {}
+        }
+        self
+    }
+
+    /// Does the whole of it; whether there may be more to do.
+    fn work(self, db: &Tx, now_ms: u64) -> Result<bool, Error> {
+        match self {
+            Self::Trash { entries, kept_ms } => reaping::reap(db, entries, kept_ms, now_ms),
+            Self::EndedSession { id, unused_since_ms } => {
+                sessions::account(db, &id, unused_since_ms).map(|done| !done)
+            }
+            Self::RemovedDonors { copies } => {
+                unused_chunks::forget_removed_donors(db, copies, now_ms)
+            }
+            Self::ReclaimedChunks { before_ms, chunks } => {
+                unused_chunks::prune_gone(db, before_ms, chunks)
+            }
+            Self::Replies { before_ms, replies } => commit::prune_replies(db, before_ms, replies),
+        }
     }
 }

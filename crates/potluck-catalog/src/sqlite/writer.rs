@@ -3,18 +3,24 @@
 
 use super::file::Database;
 use super::tx::Tx;
-use crate::fault::CatalogDiskFault;
+use crate::writer_state::WriterState;
 use crate::{Durability, Error, changes};
 use potluck_wire::env::Offload;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
 /// Jobs in one transaction; more would make the first wait for the last.
 const BATCH: usize = 256;
+/// How long a transaction takes further jobs: those who wait for the first do not wait for many that take long.
+const TAKES_JOBS_FOR: Duration = Duration::from_millis(20);
+/// A job that takes longer is named in the log of debugging.
+const LONG_JOB: Duration = Duration::from_millis(50);
 /// Jobs that wait for the next transactions. Further callers wait to hand theirs in, and take it back when nobody
 /// waits for them any more.
 const QUEUE: usize = 4 * BATCH;
@@ -37,16 +43,11 @@ enum Place {
 }
 
 impl CatalogWriter {
-    /// Writes to `db`. Keeps in `changes` how many changes ([`changes::last`]) no
-    /// power cut undoes, from the first commit that reaches the disk on; and in `fault` what the
-    /// disk did not take.
-    pub fn start(
-        db: Database,
-        offload: Offload,
-        changes: Arc<AtomicU64>,
-        fault: Arc<CatalogDiskFault>,
-    ) -> Self {
-        let session = Session { db, durability: Durability::Disk, changes, fault };
+    /// Writes to `db`. Keeps in `state` how many changes ([`changes::last`]) no
+    /// power cut undoes, from the first commit that reaches the disk on; what the
+    /// disk did not take; and how long jobs and commits took.
+    pub fn start(db: Database, offload: Offload, state: WriterState) -> Self {
+        let session = Session { db, durability: Durability::Disk, state };
         Self(Mutex::new(match offload {
             Offload::Inline => Place::Here(Box::new(session)),
             Offload::Threads => {
@@ -74,7 +75,7 @@ impl CatalogWriter {
     async fn submit(&self, queued: Queued) {
         let jobs = match &mut *self.0.lock().expect("no holder panics") {
             Place::Thread { jobs, .. } => jobs.clone(),
-            Place::Here(session) => return session.commit_all(vec![queued]),
+            Place::Here(session) => return session.commit_all(&mut VecDeque::from([queued])),
             Place::Closed => return,
         };
         // A closed queue drops the job, which its caller sees.
@@ -93,6 +94,8 @@ impl CatalogWriter {
 
 /// A job whose type is known to its caller only.
 trait Job: Send {
+    /// The name of the job, for people who look for one that takes long.
+    fn name(&self) -> &'static str;
     /// Does the work, which is to be kept unless it fails. Done again, it begins anew: what it did before was
     /// taken back.
     fn work(&mut self, tx: &Tx) -> Result<(), Error>;
@@ -107,6 +110,10 @@ struct Typed<T, F> {
 }
 
 impl<T: Send, F: Fn(&Tx) -> Result<T, Error> + Send> Job for Typed<T, F> {
+    fn name(&self) -> &'static str {
+        std::any::type_name::<F>()
+    }
+
     fn work(&mut self, tx: &Tx) -> Result<(), Error> {
         let result = catch_unwind(AssertUnwindSafe(|| (self.work)(tx)))
             .unwrap_or_else(|panic| Err(Error::Bug(panic_text(&*panic))));
@@ -140,56 +147,82 @@ struct Queued {
 struct Session {
     db: Database,
     durability: Durability,
-    changes: Arc<AtomicU64>,
-    fault: Arc<CatalogDiskFault>,
+    state: WriterState,
 }
 
 impl Session {
     fn serve(mut self, mut queue: Receiver<Queued>) {
-        while let Some(first) = queue.blocking_recv() {
-            let mut jobs = vec![first];
+        let mut jobs = VecDeque::new();
+        loop {
+            if jobs.is_empty() {
+                let Some(first) = queue.blocking_recv() else { break };
+                jobs.push_back(first);
+            }
             while jobs.len() < BATCH
                 && let Ok(next) = queue.try_recv()
             {
-                jobs.push(next);
+                jobs.push_back(next);
             }
-            self.commit_all(jobs);
+            self.commit_all(&mut jobs);
         }
         if let Err(why) = self.db.move_log_into_file() {
             tracing::debug!(%why, "the catalog's write-ahead log stays beside it");
         }
     }
 
-    fn commit_all(&mut self, mut jobs: Vec<Queued>) {
-        let mut tries = 1;
+    /// Commits the first of `jobs` together, as many as are done soon enough, and takes them out.
+    fn commit_all(&mut self, jobs: &mut VecDeque<Queued>) {
+        let (mut tries, mut done) = (1, 0);
         let committed = loop {
-            match self.transaction(&mut jobs) {
+            match self.transaction(jobs, &mut done) {
                 Err(Error::Contended) if tries < TRIES => tries += 1,
-                done => break done,
+                ended => break ended,
             }
         };
         if let Err(why) = &committed {
             tracing::debug!(%why, "the catalog could not commit");
-            self.fault.note(why);
+            self.state.fault.note(why);
         }
-        for queued in jobs {
+        for queued in jobs.drain(..done.max(1)) {
             queued.job.reply(committed.clone());
         }
     }
 
-    fn transaction(&mut self, jobs: &mut [Queued]) -> Result<(), Error> {
+    /// Does jobs from the first on and keeps their work; `done` says how many were begun.
+    fn transaction(&mut self, jobs: &mut VecDeque<Queued>, done: &mut usize) -> Result<(), Error> {
+        *done = 0;
         let asked = jobs.iter().map(|job| job.durability).max().unwrap_or(Durability::Disk);
         if self.durability != asked {
             self.db.sync_commits(asked == Durability::Disk)?;
             self.durability = asked;
         }
         let tx = self.db.begin_to_write()?;
-        jobs.iter_mut().try_for_each(|queued| self.one(&tx, queued))?;
+        let began = self.state.clock.now();
+        let mut now = began;
+        for queued in jobs {
+            *done += 1;
+            self.one(&tx, queued)?;
+            let took = self.state.clock.now().saturating_sub(now);
+            now += took;
+            self.state.times.jobs.took(took);
+            if took > LONG_JOB {
+                let ms = took.as_millis() as u64;
+                tracing::debug!(
+                    job = queued.job.name(),
+                    ms,
+                    "the catalog's writer was held for long"
+                );
+            }
+            if now.saturating_sub(began) >= TAKES_JOBS_FOR {
+                break;
+            }
+        }
         // Everything before it reaches the disk with a commit that does.
         let changes = (asked == Durability::Disk).then(|| changes::last(&tx)).transpose()?;
         tx.commit()?;
+        self.state.times.commits.took(self.state.clock.now().saturating_sub(now));
         if let Some(changes) = changes {
-            self.changes.store(changes.max(0) as u64, Ordering::Release);
+            self.state.changes.store(changes.max(0) as u64, Ordering::Release);
         }
         Ok(())
     }
@@ -199,7 +232,7 @@ impl Session {
         match tx.savepoint(|| queued.job.work(tx)) {
             Ok(()) => Ok(()),
             Err(why) => {
-                self.fault.note(&why);
+                self.state.fault.note(&why);
                 // With some failures the others' work is lost too, and with this one all is tried again.
                 if tx.is_over() || why == Error::Contended { Err(why) } else { Ok(()) }
             }

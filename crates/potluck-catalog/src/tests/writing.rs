@@ -1,10 +1,12 @@
 //! Tests of the catalog's writer: jobs share a transaction, and each is done whole or not at all.
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, ReadClock, file, path};
 use crate::sql::Tx;
-use crate::{Catalog, Durability, Error, meta, placements};
+use crate::{Catalog, Durability, Error, Upkeep, When, meta, placements};
 use potluck_wire::env::Offload;
+use potluck_wire::metrics::Exposition;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -19,7 +21,7 @@ fn saved(db: &Tx) -> Result<Option<u64>, Error> {
 fn a_job_is_all_or_nothing_and_leaves_the_others_alone() {
     for offload in [Offload::Inline, Offload::Threads] {
         let fixture = Fixture::new();
-        let catalog = Catalog::open(&fixture.file(), offload).expect("opened");
+        let catalog = Catalog::open(&fixture.file(), offload, ReadClock::by(0)).expect("opened");
         runtime().block_on(async {
             let save = |ms| move |db: &Tx| meta::save_pool_time(db, ms);
             let fails = catalog.write(Durability::Disk, |db| {
@@ -50,7 +52,8 @@ fn a_job_is_all_or_nothing_and_leaves_the_others_alone() {
 #[test]
 fn queued_jobs_are_finished_before_the_writer_closes_d1() {
     let fixture = Fixture::new();
-    let catalog = Catalog::open(&fixture.file(), Offload::Threads).expect("opened");
+    let catalog =
+        Catalog::open(&fixture.file(), Offload::Threads, ReadClock::by(0)).expect("opened");
     runtime().block_on(async {
         let jobs: Vec<_> = (1..=50)
             .map(|ms| {
@@ -74,7 +77,8 @@ fn queued_jobs_are_finished_before_the_writer_closes_d1() {
 #[test]
 fn jobs_beyond_the_queue_wait_with_their_callers_and_go_with_them() {
     let fixture = Fixture::new();
-    let catalog = Catalog::open(&fixture.file(), Offload::Threads).expect("opened");
+    let catalog =
+        Catalog::open(&fixture.file(), Offload::Threads, ReadClock::by(0)).expect("opened");
     let (asked, runs) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let (release, released) = std::sync::mpsc::channel::<()>();
     let released = Mutex::new(released);
@@ -119,7 +123,7 @@ fn jobs_beyond_the_queue_wait_with_their_callers_and_go_with_them() {
 fn a_transaction_that_met_another_runs_again_from_its_start_with_all_its_jobs() {
     for offload in [Offload::Inline, Offload::Threads] {
         let fixture = Fixture::new();
-        let catalog = Catalog::open(&fixture.file(), offload).expect("opened");
+        let catalog = Catalog::open(&fixture.file(), offload, ReadClock::by(0)).expect("opened");
         let runs = Arc::new(AtomicU32::new(0));
         let meets = |failures: u32| {
             let runs = Arc::clone(&runs);
@@ -152,5 +156,54 @@ fn the_copies_of_a_donor_are_found_by_its_index() {
         let plan = fixture.db.plan(sql).expect("planned");
         let first = &plan[0];
         assert!(first.contains("placements_by_donor (donor=?"), "{sql}: {plan:?}");
+    }
+}
+
+#[test]
+fn work_in_the_background_ends_its_step_when_it_has_held_the_writer_for_long_enough() {
+    // A piece is of 32 entries and chunks, and each file has one chunk.
+    for (step_ms, left) in [(0, 0), (15, 100 - 32), (50, 100 - 16)] {
+        let mut fixture = Fixture::new();
+        let files = (0..100).map(|n| file(&format!("pot://lab/tree/{n}"), &[n], &[1])).collect();
+        assert!(fixture.commit(files).iter().all(Result::is_ok));
+        let catalog = Catalog::open(&fixture.file(), Offload::Inline, ReadClock::by(step_ms));
+        let catalog = catalog.expect("opened");
+        runtime().block_on(async {
+            let when = When { pool_ms: 1, wall_ms: 1 };
+            catalog.remove(path("pot://lab/tree"), true, when).await.expect("removed");
+            let step = Upkeep::Trash { entries: 1000, kept_ms: 0 };
+            let more = catalog.upkeep(step, 2).await.expect("a step");
+            let spaces = catalog.spaces().await.expect("read");
+            assert_eq!((more, spaces[0].files), (left > 0, left), "{step_ms} ms a piece");
+        });
+    }
+}
+
+#[test]
+fn a_transaction_that_has_taken_long_leaves_the_other_jobs_to_the_next() {
+    for (step_ms, expected) in [(0, 1..=2), (30, 4..=4)] {
+        let fixture = Fixture::new();
+        let clock = ReadClock::by(step_ms);
+        let catalog = Catalog::open(&fixture.file(), Offload::Threads, clock).expect("opened");
+        let (release, released) = channel::<()>();
+        let released = Mutex::new(released);
+        let until_released = move |_: &Tx| {
+            let _ = released.lock().expect("no holder panics").recv(); // the sender is dropped
+            Ok(())
+        };
+        let save = |ms| catalog.write(Durability::Process, move |db| meta::save_pool_time(db, ms));
+        runtime().block_on(async {
+            // All are handed in before the first of them ends.
+            let first = catalog.write(Durability::Process, until_released);
+            let done = tokio::join!(first, save(1), save(2), save(3), async { drop(release) });
+            assert_eq!((done.0, done.1, done.2, done.3), (Ok(()), Ok(()), Ok(()), Ok(())));
+            catalog.close().await;
+        });
+        let mut figures = Exposition::of("test");
+        figures.times("commits", "Commits", &catalog.writer_times().commits);
+        let text = figures.text();
+        let count = text.lines().find_map(|line| line.strip_prefix("commits_count "));
+        let commits: u64 = count.and_then(|count| count.parse().ok()).expect("counted");
+        assert!(expected.contains(&commits), "{commits} commits at {step_ms} ms a job");
     }
 }

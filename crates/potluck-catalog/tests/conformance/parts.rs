@@ -116,7 +116,7 @@ async fn parts_of_a_session_that_ends_are_taken_apart_one_by_one() {
     let (mut steps, mut before) = (0, 0);
     while stage
         .catalog
-        .upkeep(Upkeep::Trash { entries: 1000, kept_ms: 9999 }, 500)
+        .upkeep(Upkeep::Trash { entries: 32, kept_ms: 9999 }, 500)
         .await
         .expect("a step")
     {

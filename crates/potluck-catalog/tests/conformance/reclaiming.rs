@@ -86,7 +86,7 @@ async fn references_of_what_is_removed_end_step_by_step() {
     let mut before = 0;
     while stage
         .catalog
-        .upkeep(Upkeep::Trash { entries: 1000, kept_ms: 0 }, 500)
+        .upkeep(Upkeep::Trash { entries: 32, kept_ms: 0 }, 500)
         .await
         .expect("a step")
     {

@@ -1,5 +1,6 @@
 //! A catalog in a directory of its own, with the plain space “lab” and an open session.
 
+use potluck_catalog::fixture::ReadClock;
 use potluck_catalog::fixture::chunk;
 use potluck_catalog::fixture::donors_there;
 use potluck_catalog::fixture::new_space;
@@ -52,7 +53,8 @@ pub fn when(pool_ms: u64) -> When {
 }
 
 fn open(dir: &TempDir) -> Catalog {
-    Catalog::open(&dir.path().join("catalog.db"), Offload::Inline).expect("opened")
+    Catalog::open(&dir.path().join("catalog.db"), Offload::Inline, ReadClock::by(0))
+        .expect("opened")
 }
 
 impl Stage {

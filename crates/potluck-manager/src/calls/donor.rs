@@ -43,8 +43,8 @@ handles! {
     }
 }
 
-/// Chunks that become known in one job of the catalog's writer.
-const TAKEN_IN: usize = 2048;
+/// Chunks that are found missing in one job of the catalog's writer.
+const MISSING_PER_JOB: usize = 1024;
 /// Chunks in quarantine that a heartbeat may ask about; what is more is asked about again.
 const DISCARDED: usize = 256;
 /// Copies looked at in one step at the end of an inventory.
@@ -309,12 +309,8 @@ impl DonorCalls {
 
     /// Makes chunks of a donor known that no file uses and nobody is writing; gives their numbers.
     async fn take_in(&self, donor: DonorId, chunks: &[Holding]) -> Result<Vec<ChunkId>, Failure> {
-        let mut known = Vec::with_capacity(chunks.len());
-        for batch in chunks.chunks(TAKEN_IN) {
-            let told = ToldCopies { unused: batch.to_vec(), ..ToldCopies::default() };
-            known.extend(self.catalog.tell(donor, told, self.time.now_ms()).await?.taken_in);
-        }
-        Ok(known)
+        let told = ToldCopies { unused: chunks.to_vec(), ..ToldCopies::default() };
+        Ok(self.catalog.tell(donor, told, self.time.now_ms()).await?.taken_in)
     }
 
     /// Marks as missing what is counted at the donor and was not listed, once the last page of its list came.
@@ -326,7 +322,9 @@ impl DonorCalls {
             let page = self.catalog.unlisted_at(donor, Arc::clone(&listed), after, SWEEP).await?;
             let (Some(last), unlisted) = page else { break };
             after = last;
-            missing += self.mark_missing(donor, incarnation, unlisted).await?;
+            for names in unlisted.chunks(MISSING_PER_JOB) {
+                missing += self.mark_missing(donor, incarnation, names.to_vec()).await?;
+            }
         }
         if missing > 0 {
             self.scan_state.worse(self.time.tick(), "copies are missing");

@@ -16,9 +16,6 @@ use std::sync::Arc;
 /// Steps for one session in a round, so that none starves the others.
 const STEPS: usize = 64;
 
-/// Copies counted in one job of the catalog's writer.
-const AT_ONCE: usize = 2048;
-
 handles! {
     /// The handles for ending sessions.
     pub struct SessionEnds {
@@ -76,10 +73,8 @@ impl SessionEnds {
     /// on are counted when they do, for the chunks have rows by now.
     async fn count(&self, copies: BTreeMap<DonorId, Vec<Holding>>) -> Result<(), Error> {
         for (donor, holdings) in copies {
-            for added in holdings.chunks(AT_ONCE) {
-                let told = ToldCopies { added: added.to_vec(), ..ToldCopies::default() };
-                self.catalog.tell(donor, told, self.time.now_ms()).await?;
-            }
+            let told = ToldCopies { added: holdings, ..ToldCopies::default() };
+            self.catalog.tell(donor, told, self.time.now_ms()).await?;
         }
         Ok(())
     }

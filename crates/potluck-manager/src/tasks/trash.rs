@@ -10,8 +10,8 @@ use std::time::Duration;
 
 /// Steps in a round, so that others have their turn.
 const STEPS: usize = 128;
-/// Entries of thrown-away trees and chunks of their files in one step: a transaction of some ten milliseconds.
-const ENTRIES: usize = 500;
+/// Entries of thrown-away trees and chunks of their files in one step, which ends sooner when that takes long.
+const ENTRIES: usize = 2000;
 /// Replies forgotten in one step: some are of a thousand files.
 const REPLIES: usize = 64;
 /// How long the reply of a commit can be asked for again.

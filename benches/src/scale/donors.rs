@@ -1,0 +1,274 @@
+//! Simulated donors: each is a task that registers, lists what it holds, heartbeats each second and reports what it is
+//! ordered to do as done at once, over a connection of its own.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use potluck_core::chunk::ChunkName;
+use potluck_core::entropy::SystemEntropy;
+use potluck_core::ids::DonorId;
+use potluck_wire::call::Caller;
+use potluck_wire::control::{
+    Arrived, Heartbeat, HeartbeatReply, Holding, INVENTORY_PAGE, Inventory, Invite, Join,
+    TaskFault, TaskOutcome, TaskResult, Work,
+};
+use potluck_wire::error::{ErrorKind, Failure};
+use potluck_wire::identity::{About, Identity, fingerprint, new_key_and_request};
+use potluck_wire::net::SystemNet;
+use potluck_wire::packed::{Blob, Packed};
+use potluck_wire::ticket::Secret;
+use potluck_wire::tls::TlsDial;
+use potluck_wire::token::Role;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::fill::{INCARNATION, register};
+use super::layout::{LEN, Layout};
+
+/// Bytes that each of them can take.
+pub const ROOM: u64 = 1 << 40;
+/// The time from one heartbeat to the next, which is shorter when results of tasks wait.
+const INTERVAL: Duration = Duration::from_secs(1);
+const SHORTEST: Duration = Duration::from_millis(200);
+/// The time after which a call that failed is tried again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Donors that join side by side.
+const JOINING: usize = 16;
+
+/// What all donors together did so far.
+#[derive(Default)]
+pub struct Done {
+    /// Donors whose lists were taken to their end.
+    pub listed: AtomicU64,
+    pub heartbeats: AtomicU64,
+    pub failed_calls: AtomicU64,
+    /// Microseconds that heartbeats took together.
+    pub heartbeat_us: AtomicU64,
+    /// Chunks that were stored by order.
+    pub stored: AtomicU64,
+}
+
+/// Makes new members that may lend, in the order of their numbers.
+pub async fn join(admin: &Identity, donors: usize) -> Result<Vec<Identity>> {
+    let inviting = caller(admin)?;
+    let mut joining = JoinSet::new();
+    let mut joined = Vec::with_capacity(donors);
+    for number in 0..donors {
+        if joining.len() >= JOINING {
+            joined.push(joining.join_next().await.context("one of them")???);
+        }
+        joining.spawn(join_one(inviting.clone(), admin.clone(), number));
+    }
+    while let Some(ended) = joining.join_next().await {
+        joined.push(ended??);
+    }
+    joined.sort_by_key(|identity| identity.about.member);
+    Ok(joined)
+}
+
+async fn join_one(inviting: Caller, admin: Identity, number: usize) -> Result<Identity> {
+    let said = |why: Failure| anyhow!("{why}");
+    let invite = Invite { role: Role::Donor, ttl_seconds: 3600 };
+    let secret = inviting.call(&invite).await.map_err(said)?.secret;
+    let (key, request) = new_key_and_request()?;
+    let dial = Arc::new(TlsDial::joining(fingerprint(&admin.ca)));
+    let manager = admin.about.manager;
+    let joining = Caller::new(Arc::new(SystemNet), dial, manager.clone());
+    let name = format!("simulated-{number}");
+    let join = Join { secret, request: Blob(request), name: name.clone() };
+    let joined = joining.call(&join).await.map_err(said)?;
+    let (pool, member, role) = (joined.pool, joined.member, joined.role);
+    let about = About { pool, manager, member, role, name };
+    Ok(Identity::new(about, joined.ca.0, joined.certificate.0, key))
+}
+
+/// Calls the manager of an identity over a connection of its own.
+pub fn caller(identity: &Identity) -> Result<Caller> {
+    let dial = TlsDial::member(identity).map_err(|why| anyhow!("{why}"))?;
+    Ok(Caller::new(Arc::new(SystemNet), Arc::new(dial), identity.about.manager.clone()))
+}
+
+/// The number of a donor that joined.
+pub fn id(identity: &Identity) -> DonorId {
+    DonorId(identity.about.member.0)
+}
+
+/// A port of all donors, where whoever tries to reach one is told that it only starts.
+pub fn port() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = listener.local_addr()?.port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // Whoever goes away meanwhile is not told.
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 503 Starting\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    Ok(port)
+}
+
+/// One of them.
+pub struct Donor {
+    pub layout: Arc<Layout>,
+    pub place: usize,
+    pub caller: Caller,
+    pub key: Secret,
+    pub port: u16,
+    pub done: Arc<Done>,
+    listing: Option<Listing>,
+    added: Vec<Arrived>,
+    removed: Vec<ChunkName>,
+    sound: Vec<ChunkName>,
+    results: Vec<TaskResult>,
+    write_sequence: u64,
+}
+
+/// A list under way.
+#[derive(Clone, Copy)]
+struct Listing {
+    page: u32,
+    /// Chunks that were listed.
+    from: usize,
+}
+
+impl Donor {
+    pub fn new(
+        layout: &Arc<Layout>,
+        place: usize,
+        identity: &Identity,
+        port: u16,
+        done: &Arc<Done>,
+    ) -> Result<Self> {
+        Ok(Self {
+            layout: Arc::clone(layout),
+            place,
+            caller: caller(identity)?,
+            key: Secret::generate(&SystemEntropy),
+            port,
+            done: Arc::clone(done),
+            listing: None,
+            added: Vec::new(),
+            removed: Vec::new(),
+            sound: Vec::new(),
+            results: Vec::new(),
+            write_sequence: 0,
+        })
+    }
+
+    /// Is a donor until it is dropped. Whether the manager is there or not.
+    pub async fn run(mut self) {
+        loop {
+            if let Err(why) = self.be_there().await {
+                self.done.failed_calls.fetch_add(1, Ordering::Relaxed);
+                if why.kind != ErrorKind::Retry {
+                    eprintln!("donor {}: {why}", self.place);
+                }
+                sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Registers, and heartbeats until it is to register again, or a call fails.
+    async fn be_there(&mut self) -> Result<(), Failure> {
+        self.caller.call(&register(self.key.clone(), Some(self.port))).await?;
+        if self.listing.is_none() {
+            self.listing = Some(Listing { page: 0, from: 0 });
+        }
+        // Not all of them in the same moment.
+        let mut next =
+            Instant::now() + INTERVAL * self.place as u32 / self.layout.donors.len() as u32;
+        loop {
+            if let Some(listing) = self.listing {
+                match self.list(listing).await {
+                    Ok(next) => self.listing = next,
+                    Err(why) if why.kind == ErrorKind::Conflict => {
+                        self.listing = Some(Listing { page: 0, from: 0 });
+                    }
+                    // It is sent again after the next heartbeat.
+                    Err(_) => drop(self.done.failed_calls.fetch_add(1, Ordering::Relaxed)),
+                }
+            }
+            sleep(next.saturating_duration_since(Instant::now())).await;
+            let began = Instant::now();
+            let reply = self.caller.call(&self.heartbeat()).await?;
+            self.done.heartbeats.fetch_add(1, Ordering::Relaxed);
+            let took = began.elapsed().as_micros() as u64;
+            self.done.heartbeat_us.fetch_add(took, Ordering::Relaxed);
+            (self.added, self.removed) = Default::default();
+            (self.sound, self.results) = Default::default();
+            if reply.register {
+                return Ok(());
+            }
+            self.obey(reply);
+            let soon = !self.results.is_empty();
+            next = began + if soon { SHORTEST } else { INTERVAL };
+        }
+    }
+
+    /// Sends a page of the list; gives the next.
+    async fn list(&self, Listing { page, from }: Listing) -> Result<Option<Listing>, Failure> {
+        let held = self.layout.held_by(self.place).skip(from).take(INVENTORY_PAGE);
+        let holding = |chunk| Holding { name: self.layout.name(chunk), len: LEN };
+        let holdings: Vec<Holding> = held.map(holding).collect();
+        let (listed, last) = (holdings.len(), holdings.len() < INVENTORY_PAGE);
+        let holdings = Packed(holdings);
+        self.caller.call(&Inventory { incarnation: INCARNATION, page, holdings, last }).await?;
+        if last {
+            self.done.listed.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok((!last).then_some(Listing { page: page + 1, from: from + listed }))
+    }
+
+    fn heartbeat(&self) -> Heartbeat {
+        Heartbeat {
+            incarnation: INCARNATION,
+            write_sequence: self.write_sequence,
+            load: Default::default(),
+            disk: Default::default(),
+            room: ROOM,
+            lends: Some(ROOM),
+            added: Packed(self.added.clone()),
+            removed: Packed(self.removed.clone()),
+            spoiled: Packed::default(),
+            unreadable: Packed::default(),
+            quarantined: Packed::default(),
+            sound: Packed(self.sound.clone()),
+            results: self.results.clone(),
+            excess: 0,
+            scrub: Default::default(),
+            disk_fault: None,
+            settings_fault: None,
+            follows: None,
+            quiet: Packed::default(),
+        }
+    }
+
+    fn obey(&mut self, reply: HeartbeatReply) {
+        for task in reply.tasks {
+            let outcome = match task.work {
+                Work::Copy { chunk, len, .. } | Work::Rebuild { chunk, len, .. } => {
+                    self.write_sequence += 1;
+                    self.added.push(Holding { name: chunk, len }.into());
+                    self.done.stored.fetch_add(1, Ordering::Relaxed);
+                    TaskOutcome::Done
+                }
+                Work::Scrub { .. } | Work::Probe { .. } | Work::Describe => TaskOutcome::Done,
+                // It has no bytes to make anything of.
+                Work::Encode { .. } | Work::Audit { .. } => {
+                    TaskOutcome::Failed { why: TaskFault::Unknown, donor: None }
+                }
+            };
+            self.results.push(TaskResult { task: task.number, outcome });
+        }
+        let deleted = reply.chunk_orders.delete.iter().map(|tombstone| tombstone.chunk);
+        self.removed.extend(deleted);
+        self.sound.extend(reply.chunk_orders.verify.0);
+        if reply.list && self.listing.is_none() {
+            self.listing = Some(Listing { page: 0, from: 0 });
+        }
+    }
+}
