@@ -122,7 +122,7 @@ impl Upkeep {
         }
     }
 
-    /// So much of the same work.
+    /// Does the same work, and `count` of it at most.
     fn of(mut self, count: usize) -> Self {
         match &mut self {
             Self::Trash { entries: most, .. }

@@ -80,7 +80,7 @@ fn jobs_beyond_the_queue_wait_with_their_callers_and_go_with_them() {
     let catalog =
         Catalog::open(&fixture.file(), Offload::Threads, ReadClock::by(0)).expect("opened");
     let (asked, runs) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (release, released) = channel::<()>();
     let released = Mutex::new(released);
     runtime().block_on(async {
         let slow = catalog.clone();
