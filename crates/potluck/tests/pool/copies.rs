@@ -91,8 +91,10 @@ fn writes_go_on_without_a_donor_that_dies_in_mid_file() {
     lab.kill_donor("donor-1");
     assert!(writing.end("the writer").success());
     let shares = lab.cli.shares("pot://lab/f");
-    // Chunks that the dead one had acknowledged before count as copies; all others are on the others.
-    assert_eq!(shares.values().sum::<u64>(), 2 * 512, "{shares:?}");
+    // Chunks that the dead one had acknowledged before count as copies; all others are on the others. A few that were
+    // on their way when it died may be on all three: sent elsewhere, and acknowledged by it at the last moment.
+    let copies = shares.values().sum::<u64>();
+    assert!((2 * 512..2 * 512 + 64).contains(&copies), "{shares:?}");
     assert!(shares["donor-2"].min(shares["donor-3"]) > 300, "{shares:?}");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "the file");
 }
