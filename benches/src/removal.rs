@@ -72,7 +72,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
         measure::run(run.pool.client().args(["rm", "pot://removed/large"]))?;
         Ok(())
     };
-    let before = run.jobs()?;
+    let before = run.held_so_far()?;
     large()?;
     run.held("a file of 2048 chunks is stored and removed", &before)?;
     Ok(run.figures)
@@ -94,26 +94,31 @@ impl Run {
         self.figures.push(Figure { work, value, unit, limit });
     }
 
-    /// Jobs of the catalog's writer so far, by how long they took.
-    fn jobs(&self) -> Result<Histogram> {
+    /// Jobs and commits of the catalog's writer so far, by how long they took.
+    fn held_so_far(&self) -> Result<[Histogram; 2]> {
         // The figures of an earlier scrape are told for a second.
         std::thread::sleep(Duration::from_millis(1100));
-        Ok(Scrape::of(&self.metrics)?.histogram("potluck_catalog_job_seconds"))
+        let scrape = Scrape::of(&self.metrics)?;
+        let of = |name| scrape.histogram(name);
+        Ok(["potluck_catalog_job_seconds", "potluck_catalog_commit_seconds"].map(of))
     }
 
     /// Says how long jobs held the writer since `before`, while `what` went on.
-    fn held(&mut self, what: &str, before: &Histogram) -> Result<()> {
-        let jobs = self.jobs()?.since(before);
+    fn held(&mut self, what: &str, before: &[Histogram; 2]) -> Result<()> {
+        let [jobs, commits] = self.held_so_far()?;
+        let (jobs, commits) = (jobs.since(&before[0]), commits.since(&before[1]));
         let work = format!("jobs of the writer above 50 ms, {what}");
         self.figure(work, jobs.above(LONGEST_JOB), "", Limit::AtMost(0.0));
         let work = format!("longest job of the writer at most, {what}");
         self.figure(work, jobs.longest() * 1e3, "ms", Limit::None);
+        let work = format!("longest commit of the catalog at most, {what}");
+        self.figure(work, commits.longest() * 1e3, "ms", Limit::None);
         Ok(())
     }
 
     fn store(&mut self, local: &Path, what: &str) -> Result<()> {
         eprintln!("storing {what}");
-        let before = self.jobs()?;
+        let before = self.held_so_far()?;
         let copy = ["cp", "-q", "-r"];
         measure::run(self.pool.client().args(copy).arg(local).arg("pot://removed/tree"))?;
         content::remove(local)?;
@@ -130,7 +135,7 @@ impl Run {
 
     /// Removes all that is in the space, and says how soon files are committed until nothing is left of it.
     fn remove(&mut self, what: &str, is_gone: impl Fn(&Pool) -> Result<bool>) -> Result<()> {
-        let before = self.jobs()?;
+        let before = self.held_so_far()?;
         let client = Steady::start(&self.pool, keep)?;
         let began = Instant::now();
         measure::run(self.pool.client().args(["rm", "-r", "pot://removed/tree"]))?;

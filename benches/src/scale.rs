@@ -120,6 +120,8 @@ impl Run {
         self.idle()?;
         self.repair()?;
         let memory = self.pool.manager_memory()?.peak as f64 / MIB;
+        let failed = self.done.failed_calls.load(Ordering::Relaxed) as f64;
+        self.figure("calls of donors that failed", failed, "", Limit::None);
         self.figure("most memory of the manager", memory, "MiB", Limit::AtMost(MEMORY_MIB));
         // Nobody is to tell of calls that fail while the manager stops.
         self.tasks.iter().for_each(AbortHandle::abort);

@@ -111,7 +111,7 @@ pub fn port() -> Result<u16> {
     Ok(port)
 }
 
-/// One of them.
+/// A simulated donor.
 pub struct Donor {
     pub layout: Arc<Layout>,
     pub place: usize,
@@ -159,7 +159,7 @@ impl Donor {
         })
     }
 
-    /// Is a donor until it is dropped. Whether the manager is there or not.
+    /// Does what a donor does until it is dropped, whether the manager is there or not.
     pub async fn run(mut self) {
         loop {
             if let Err(why) = self.be_there().await {
@@ -178,7 +178,7 @@ impl Donor {
         if self.listing.is_none() {
             self.listing = Some(Listing { page: 0, from: 0 });
         }
-        // Not all of them in the same moment.
+        // Donors do not all begin in the same moment.
         let mut next =
             Instant::now() + INTERVAL * self.place as u32 / self.layout.donors.len() as u32;
         loop {

@@ -32,7 +32,6 @@ pub struct Position {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<LogPlace>,
     /// The wall time at which the generation began, in milliseconds.
-    #[serde(default)]
     pub begun_ms: i64,
     /// Blocks and records of the base.
     pub base: Extent,
@@ -57,7 +56,6 @@ pub struct Extent {
     /// The number of lines.
     pub lines: u64,
     /// The size of the sealed blocks in bytes.
-    #[serde(default)]
     pub bytes: u64,
 }
 

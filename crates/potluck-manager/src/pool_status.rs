@@ -8,8 +8,7 @@ use crate::handles::handles;
 use crate::log::copies::LogCopies;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
-use crate::scan_state::ScanState;
-use crate::scan_state::Unseen;
+use crate::scan_state::{BAD_COPY_MET, ScanState, Unseen};
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
@@ -113,10 +112,15 @@ impl Overview {
 
     /// Returns what the last scan does not know by now.
     fn unseen_now(&self, donors: &[DonorStatus]) -> Option<Unseen> {
-        let mut unheard = self.pool.lock().view(self.time.tick()).unheard();
+        let now = self.time.tick();
+        let (mut unheard, in_doubt) = {
+            let pool = self.pool.lock();
+            (pool.view(now).unheard(), pool.is_in_doubt(now))
+        };
         // Who holds nothing is missed by no file.
         unheard.retain(|id| donors.iter().any(|donor| donor.donor == *id && donor.chunks > 0));
-        self.scan_state.unseen(&unheard)
+        let doubt = in_doubt.then_some(Unseen::Worse(BAD_COPY_MET));
+        self.scan_state.unseen(&unheard).or(doubt)
     }
 
     /// A state of repair that says nothing but what it waits for though nothing is to be made yet, as far as

@@ -245,6 +245,9 @@ impl ScanState {
     }
 }
 
+/// Why the verdict is in doubt when a reader complains of a copy.
+pub const BAD_COPY_MET: &str = "a reader met a bad copy";
+
 /// The changes that a scan has not seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unseen {

@@ -73,7 +73,9 @@ impl WaitingForDonors {
                 if pool.awaits_word(asked, now) {
                     return true;
                 }
-                self.scan_state.is_behind(&pool.view(now).unheard()) || pool.repairs.is_unseen()
+                self.scan_state.is_behind(&pool.view(now).unheard())
+                    || pool.repairs.is_unseen()
+                    || pool.is_in_doubt(now)
             };
             if behind {
                 self.scan_state.look_again(now);

@@ -19,8 +19,8 @@ pub struct Complaints {
     pub(crate) refuted: BTreeMap<MemberId, BTreeMap<DonorId, Tick>>,
     /// When each member would have made its reports, one every [`REPORT_EVERY`].
     pub(crate) reported: BTreeMap<MemberId, Tick>,
-    /// When the reports of each member put the verdict in doubt last.
-    pub(crate) doubted: BTreeMap<MemberId, Tick>,
+    /// The last report of each member that put the verdict in doubt.
+    pub(crate) doubts: BTreeMap<MemberId, Doubt>,
     /// When what is too old was forgotten last.
     pub(crate) aged: Tick,
 }
@@ -33,6 +33,14 @@ pub(crate) struct Complaint {
     pub(crate) since: Tick,
     /// The time since which the donor has been there and not looked.
     pub(crate) waits_since: Tick,
+}
+
+/// The verdict on the pool is not known because of a copy that a member complained about.
+#[derive(Debug)]
+pub(crate) struct Doubt {
+    pub(crate) since: Tick,
+    pub(crate) donor: DonorId,
+    pub(crate) chunk: ChunkName,
 }
 
 /// Others fetch a copy of which the donor and those who complained say different things.

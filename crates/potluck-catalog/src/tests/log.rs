@@ -466,8 +466,8 @@ fn a_base_that_a_freeze_overtook_is_not_noted_d5() {
 fn position(generation: u64, sequence: u64, change: i64) -> Position {
     let at = serde_json::json!({
         "generation": generation, "sequence": sequence, "last": chunk(sequence), "epoch": 1,
-        "attempt": 1, "change": change, "base": { "blocks": 1, "lines": 9 },
-        "log": { "blocks": 1, "lines": 9 },
+        "attempt": 1, "change": change, "begun_ms": 0, "base": { "blocks": 1, "lines": 9, "bytes": 0 },
+        "log": { "blocks": 1, "lines": 9, "bytes": 0 },
     });
     serde_json::from_value(at).expect("a position")
 }

@@ -5,7 +5,7 @@ use crate::access::Access;
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
-use crate::scan_state::ScanState;
+use crate::scan_state::{BAD_COPY_MET, ScanState};
 use crate::shared_pool::SharedPool;
 use crate::tickets;
 use crate::tickets::TicketIssuer;
@@ -100,7 +100,7 @@ impl Answer<Report> for ReadingCalls {
         if !asked && !pool.hears(who.member, now) {
             return Ok(Done {});
         }
-        if !asked && pool.casts_doubt(who.member, now) {
+        if !asked && pool.casts_doubt(who.member, donor, name, now) {
             let fault = match call.fault {
                 CopyFault::WrongBytes => "got wrong bytes of",
                 CopyFault::Missing => "did not find",
@@ -113,7 +113,7 @@ impl Answer<Report> for ReadingCalls {
                 who.member,
                 pool.called(donor)
             );
-            self.scan_state.worse(now, "a reader met a bad copy");
+            self.scan_state.worse(now, BAD_COPY_MET);
             self.scan_state.changed_at(donor, now);
         }
         // Believed only after the donor looked: a reader alone marks nothing as lost.

@@ -56,8 +56,8 @@ impl Busy {
         self.change().await;
         let at = serde_json::json!({
             "generation": 1, "sequence": self.written, "last": "00".repeat(32), "epoch": 1,
-            "attempt": 1, "change": change, "begun_ms": self.begun_ms, "base": { "blocks": 1, "lines": 9 },
-            "log": { "blocks": blocks_since, "lines": 9 },
+            "attempt": 1, "change": change, "begun_ms": self.begun_ms, "base": { "blocks": 1, "lines": 9, "bytes": 900 },
+            "log": { "blocks": blocks_since, "lines": 9, "bytes": 900 * blocks_since },
         });
         let after = serde_json::from_value(at).expect("a position");
         let (copy, epoch) = (LogCopy::InFile, self.manager.term.epoch());

@@ -4,7 +4,7 @@
 //! manager fetches the copy itself. Everything that is remembered for that is forgotten after a while.
 
 use super::Pool;
-use crate::complaints::{Complaint, Complaints, Inquiring, Inquiry};
+use crate::complaints::{Complaint, Complaints, Doubt, Inquiring, Inquiry};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
@@ -26,6 +26,9 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// A member's reports put the verdict on the whole pool in doubt no more often than this: else one
 /// that lies could keep it so for ever.
 const DOUBT_EVERY: Duration = Duration::from_secs(60);
+
+/// How long a doubt waits for the donor, which takes a second or two unless its machine is busy.
+const DOUBT_LASTS: Duration = Duration::from_secs(10);
 
 /// A member's complaints about one donor have others look once in so long, however many they are.
 const COUNTS_ONCE_IN: Duration = Duration::from_secs(3600);
@@ -76,14 +79,29 @@ impl Pool {
     /// Whether a report that is heard puts the verdict on the pool in doubt until all is looked at: the
     /// first of a member in a while does. What files use the copy is not known to be safe in any case
     /// until its donor has looked.
-    pub fn casts_doubt(&mut self, witness: MemberId, now: Tick) -> bool {
-        let doubted = &mut self.complaints.doubted;
-        let last = doubted.get(&witness);
-        let casts = last.is_none_or(|last| now.saturating_sub(*last) >= DOUBT_EVERY);
+    pub fn casts_doubt(
+        &mut self,
+        witness: MemberId,
+        donor: DonorId,
+        chunk: ChunkName,
+        now: Tick,
+    ) -> bool {
+        let doubts = &mut self.complaints.doubts;
+        let last = doubts.get(&witness);
+        let casts = last.is_none_or(|last| now.saturating_sub(last.since) >= DOUBT_EVERY);
         if casts {
-            doubted.insert(witness, now);
+            doubts.insert(witness, Doubt { since: now, donor, chunk });
         }
         casts
+    }
+
+    /// Whether a donor has not yet looked at a copy that put the verdict in doubt: a scan of what is written
+    /// down finds nothing until then.
+    pub fn is_in_doubt(&self, now: Tick) -> bool {
+        self.complaints.doubts.values().any(|doubt| {
+            let young = now.saturating_sub(doubt.since) < DOUBT_LASTS;
+            young && self.chunk_orders.has_verify(doubt.donor, &doubt.chunk)
+        })
     }
 
     /// A member got other bytes of a donor's copy, or none: the donor must look at it. Others look, too, if it denies, and if
@@ -349,7 +367,7 @@ impl Pool {
             !about.is_empty()
         });
         complaints.counted.retain(|_, at| young(*at, COUNTS_ONCE_IN));
-        complaints.doubted.retain(|_, at| young(*at, DOUBT_EVERY));
+        complaints.doubts.retain(|_, doubt| young(doubt.since, DOUBT_EVERY));
         complaints.reported.retain(|_, paid| *paid > now);
     }
 

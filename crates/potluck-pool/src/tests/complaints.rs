@@ -241,6 +241,28 @@ fn a_donor_that_never_looks_at_what_members_complain_about_is_looked_into_all_th
 }
 
 #[test]
+fn a_doubt_lasts_until_the_donor_has_looked_and_not_for_ever() {
+    let mut pool = donors(2);
+    let now = at(10.0);
+    heard(&mut pool, now);
+    let report = |pool: &mut Pool, n, now| {
+        let casts = pool.casts_doubt(ADA, DonorId(1), chunk(n), now);
+        pool.accuse(DonorId(1), copy(n), ADA, now);
+        casts
+    };
+    assert!(!pool.is_in_doubt(now));
+    assert!(report(&mut pool, 1, now));
+    assert!(pool.is_in_doubt(at(15.0)));
+    pool.chunk_orders.answered(DonorId(1), &chunk(1));
+    assert!(!pool.is_in_doubt(at(15.0)), "it has looked");
+    assert!(!report(&mut pool, 2, at(16.0)), "a member does so once in a while");
+    assert!(!pool.is_in_doubt(at(16.0)));
+    assert!(report(&mut pool, 3, at(80.0)));
+    assert!(pool.is_in_doubt(at(89.0)));
+    assert!(!pool.is_in_doubt(at(91.0)), "whoever lies about a busy machine gains seconds");
+}
+
+#[test]
 fn who_does_not_reach_a_donor_says_nothing_about_it_and_others_are_asked() {
     let mut pool = donors(9);
     let now = at(10.0);
