@@ -121,6 +121,11 @@ impl Status {
         self.donors.iter().all(|donor| donor.used <= METADATA_AT_MOST)
     }
 
+    /// Bytes that the fullest donor holds, of which the log of the pool's metadata is a part.
+    pub fn most_used(&self) -> u64 {
+        self.donors.iter().map(|donor| donor.used).max().unwrap_or(0)
+    }
+
     /// Whether donors have all that the catalog has, in its log.
     pub fn is_logged(&self) -> bool {
         self.log_waiting == Some(0)

@@ -62,8 +62,9 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
 
     content::write_directory(&local, "removal", on_donors as usize, ON_DONORS)?;
     let what = format!("{on_donors} files with a chunk");
+    let most = run.pool.status()?.most_used() + on_donors * ON_DONORS / 20;
     run.store(&local, &what)?;
-    run.remove(&what, |pool| Ok(pool.status()?.is_reclaimed()))?;
+    run.remove(&what, |run| Ok(run.pool.status()?.most_used() <= most))?;
 
     content::write_file(&local, "removal", LARGE)?;
     let large = || -> Result<()> {
@@ -134,7 +135,7 @@ impl Run {
     }
 
     /// Removes all that is in the space, and says how soon files are committed until nothing is left of it.
-    fn remove(&mut self, what: &str, is_gone: impl Fn(&Pool) -> Result<bool>) -> Result<()> {
+    fn remove(&mut self, what: &str, is_gone: impl Fn(&Self) -> Result<bool>) -> Result<()> {
         let before = self.held_so_far()?;
         let client = Steady::start(&self.pool, keep)?;
         let began = Instant::now();
@@ -143,7 +144,7 @@ impl Run {
         let step = Duration::from_secs(1);
         interrupt::wait_until("what was removed to be gone", GONE_WITHIN, step, || {
             let files = Scrape::of(&self.metrics)?.value(left);
-            Ok(files == Some(0.0) && is_gone(&self.pool)?)
+            Ok(files == Some(0.0) && is_gone(self)?)
         })?;
         let took = began.elapsed().as_secs_f64();
         let during = format!("{what} are removed");
