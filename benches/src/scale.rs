@@ -227,6 +227,10 @@ impl Run {
     }
 
     fn waits(&mut self, what: &str, waits: &Waits) {
+        // A small pool is over before anything was asked.
+        if waits.is_empty() {
+            return;
+        }
         for (name, percent) in [("p50", 50), ("p99", 99), ("longest", 100)] {
             self.figure(&format!("{what}, {name}"), waits.percentile(percent), "ms", Limit::None);
         }

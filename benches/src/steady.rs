@@ -56,6 +56,11 @@ impl Steady {
 pub struct Waits(Vec<f64>);
 
 impl Waits {
+    /// Whether nothing was answered.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The time within which so many of a hundred were answered: 100 for the longest.
     pub fn percentile(&self, percent: usize) -> f64 {
         let last = self.0.len().saturating_sub(1);
