@@ -11,8 +11,11 @@ pub const LEN: u32 = 4 << 20;
 /// Files of one directory.
 const IN_DIRECTORY: u64 = 1000;
 
-/// A pool of files with `EACH` chunks, each chunk in two copies. The chunks are numbered through all files; a file is
-/// spread over many donors, and the copies of a donor's chunks over all others.
+/// Donors that have chunks of one file, as many as a file is spread over when nobody asks for more.
+const WIDTH: u64 = 16;
+
+/// A pool of files with `EACH` chunks, each chunk in two copies. The chunks are numbered through all files. Each file is on
+/// `WIDTH` donors, and each of these has shared its chunks with all the others of them.
 #[derive(Clone)]
 pub struct Layout {
     /// The donors there are, by the place that they have here.
@@ -42,26 +45,39 @@ impl Layout {
 
     /// The places of the donors that hold a chunk.
     pub fn holders(&self, chunk: u64) -> [usize; 2] {
-        let all = self.donors.len() as u64;
-        let first = chunk % all;
-        let second = (first + self.apart(chunk / all)) % all;
-        [first as usize, second as usize]
+        let (file, number) = (chunk / EACH, chunk % EACH);
+        self.places_in_file(number).map(|at| ((self.start(file) + at) % self.all()) as usize)
     }
 
     /// The chunks that the donor at a place holds.
     pub fn held_by(&self, place: usize) -> impl Iterator<Item = u64> + '_ {
-        let (all, place) = (self.donors.len() as u64, place as u64);
-        let rounds = 0..self.chunks().div_ceil(all);
-        let of_round = move |round| {
-            let other = (place + all - self.apart(round)) % all;
-            [round * all + place, round * all + other]
-        };
-        rounds.flat_map(of_round).filter(|chunk| *chunk < self.chunks())
+        (0..self.files).flat_map(move |file| {
+            let at = (place as u64 + self.all() - self.start(file)) % self.all();
+            let numbers = if at < self.width() { 0..EACH } else { 0..0 };
+            let here = numbers.filter(move |number| self.places_in_file(*number).contains(&at));
+            here.map(move |number| file * EACH + number)
+        })
     }
 
-    /// How far apart the two donors of a round of chunks are.
-    fn apart(&self, round: u64) -> u64 {
-        1 + round % (self.donors.len() as u64 - 1)
+    fn all(&self) -> u64 {
+        self.donors.len() as u64
+    }
+
+    fn width(&self) -> u64 {
+        WIDTH.min(self.all())
+    }
+
+    /// The place of the first donor of a file.
+    fn start(&self, file: u64) -> u64 {
+        file * self.width() % self.all()
+    }
+
+    /// Which of a file's donors hold its chunk of this number.
+    fn places_in_file(&self, number: u64) -> [u64; 2] {
+        let width = self.width();
+        let first = number % width;
+        let apart = 1 + number / width % (width - 1);
+        [first, (first + apart) % width]
     }
 }
 
@@ -71,14 +87,16 @@ mod tests {
 
     #[test]
     fn donors_hold_what_chunks_say_that_they_do() {
-        let layout = Layout { donors: (1..=7).map(DonorId).collect(), files: 3 };
-        let mut copies = 0;
-        for place in 0..7 {
-            for chunk in layout.held_by(place) {
-                assert!(layout.holders(chunk).contains(&place), "{chunk} at {place}");
-                copies += 1;
+        for all in [7, 40] {
+            let layout = Layout { donors: (1..=all).map(DonorId).collect(), files: 3 };
+            let mut copies = 0;
+            for place in 0..all as usize {
+                for chunk in layout.held_by(place) {
+                    assert!(layout.holders(chunk).contains(&place), "{chunk} at {place}");
+                    copies += 1;
+                }
             }
+            assert_eq!(copies, 2 * layout.chunks());
         }
-        assert_eq!(copies, 2 * layout.chunks());
     }
 }
