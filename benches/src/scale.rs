@@ -41,8 +41,9 @@ const MEMORY_MIB: f64 = 2048.0;
 const WITHIN: Duration = Duration::from_secs(3600);
 /// How long the manager is watched while only heartbeats arrive.
 const IDLE: Duration = Duration::from_secs(30);
-/// A donor that is silent for so long is dead. The times that a manager takes are not waited for.
-const GRACE: &str = "10s";
+/// A donor that is silent for so long is dead: longer than any that starts beside a thousand others is not heard, and
+/// shorter than people wait.
+const GRACE: &str = "2m";
 /// Repair may take all that there is: donors move no bytes.
 const REPAIR_RATE: &str = "1024TiB";
 /// No metadata log is written meanwhile: a base of it is another work than what is measured.
