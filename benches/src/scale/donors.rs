@@ -119,20 +119,13 @@ pub struct Donor {
     pub key: Secret,
     pub port: u16,
     pub done: Arc<Done>,
-    listing: Option<Listing>,
+    /// A task that sends its list to the manager, while heartbeats go on.
+    listing: JoinSet<()>,
     added: Vec<Arrived>,
     removed: Vec<ChunkName>,
     sound: Vec<ChunkName>,
     results: Vec<TaskResult>,
     write_sequence: u64,
-}
-
-/// A list under way.
-#[derive(Clone, Copy)]
-struct Listing {
-    page: u32,
-    /// Chunks that were listed.
-    from: usize,
 }
 
 impl Donor {
@@ -150,7 +143,7 @@ impl Donor {
             key: Secret::generate(&SystemEntropy),
             port,
             done: Arc::clone(done),
-            listing: None,
+            listing: JoinSet::new(),
             added: Vec::new(),
             removed: Vec::new(),
             sound: Vec::new(),
@@ -175,23 +168,11 @@ impl Donor {
     /// Registers, and heartbeats until it is to register again, or a call fails.
     async fn be_there(&mut self) -> Result<(), Failure> {
         self.caller.call(&register(self.key.clone(), Some(self.port))).await?;
-        if self.listing.is_none() {
-            self.listing = Some(Listing { page: 0, from: 0 });
-        }
+        self.list();
         // Donors do not all begin in the same moment.
         let mut next =
             Instant::now() + INTERVAL * self.place as u32 / self.layout.donors.len() as u32;
         loop {
-            if let Some(listing) = self.listing {
-                match self.list(listing).await {
-                    Ok(next) => self.listing = next,
-                    Err(why) if why.kind == ErrorKind::Conflict => {
-                        self.listing = Some(Listing { page: 0, from: 0 });
-                    }
-                    // It is sent again after the next heartbeat.
-                    Err(_) => drop(self.done.failed_calls.fetch_add(1, Ordering::Relaxed)),
-                }
-            }
             sleep(next.saturating_duration_since(Instant::now())).await;
             let began = Instant::now();
             let reply = self.caller.call(&self.heartbeat()).await?;
@@ -209,18 +190,13 @@ impl Donor {
         }
     }
 
-    /// Sends a page of the list; gives the next.
-    async fn list(&self, Listing { page, from }: Listing) -> Result<Option<Listing>, Failure> {
-        let held = self.layout.held_by(self.place).skip(from).take(INVENTORY_PAGE);
-        let holding = |chunk| Holding { name: self.layout.name(chunk), len: LEN };
-        let holdings: Vec<Holding> = held.map(holding).collect();
-        let (listed, last) = (holdings.len(), holdings.len() < INVENTORY_PAGE);
-        let holdings = Packed(holdings);
-        self.caller.call(&Inventory { incarnation: INCARNATION, page, holdings, last }).await?;
-        if last {
-            self.done.listed.fetch_add(1, Ordering::Relaxed);
+    /// Begins to send its list, unless one is on the way.
+    fn list(&mut self) {
+        while self.listing.try_join_next().is_some() {}
+        if self.listing.is_empty() {
+            let (layout, place) = (Arc::clone(&self.layout), self.place);
+            self.listing.spawn(list(layout, place, self.caller.clone(), Arc::clone(&self.done)));
         }
-        Ok((!last).then_some(Listing { page: page + 1, from: from + listed }))
     }
 
     fn heartbeat(&self) -> Heartbeat {
@@ -267,8 +243,34 @@ impl Donor {
         let deleted = reply.chunk_orders.delete.iter().map(|tombstone| tombstone.chunk);
         self.removed.extend(deleted);
         self.sound.extend(reply.chunk_orders.verify.0);
-        if reply.list && self.listing.is_none() {
-            self.listing = Some(Listing { page: 0, from: 0 });
+        if reply.list {
+            self.list();
         }
     }
+}
+
+/// Sends a donor's list page by page, until the manager has all of it.
+async fn list(layout: Arc<Layout>, place: usize, caller: Caller, done: Arc<Done>) {
+    let holding = |chunk| Holding { name: layout.name(chunk), len: LEN };
+    let held: Vec<Holding> = layout.held_by(place).map(holding).collect();
+    let mut page = 0;
+    loop {
+        let from = held.len().min(page * INVENTORY_PAGE);
+        let to = held.len().min(from + INVENTORY_PAGE);
+        let last = to - from < INVENTORY_PAGE;
+        let holdings = Packed(held[from..to].to_vec());
+        let inventory = Inventory { incarnation: INCARNATION, page: page as u32, holdings, last };
+        match caller.call(&inventory).await {
+            Ok(_) if last => break,
+            Ok(_) => page += 1,
+            Err(why) => {
+                done.failed_calls.fetch_add(1, Ordering::Relaxed);
+                if why.kind == ErrorKind::Conflict {
+                    page = 0;
+                }
+                sleep(PAUSE).await;
+            }
+        }
+    }
+    done.listed.fetch_add(1, Ordering::Relaxed);
 }
