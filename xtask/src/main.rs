@@ -6,6 +6,7 @@ mod bench;
 mod cargo;
 mod fuzz;
 mod package;
+mod scratch;
 mod setup;
 mod steps;
 mod test;

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use crate::cargo::{cargo, test_targets};
 use crate::steps::{Beside, Steps, run_command};
 use crate::test_output::Tally;
-use crate::{package, setup, test_output, tidy, torture};
+use crate::{package, scratch, setup, test_output, tidy, torture};
 
 /// One step, as `--only` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -35,11 +35,6 @@ pub enum Step {
 const SEEDS: RangeInclusive<u64> = 1..=8;
 const KILLS: u64 = 200;
 
-/// Most tests wait for processes most of the time: two to a core leave a third of the cores idle.
-fn test_threads() -> usize {
-    2 * thread::available_parallelism().map_or(2, usize::from)
-}
-
 /// The test target that computes all the time, while all others wait most of the time.
 const SIMULATION: &str = "simulation";
 
@@ -58,23 +53,39 @@ fn start_simulation() -> JoinHandle<(Beside, Tally)> {
     })
 }
 
+/// The test target whose tests run pools of real processes.
+const POOL: &str = "pool";
+
 /// The tests of everything else.
 fn run_other_tests(tally: &mut Tally) -> Result<String, String> {
+    let scratch =
+        scratch::directory("potluck-tests-").map_err(|error| format!("a directory: {error}"))?;
+    let cores = thread::available_parallelism().map_or(2, usize::from);
     let targets = test_targets().map_err(|error| format!("{error:#}"))?;
-    // Without --no-fail-fast the first failing crate would hide the others. One selection of packages serves for
-    // all: with another one, dependencies have other features and are compiled once more.
-    let mut command = cargo(&["test", "--workspace", "--no-fail-fast", "--lib", "--bins"]);
-    for target in targets.iter().filter(|target| *target != SIMULATION) {
-        command.args(["--test", target]);
+    let others = targets.iter().filter(|target| ![SIMULATION, POOL].contains(&target.as_str()));
+    let others: Vec<_> = others.flat_map(|target| ["--test", target]).collect();
+
+    // One selection of packages serves for all: with another one, dependencies have other features and are
+    // compiled once more. Tests inside a process wait for timers and their own clients nine tenths of the time;
+    // two pools of processes to a core leave a third of the cores idle.
+    let selections: [(&[&str], usize); 3] = [
+        (&[&["--lib", "--bins"], &others[..]].concat(), 8),
+        (&["--test", POOL], 2),
+        // Examples in documentation, which no other selection of targets runs.
+        (&["--doc"], 2),
+    ];
+    let mut outcome = Ok(String::new());
+    for (selection, tests_a_core) in selections {
+        // Without --no-fail-fast the first failing crate would hide the others.
+        let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
+        command.args(selection);
+        command.env("RUST_TEST_THREADS", (tests_a_core * cores).to_string());
+        command.env("TMPDIR", scratch.path());
+        let (ended, seen) = test_output::relay(&mut command, &mut std::io::stdout());
+        tally.add(seen);
+        outcome = outcome.and(ended);
     }
-    command.env("RUST_TEST_THREADS", test_threads().to_string());
-    let (outcome, seen) = test_output::relay(&mut command, &mut std::io::stdout());
-    tally.add(seen);
-    // Examples in documentation, which no other selection of targets runs.
-    let mut examples = cargo(&["test", "--workspace", "--doc"]);
-    let (of_examples, seen) = test_output::relay(&mut examples, &mut std::io::stdout());
-    tally.add(seen);
-    outcome.and(of_examples)
+    outcome
 }
 
 /// Runs the steps one after the other (never two builds side by side: they would fight over

@@ -29,9 +29,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use tempfile::TempDir;
 
 use crate::cargo::tested_program;
+use crate::scratch;
 use counts::Counts;
 use plan::Plan;
 use stage::Stage;
@@ -199,7 +199,7 @@ fn try_all(options: &Options) -> Result<Report> {
 
 /// Plays one seed. Errors inside are what broke, with all that is known of it.
 fn try_one(plan: &Plan, program: &Path, options: &Options) -> Result<(Counts, Result<(), String>)> {
-    let mut dir = scratch()?;
+    let mut dir = scratch::directory("potluck-torture-").context("a temporary directory")?;
     let said = options.seed.is_some() && !options.json;
     if said {
         print!("{plan}");
@@ -228,16 +228,6 @@ fn play(stage: &mut Stage) -> Result<()> {
     }
     stage.check_everything().context("the last check")?;
     stage.strike().context("taking the pool down")
-}
-
-/// Makes a directory in memory where there is such a place: no fault here reaches a real disk, and catalogs
-/// sync often.
-fn scratch() -> Result<TempDir> {
-    let memory = Path::new("/dev/shm");
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("potluck-torture-");
-    let made = if memory.is_dir() { builder.tempdir_in(memory) } else { builder.tempdir() };
-    made.context("a temporary directory")
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::files::{Content, Files};
 use super::pool::{DEADLINE, Pool};
 use super::process::{Running, wait_until};
 use crate::cargo::tested_program;
+use crate::scratch;
 
 /// The system calls that change the state of a catalog. Sockets are written to by other calls.
 const CALLS: &str =
@@ -53,7 +54,7 @@ pub fn test() -> Result<String, String> {
 }
 
 fn sweep(program: &Path) -> Result<Counts> {
-    let dir = super::scratch()?;
+    let dir = scratch::directory("potluck-torture-").context("a temporary directory")?;
     let mut pool = Pool::start(
         program,
         dir.path(),
