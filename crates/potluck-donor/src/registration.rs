@@ -18,7 +18,8 @@ struct Heard {
     manager: ManagerTerm,
     now_ms: u64,
     at: Tick,
-    /// It never falls while this process runs: a manager that was started since may not know of it.
+    /// A manager that was started since may not know of it, so that it falls only where one is restored from
+    /// before that time ([`is_ahead`]).
     void_before: u64,
 }
 
@@ -48,7 +49,11 @@ impl ManagersWord {
         match heard.as_mut().filter(|heard| heard.manager == manager) {
             Some(heard) => {
                 (heard.now_ms, heard.at) = (time.now, at);
-                heard.void_before = heard.void_before.max(time.void_before);
+                // Nobody's rights that end under a restored manager wait for the time that it has forgotten.
+                heard.void_before = match is_ahead(heard.void_before, time.now) {
+                    true if time.void_before > 0 => time.void_before,
+                    _ => heard.void_before.max(time.void_before),
+                };
                 true
             }
             None => false,
@@ -61,6 +66,15 @@ impl ManagersWord {
         let heard = (*self.heard.lock().expect("no holder panics"))?;
         let since = self.clock.now().saturating_sub(heard.at).as_millis() as u64;
         let now = heard.now_ms.saturating_add(since);
-        Some((heard.donor, TicketTime { now, void_before: heard.void_before }))
+        let void_before = if is_ahead(heard.void_before, now) { 0 } else { heard.void_before };
+        Some((heard.donor, TicketTime { now, void_before }))
     }
+}
+
+/// Whether a manager's clock has not come to this moment yet. Those that are started anew begin beyond all that was
+/// said; one that is restored goes on from its backup, or for the time of the restore from zero. By what was
+/// void before a moment to come, donors would take no ticket of it.
+fn is_ahead(void_before: u64, now_ms: u64) -> bool {
+    // Rights end while the reply that says so is made.
+    void_before > now_ms.saturating_add(1000)
 }

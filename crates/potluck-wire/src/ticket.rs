@@ -22,6 +22,15 @@ use std::time::Duration;
 /// manager that is away, which goes on by the tickets there are.
 pub const TICKET_LIFE: Duration = Duration::from_secs(600);
 
+/// How far the manager's clock may be ahead of what a donor makes of its last word: a manager that is started
+/// anew begins minutes later. A ticket of longer after than this is of a time that a restore has forgotten, with
+/// all that happened in it, such as the end of somebody's rights.
+pub const CLOCK_SLACK: Duration = Duration::from_secs(600);
+
+/// The moment at which a ticket was issued by who knows no time of the pool: a restore, which has the donor's key
+/// from the donor itself.
+pub const OUT_OF_TIME: u64 = u64::MAX;
+
 /// The longest ticket a donor reads.
 pub const MAX_TICKET: usize = 512;
 /// The most caveats a donor follows.
@@ -197,7 +206,9 @@ pub enum BadTicket {
 impl Grant {
     /// Whether it is still worth something.
     pub fn is_good(&self, time: TicketTime) -> bool {
-        time.now < self.expires && self.issued >= time.void_before
+        let latest = time.now.saturating_add(CLOCK_SLACK.as_millis() as u64);
+        let in_time = (time.void_before..=latest).contains(&self.issued);
+        time.now < self.expires && (in_time || self.issued == OUT_OF_TIME)
     }
 }
 
@@ -422,6 +433,22 @@ mod tests {
             Err(BadTicket::Expired),
             "its bearer makes it no younger"
         );
+    }
+
+    #[test]
+    fn a_ticket_of_a_time_that_a_restore_has_forgotten_is_worth_nothing() {
+        let entropy: &dyn Entropy = &SeededEntropy::new(3);
+        let key = Secret::generate(entropy);
+        let slack = CLOCK_SLACK.as_millis() as u64;
+        let granted = |issued, time| {
+            let expires = Caveat::Expires(u64::MAX);
+            let ticket = Ticket::issue(&key, entropy, &[Caveat::Issued(issued), expires]);
+            ticket.public.grant(&key, DonorId(4), time).is_ok()
+        };
+        let time = TicketTime { now: 1000, void_before: 900 };
+        assert!(granted(1000 + slack, time), "a manager that was started anew");
+        assert!(!granted(1001 + slack, time));
+        assert!(granted(OUT_OF_TIME, time), "of a restore");
     }
 
     #[test]

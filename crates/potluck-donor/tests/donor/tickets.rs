@@ -147,6 +147,30 @@ async fn tickets_of_before_somebodys_rights_ended_are_void_in_open_connections_t
 }
 
 #[tokio::test]
+async fn a_manager_restored_from_before_somebodys_rights_ended_is_obeyed_and_ends_rights_anew_x5() {
+    const LATER: u64 = 50_000_000;
+    let pool = Pool::start().await;
+    let time = |now_ms, void_before| {
+        let mut state = pool.manager.state();
+        (state.now_ms, state.void_before) = (now_ms, void_before);
+    };
+    time(LATER, LATER);
+    pool.manager.heartbeats(2).await;
+    let forgotten = pool.ticket(&[Caveat::Issued(LATER)]);
+    assert!(pool.open(&forgotten).await.is_ok());
+    // It goes on from its backup, and does not know that rights ended.
+    time(1000, 0);
+    pool.manager.heartbeats(2).await;
+    let before = pool.ticket(&[Caveat::Issued(1000)]);
+    assert!(pool.open(&before).await.is_ok());
+    assert_eq!(refused(pool.open(&forgotten).await), StatusCode::FORBIDDEN);
+    time(2000, 2000);
+    pool.manager.heartbeats(2).await;
+    assert_eq!(refused(pool.open(&before).await), StatusCode::FORBIDDEN);
+    assert!(pool.open(&pool.ticket(&[Caveat::Issued(2000)])).await.is_ok());
+}
+
+#[tokio::test]
 async fn a_session_that_is_over_stores_nothing_more_whatever_tickets_it_has() {
     let pool = Pool::start().await;
     let mut client = pool.client().await;

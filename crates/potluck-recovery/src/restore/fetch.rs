@@ -7,7 +7,7 @@ use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::DonorId;
 use potluck_core::seal::RecoveryKey;
 use potluck_wire::peer_connection::{PeerConnection, PeerError};
-use potluck_wire::ticket::{Caveat, Ops, Ticket};
+use potluck_wire::ticket::{Caveat, OUT_OF_TIME, Ops, Ticket};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::Duration;
@@ -117,7 +117,12 @@ impl<'s> BlockFetch<'s> {
             let contact = server.contact(donor).ok_or(None)?;
             let key = contact.key.ok_or(None)?;
             let expires = server.now_ms() + TICKET_FOR.as_millis() as u64;
-            let caveats = [Caveat::Donor(donor), Caveat::Ops(Ops::GET), Caveat::Expires(expires)];
+            let caveats = [
+                Caveat::Donor(donor),
+                Caveat::Ops(Ops::GET),
+                Caveat::Expires(expires),
+                Caveat::Issued(OUT_OF_TIME),
+            ];
             let ticket = Ticket::issue(&key, &*server.env.entropy, &caveats);
             let (net, entropy) = (&*server.env.net, &*server.env.entropy);
             empty.insert(
