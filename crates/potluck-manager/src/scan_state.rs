@@ -147,6 +147,20 @@ impl ScanState {
         }
     }
 
+    /// A file that tolerates so many deaths came into `space`: it is no safer than that from now on, and a scan
+    /// looks what else follows.
+    pub fn tolerates_at_most(&self, space: &str, tolerates: u32, now: Tick) {
+        let mut kept = self.kept();
+        let Some(space) = kept.spaces.get_mut(space) else { return };
+        if space.unreadable > 0 || space.tolerates.is_some_and(|known| known <= tolerates) {
+            return;
+        }
+        let now_at_most = space.tolerates_now.map_or(tolerates, |known| known.min(tolerates));
+        (space.tolerates, space.tolerates_now) = (Some(tolerates), Some(now_at_most));
+        space.all_in_catalog = false;
+        kept.dirty.get_or_insert(now);
+    }
+
     /// Something changed, and nobody can say of which files: a scan should walk over all.
     pub fn changed_anywhere(&self, now: Tick) {
         let mut kept = self.kept();

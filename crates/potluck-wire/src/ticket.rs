@@ -441,8 +441,9 @@ mod tests {
         let key = Secret::generate(entropy);
         let slack = CLOCK_SLACK.as_millis() as u64;
         let granted = |issued, time| {
-            let expires = Caveat::Expires(u64::MAX);
-            let ticket = Ticket::issue(&key, entropy, &[Caveat::Issued(issued), expires]);
+            let (donor, ops) = (Caveat::Donor(DonorId(4)), Caveat::Ops(Ops::GET));
+            let caveats = [donor, ops, Caveat::Expires(u64::MAX), Caveat::Issued(issued)];
+            let ticket = Ticket::issue(&key, entropy, &caveats);
             ticket.public.grant(&key, DonorId(4), time).is_ok()
         };
         let time = TicketTime { now: 1000, void_before: 900 };

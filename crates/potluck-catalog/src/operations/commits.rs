@@ -23,6 +23,8 @@ pub struct CommittedFiles<F> {
     pub open: bool,
     /// The versions on donors that became visible, the parts of a large file in its place.
     pub versions: Vec<VersionId>,
+    /// How many deaths the least safe of them tolerates when it has all its copies; `None` without any.
+    pub tolerates: Option<u32>,
 }
 
 impl Catalog {
@@ -50,13 +52,17 @@ impl Catalog {
                     placements::told_before(db, chunk.id, *donor)?;
                 }
             }
-            let (mut visible, mut on_donors) = (Vec::new(), Vec::new());
+            let (mut visible, mut on_donors, mut tolerates) = (Vec::new(), Vec::new(), None);
             if let CommitOutcome::Fresh { files, .. } = &outcome {
                 for (stored, file) in files.iter().zip(&batch.files) {
                     let (Ok(stored), Ok(file)) = (stored, file) else { continue };
                     if !file.is_part() {
                         visible.push(stored.version);
-                        on_donors.extend((file.version.chunks > 0).then_some(stored.version));
+                        if file.version.chunks > 0 {
+                            on_donors.push(stored.version);
+                            let has = file.version.redundancy().tolerates();
+                            tolerates = Some(tolerates.map_or(has, |least: u32| least.min(has)));
+                        }
                     }
                 }
             }
@@ -65,7 +71,7 @@ impl Catalog {
             for version in on_donors {
                 versions.extend(parts::of(db, version)?);
             }
-            Ok(CommittedFiles { outcome, open, versions })
+            Ok(CommittedFiles { outcome, open, versions, tolerates })
         };
         self.write(Durability::Disk, work).await
     }

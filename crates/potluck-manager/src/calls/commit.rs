@@ -84,19 +84,23 @@ impl Answer<Commit> for CommitCalls {
             let kept = self.scan_state.kept();
             kept.spaces.get(path.space()).is_none_or(|space| space.files == 0)
         };
-        let first = files.iter().flatten().next().is_some_and(|file| unseen(&file.path));
+        let wrote = files.iter().flatten().next().map(|file| file.path.clone());
+        let first = wrote.as_ref().is_some_and(unseen);
         self.wait_until.none_overdue_of(&acknowledgers(&files)).await;
         let Ticketed { space, policy: Policy { mirror, ack, .. }, asked, .. } = ticketed;
         let parts: Vec<BTreeSet<ChunkName>> =
             files.iter().flatten().filter(|file| file.is_part()).map(PreparedFile::names).collect();
         let batch = Batch { session: id, space, number, mirror, ack, asked, files, atomic, done };
-        let CommittedFiles { outcome, open, versions } =
+        let CommittedFiles { outcome, open, versions, tolerates } =
             self.committed(batch, others, losses).await?;
         if open {
             self.scan_state.worse(self.time.tick(), "files were written with fewer copies");
         }
         // A scan counts labels and who leaves as well, so that what is safe for a commit may be less so for it.
         self.scan_state.written(versions);
+        if let (Some(path), Some(tolerates)) = (&wrote, tolerates) {
+            self.scan_state.tolerates_at_most(path.space(), tolerates, self.time.tick());
+        }
         if first {
             // Of a space that no scan has seen with files nobody can say how safe it is.
             self.scan_state.changed_anywhere(self.time.tick());

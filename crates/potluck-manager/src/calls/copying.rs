@@ -46,6 +46,7 @@ impl Answer<CopyFiles> for CopyCalls {
             let kept = self.scan_state.kept();
             kept.spaces.get(to.space()).is_none_or(|space| space.files == 0)
         };
+        let space = to.space().to_owned();
         let wanted = CopyRequest { from, to, recursive, condition, asked: redundancy, after };
         let told = |copied: &Copied| {
             serde_json::to_string(&reply(copied)).map_err(|why| Error::Bug(why.to_string()))
@@ -65,6 +66,11 @@ impl Answer<CopyFiles> for CopyCalls {
                     |version: &Version| version.safe_wall_ms.is_none() || version.goal.is_some();
                 // A scan finds what is to be made or changed, as after a commit.
                 self.scan_state.written(copies().map(|copy| copy.version.id));
+                let on_donors = copies().filter(|copy| copy.version.chunks > 0);
+                let least = on_donors.map(|copy| copy.version.redundancy().tolerates()).min();
+                if let Some(tolerates) = least {
+                    self.scan_state.tolerates_at_most(&space, tolerates, now);
+                }
                 let in_parts = |version: &Version| version.parts > 0 && open(version);
                 if unseen || copies().any(|copy| in_parts(&copy.version)) {
                     // Nobody can say how safe a space is that none has seen with files; and parts are not told.

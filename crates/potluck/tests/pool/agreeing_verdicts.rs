@@ -469,3 +469,26 @@ fn bad_copies_that_are_met_while_others_are_read_are_no_success() {
     });
     assert_eq!(lab.cli.cat("pot://lab/f"), content);
 }
+
+#[test]
+fn a_space_is_as_safe_as_the_least_safe_file_in_it_from_the_moment_of_its_commit() {
+    let lab = Lab::with_donors(3);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
+    lab.cli.ok(&["space", "create", "small"]);
+    let (input, _) = file(lab.dir(), "small", 1, 1000);
+    lab.cli.ok(&["cp", arg(&input), "pot://small/inline"]);
+    store(&lab, "twice", 2, &[]);
+    wait_until("both spaces to be looked at", DEADLINE, || {
+        let small = lab.cli.space("small");
+        lab.cli.space("lab")["tolerates"] == 1 && small["all_in_catalog"] == true
+    });
+
+    store(&lab, "once", 3, &["--copies", "1"]);
+    assert_eq!(lab.cli.space("lab")["tolerates"], 0);
+    lab.cli.ok(&["cp", "pot://lab/twice", "pot://small/copy", "--copies", "1"]);
+    let small = lab.cli.space("small");
+    assert_eq!((&small["tolerates"], &small["all_in_catalog"]), (&0.into(), &false.into()));
+    // What looks at everything finds the same.
+    lab.cli.ok(&["fsck"]);
+    assert_eq!(lab.cli.space("lab")["tolerates"], 0);
+}
