@@ -236,7 +236,8 @@ impl Work<'_> {
             Some(InParts::Part { file: of, number }) => self.part(id, file, of, number),
             Some(InParts::Whole { file: of, .. }) => self.whole(file, of),
             None => {
-                let target = self.visible.look(file.path.clone(), file.condition)?;
+                let target =
+                    self.visible.look(file.path.clone(), file.condition, file.version.size)?;
                 let AcknowledgedFile { safety, .. } = self.check(&target, file)?;
                 // From here on the file is accepted.
                 self.visible.put(target, id, Self::to_put(file, safety, self.asked))?;
@@ -253,7 +254,7 @@ impl Work<'_> {
         of: u32,
         number: u32,
     ) -> Result<StoredFile, Error> {
-        let target = self.visible.look(file.path.clone(), Condition::Always)?;
+        let target = self.visible.look(file.path.clone(), Condition::Always, file.version.size)?;
         let AcknowledgedFile { safety, by } = self.check(&target, file)?;
         let whole = match parts::being_written(self.db, &self.session, of)? {
             Some(whole) => whole,
@@ -278,7 +279,7 @@ impl Work<'_> {
     /// A file whose parts are there. Each was judged when it came, and is not looked at again as long as nothing
     /// happened to the donors that it relied on.
     fn whole(&mut self, file: &PreparedFile, of: u32) -> Result<StoredFile, Error> {
-        let target = self.visible.look(file.path.clone(), file.condition)?;
+        let target = self.visible.look(file.path.clone(), file.condition, file.version.size)?;
         let differ = || Error::PartsDiffer(file.path.clone());
         let id = parts::being_written(self.db, &self.session, of)?.ok_or_else(differ)?;
         let version = Version { id, ..file.version.clone() };

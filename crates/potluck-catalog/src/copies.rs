@@ -219,7 +219,7 @@ impl Copying<'_> {
         if source.chunks > PAGE_CHUNKS {
             return Err(Error::TooManyChunks { path: to, chunks: source.chunks });
         }
-        let target = self.visible.look(to.clone(), self.wanted.condition)?;
+        let target = self.visible.look(to.clone(), self.wanted.condition, source.size)?;
         self.check_strict(&target, &source, &to)?;
         let mut checked = Vec::new();
         let mut below_policy = false;
@@ -265,7 +265,7 @@ impl Copying<'_> {
     }
 
     fn put(&mut self, file: &PreparedFile) -> Result<CopiedVersion, Error> {
-        let target = self.visible.look(file.path.clone(), file.condition)?;
+        let target = self.visible.look(file.path.clone(), file.condition, file.version.size)?;
         let asked = self.wanted.asked;
         self.check_strict(&target, &file.version, &file.path)?;
         let counts = &mut self.visible.counts;

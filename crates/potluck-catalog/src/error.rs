@@ -204,7 +204,7 @@ pub enum Error {
     #[error("you have made {0} spaces, and nobody but an admin makes more")]
     TooManySpaces(u64),
     /// More than may be in a space, or in all that a member made.
-    #[error("{of} may hold {}, and would hold {}", held(quota.files, quota.bytes), held(*files, *bytes))]
+    #[error("{of} {}", over(*quota, *files, *bytes))]
     OverQuota {
         /// The space or the member whose quota it is, in words.
         of: String,
@@ -248,10 +248,19 @@ pub enum Error {
 }
 
 /// Files and bytes in words, as far as they are given.
-fn held(files: Option<u64>, bytes: Option<u64>) -> String {
-    let files = files.map(|files| count(files, "file"));
-    let parts: Vec<_> = files.into_iter().chain(bytes.map(format_size)).collect();
-    parts.join(", ")
+/// The limits that would be exceeded, and by what; in exact bytes where both would read the same.
+fn over(quota: Quota, files: Option<u64>, bytes: Option<u64>) -> String {
+    let held = |files: Option<u64>, bytes: Option<u64>, size: fn(u64) -> String| {
+        let files = files.map(|files| count(files, "file"));
+        let parts: Vec<_> = files.into_iter().chain(bytes.map(size)).collect();
+        parts.join(", ")
+    };
+    let said = |size| {
+        let (may, would) = (held(quota.files, quota.bytes, size), held(files, bytes, size));
+        format!("may hold {may}, and would hold {would}")
+    };
+    let alike = bytes.map(format_size) == quota.bytes.map(format_size);
+    said(if alike { |bytes| count(bytes, "byte") } else { format_size })
 }
 
 impl Error {

@@ -124,26 +124,48 @@ pub(crate) fn admit(db: &Tx, space: SpaceId, change: Sums) -> Result<(), Error> 
     if change.files <= 0 && change.bytes <= 0 {
         return Ok(());
     }
-    let Some(space) = spaces::numbered(db, space)? else { return Ok(()) };
-    let quota = read(db, &of_space(space.id))?;
-    check(quota, space.sums, change, || Ok(format!("the space {}", space.name)))?;
-    let Some(maker) = space.made_by else { return Ok(()) };
-    let quota = read(db, &of_member(maker))?;
-    if quota == Quota::NONE {
-        return Ok(());
-    }
-    check(quota, made_by(db, maker)?, change, || {
-        let name = members::get(db, maker)?.map(|member| member.name).unwrap_or_default();
-        Ok(format!("all spaces that {name} ({maker}) made"))
-    })
+    Limits::of(db, space)?.admit(Sums::default(), change)
 }
 
-fn check(
-    quota: Quota,
-    held: Sums,
-    change: Sums,
-    of: impl FnOnce() -> Result<String, Error>,
-) -> Result<(), Error> {
+/// The quotas that files of a space come under, each in words and with what is held of it.
+pub(crate) struct Limits(Vec<(String, Quota, Sums)>);
+
+impl Limits {
+    /// Reads the quotas of a space and of the member who made it.
+    pub fn of(db: &Tx, space: SpaceId) -> Result<Self, Error> {
+        let mut limits = Vec::new();
+        let Some(space) = spaces::numbered(db, space)? else { return Ok(Self(limits)) };
+        let quota = read(db, &of_space(space.id))?;
+        if quota != Quota::NONE {
+            limits.push((format!("the space {}", space.name), quota, space.sums));
+        }
+        let Some(maker) = space.made_by else { return Ok(Self(limits)) };
+        let quota = read(db, &of_member(maker))?;
+        if quota != Quota::NONE {
+            let name = members::get(db, maker)?.map(|member| member.name).unwrap_or_default();
+            let of = format!("all spaces that {name} ({maker}) made");
+            limits.push((of, quota, made_by(db, maker)?));
+        }
+        Ok(Self(limits))
+    }
+
+    /// Whether there are none, so that nothing is refused.
+    pub fn are_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Refuses `change` where it would make larger than may be what is held with what came since, `before`.
+    pub fn admit(&self, before: Sums, change: Sums) -> Result<(), Error> {
+        for (of, quota, held) in &self.0 {
+            let files = held.files.saturating_add(before.files);
+            let held = Sums { files, bytes: held.bytes.saturating_add(before.bytes) };
+            check(of, *quota, held, change)?;
+        }
+        Ok(())
+    }
+}
+
+fn check(of: &str, quota: Quota, held: Sums, change: Sums) -> Result<(), Error> {
     let grown = |held: i64, more: i64, most: Option<u64>| {
         let would = held.saturating_add(more).max(0) as u64;
         (more > 0 && most.is_some_and(|most| would > most)).then_some(would)
@@ -152,6 +174,6 @@ fn check(
     let bytes = grown(held.bytes, change.bytes, quota.bytes);
     match (files.is_some(), bytes.is_some()) {
         (false, false) => Ok(()),
-        _ => Err(Error::OverQuota { of: of()?, quota, files, bytes }),
+        _ => Err(Error::OverQuota { of: of.into(), quota, files, bytes }),
     }
 }

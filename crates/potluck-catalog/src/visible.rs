@@ -10,7 +10,7 @@ use super::dir_policies;
 use super::enough_copies::Promise;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
-use super::quotas;
+use super::quotas::Limits;
 use super::spaces::{self, Space, Sums};
 use super::versions;
 use crate::sql::Tx;
@@ -35,6 +35,8 @@ pub struct Visible<'db> {
     /// The requirements of these directories' policies, likewise.
     asks: HashMap<Vec<String>, Asks>,
     sums: Sums,
+    /// The quotas that these files come under, once one was looked at.
+    limits: Option<Limits>,
     /// The files that became visible, for the log.
     files: Vec<(PoolPath, VersionId)>,
 }
@@ -76,12 +78,17 @@ impl<'db> Visible<'db> {
     /// Nothing yet; `space` is where all will be, if it is still there.
     pub(crate) fn new(db: &'db Tx, space: Option<&'db Space>, now_ms: u64, wall_ms: i64) -> Self {
         let counts = ReferenceCounts::new(db, now_ms);
-        let (dirs, asks, sums, files) = Default::default();
-        Self { db, wall_ms, space, counts, dirs, asks, sums, files }
+        let (dirs, asks, sums, limits, files) = Default::default();
+        Self { db, wall_ms, space, counts, dirs, asks, sums, limits, files }
     }
 
-    /// Looks at the place of a file; refuses one that cannot take it, or must not.
-    pub fn look(&mut self, path: PoolPath, condition: Condition) -> Result<PutTarget, Error> {
+    /// Looks at the place of a file of `size` bytes; refuses one that cannot take it, or must not.
+    pub fn look(
+        &mut self,
+        path: PoolPath,
+        condition: Condition,
+        size: u64,
+    ) -> Result<PutTarget, Error> {
         let space = self.space.ok_or_else(|| Error::NoSpaceNamed(path.space().into()))?;
         if space.name != path.space() {
             return Err(Error::NoSpaceNamed(path.space().into()));
@@ -99,6 +106,19 @@ impl<'db> Visible<'db> {
             None => None,
         };
         check_condition(self.db, &path, condition, replaced)?;
+        let limits = match self.limits.take() {
+            Some(known) => known,
+            None => Limits::of(self.db, space.id)?,
+        };
+        let limits = self.limits.insert(limits);
+        if !limits.are_none() {
+            let mut change = Sums::default();
+            change.add(i64::try_from(size).unwrap_or(i64::MAX));
+            if let Some(replaced) = replaced {
+                change.sub(versions::get(self.db, replaced)?.size as i64);
+            }
+            limits.admit(self.sums, change)?;
+        }
         let Asks { redundancy: keeping, promise } = self.asks(&path, above)?;
         Ok(PutTarget { path, replaced, keeping, promise })
     }
@@ -189,7 +209,6 @@ impl<'db> Visible<'db> {
     pub fn close(self) -> Result<InUseAgain, Error> {
         let again = self.counts.close()?;
         if let Some(space) = self.space {
-            quotas::admit(self.db, space.id, self.sums)?;
             spaces::add_sums(self.db, space.id, self.sums)?;
         }
         if !self.files.is_empty() {
@@ -238,6 +257,7 @@ pub fn is_refusal(why: &Error) -> bool {
             | Error::NotApart { .. }
             | Error::HoldersAway { .. }
             | Error::NotStrict { .. }
+            | Error::OverQuota { .. }
             | Error::PartsDiffer(_)
             | Error::TooManyChunks { .. }
             | Error::WrongLength { .. }

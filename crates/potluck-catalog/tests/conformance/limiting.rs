@@ -4,7 +4,7 @@ use crate::stage::Stage;
 use potluck_catalog::fixture::file;
 use potluck_catalog::fixture::new_space;
 use potluck_catalog::fixture::path;
-use potluck_catalog::{Error, NewSpace, PreparedFile, Sums};
+use potluck_catalog::{CommitOutcome, Error, NewSpace, PreparedFile, Refused, Sums};
 use potluck_core::ids::MemberId;
 use potluck_core::policy::Policy;
 use potluck_core::quota::{Quota, QuotaOf};
@@ -25,23 +25,27 @@ fn sized(at: &str, chunks: u64) -> PreparedFile {
 
 async fn store(stage: &mut Stage, files: Vec<PreparedFile>) -> Result<(), Error> {
     let number = stage.next_batch();
-    stage.commit_batch(number, files, false, 0).await.map(drop)
+    let CommitOutcome::Fresh { files, .. } =
+        stage.commit_batch(number, files, false, 0).await?.outcome
+    else {
+        panic!("a batch of its own");
+    };
+    files.into_iter().try_for_each(|file| match file {
+        Ok(_) => Ok(()),
+        Err(Refused::Here(why)) => Err(why),
+        Err(Refused::Before(())) => panic!("the catalog was asked"),
+    })
 }
 
 #[tokio::test]
-async fn what_would_exceed_a_quota_is_refused_whole_and_what_grows_nothing_never_is() {
+async fn the_file_that_would_exceed_a_quota_is_refused_and_what_grows_nothing_never_is() {
     let mut stage = Stage::new().await;
     stage.catalog.set_quota(lab(), bytes(3000)).await.expect("set");
     store(&mut stage, vec![sized("pot://lab/a", 2)]).await.expect("fits");
-    let over = store(&mut stage, vec![sized("pot://lab/b", 1), sized("pot://lab/c", 1)]).await;
-    let why = over.expect_err("too much").to_string();
+    let files = vec![sized("pot://lab/c", 2), sized("pot://lab/b", 1), sized("pot://lab/e", 1)];
+    let why = store(&mut stage, files).await.expect_err("too much").to_string();
     assert_eq!(why, "the space lab may hold 2.9 KiB, and would hold 3.9 KiB");
-    assert_eq!(
-        stage.listed("pot://lab", false, None).await,
-        ["a"],
-        "nothing of the batch is there"
-    );
-    store(&mut stage, vec![sized("pot://lab/b", 1)]).await.expect("to the byte");
+    assert_eq!(stage.listed("pot://lab", false, None).await, ["a", "b"], "to the byte");
     assert!(store(&mut stage, vec![sized("pot://lab/d", 1)]).await.is_err());
 
     // Even where it is exceeded already, as by a quota that was set later.
