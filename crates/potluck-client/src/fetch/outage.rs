@@ -37,6 +37,8 @@ struct State {
     away: BTreeMap<DonorId, Away>,
     /// When donors last did not let this client in.
     denied: BTreeMap<DonorId, Tick>,
+    /// Why the manager did not open them again, where this client may not read them any more.
+    refused: Option<Failure>,
     /// Where the files of the read are: a file, or the directory that they are below.
     root: Option<PoolPath>,
 }
@@ -95,13 +97,19 @@ impl Outage {
         }
     }
 
+    /// The manager refused to open the files of the read again, or did not.
+    fn refused(&self, why: Option<Failure>) {
+        self.state.lock().expect("no holder panics").refused = why;
+    }
+
     /// Donors that are away, or were while the unit was tried, since when the first of them is, and how
     /// long they are waited for for as long as `limit` says; `None` if waiting does not help.
     fn away(&self, failed: &Failed, limit: Duration) -> Option<(Vec<DonorId>, Tick, Duration)> {
         let state = self.state.lock().expect("no holder panics");
         let concerned = state.away.iter().filter(|(donor, away)| {
             let was_away = away.since.is_some() || away.last >= failed.began;
-            state.begun && was_away && failed.holders.contains(donor)
+            let may_read = state.refused.is_none();
+            may_read && state.begun && was_away && failed.holders.contains(donor)
         });
         let away: Vec<(DonorId, Tick)> =
             concerned.map(|(donor, away)| (*donor, away.since.unwrap_or(away.last))).collect();
@@ -144,12 +152,15 @@ impl Fetcher {
         let opened = match opened {
             Ok(opened) => opened,
             Err(failure) => {
-                if failure.kind == ErrorKind::NotFound {
-                    recipe.moved(None);
+                match failure.kind {
+                    ErrorKind::NotFound => recipe.moved(None),
+                    ErrorKind::Auth => self.outage.refused(Some(failure)),
+                    _ => {}
                 }
                 return true;
             }
         };
+        self.outage.refused(None);
         recipe.moved(opened.files.into_iter().next());
         // Those that answer keep the links that they have, as long as their tickets are good.
         {
@@ -233,6 +244,9 @@ impl Fetcher {
         }
         let strangers: Vec<DonorId> = {
             let state = self.outage.state.lock().expect("no holder panics");
+            if let Some(refused) = &state.refused {
+                return refused.clone();
+            }
             let away = state.away.keys().filter(|donor| failed.holders.contains(donor));
             away.filter(|donor| !state.answered.contains(donor)).copied().collect()
         };

@@ -14,6 +14,7 @@ use potluck_wire::control::{Condition, DonorAccess, Open, Reserve, Revoke};
 use potluck_wire::upgrade;
 use serde_json::Value;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -325,6 +326,36 @@ fn a_revoked_members_tickets_are_refused_by_donors_within_60_s_x5() {
     wait_until("donors to refuse her", Duration::from_secs(60), || {
         !is_let_in(&read[0]) && !is_let_in(&written[0])
     });
+}
+
+#[test]
+fn a_revoked_member_who_is_reading_is_told_so_and_waits_for_no_donor_x5() {
+    let lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    lab.cli.ok(&["space", "grant", "lab", "everyone", "read"]);
+    let (input, _) = file(lab.dir(), "input", 3, 96 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/x"]);
+    let dir = lab.dir().join("ada");
+    let joined = lab.cli.json(&["join", &lab.token("user"), "--state", arg(&dir)]);
+    let open = Open { path: "pot://lab/x".parse().expect("a path"), recursive: false, after: None };
+    let read = Member::load(&dir).call(&open).expect("she may read").donors;
+    let cli = lab.cli.under(&dir);
+    let mut reading = cli.start(&["cat", "pot://lab/x"]);
+    let mut output = reading.child().stdout.take().expect("a pipe");
+    output.read_exact(&mut vec![0; 1 << 20]).expect("a beginning");
+    lab.cli.ok(&["members", "rm", &joined["member"].to_string(), "-y"]);
+    let ada = Member::load(&dir);
+    wait_until("donors to refuse her", DEADLINE, || read.iter().all(|at| !is_let_in(&ada, at)));
+    let mut rest = Vec::new();
+    output.read_to_end(&mut rest).expect("the rest that she had");
+    assert_eq!(
+        code_of(reading.end_within("the reader", DEADLINE)),
+        8,
+        "{}",
+        cli.said_by_the_last()
+    );
+    assert!(rest.len() < 95 << 20, "she read on: {}", rest.len());
+    assert!(cli.said_by_the_last().contains("POT-E065"), "{}", cli.said_by_the_last());
 }
 
 #[test]
