@@ -124,13 +124,13 @@ pub(crate) fn admit(db: &Tx, space: SpaceId, change: Sums) -> Result<(), Error> 
     if change.files <= 0 && change.bytes <= 0 {
         return Ok(());
     }
-    Limits::of(db, space)?.admit(Sums::default(), change)
+    QuotaLimits::of(db, space)?.admit(Sums::default(), change)
 }
 
 /// The quotas that files of a space come under, each in words and with what is held of it.
-pub(crate) struct Limits(Vec<(String, Quota, Sums)>);
+pub(crate) struct QuotaLimits(Vec<(String, Quota, Sums)>);
 
-impl Limits {
+impl QuotaLimits {
     /// Reads the quotas of a space and of the member who made it.
     pub fn of(db: &Tx, space: SpaceId) -> Result<Self, Error> {
         let mut limits = Vec::new();

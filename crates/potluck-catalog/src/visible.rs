@@ -10,7 +10,7 @@ use super::dir_policies;
 use super::enough_copies::Promise;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
-use super::quotas::Limits;
+use super::quotas::QuotaLimits;
 use super::spaces::{self, Space, Sums};
 use super::versions;
 use crate::sql::Tx;
@@ -36,7 +36,7 @@ pub struct Visible<'db> {
     asks: HashMap<Vec<String>, Asks>,
     sums: Sums,
     /// The quotas that these files come under, once one was looked at.
-    limits: Option<Limits>,
+    limits: Option<QuotaLimits>,
     /// The files that became visible, for the log.
     files: Vec<(PoolPath, VersionId)>,
 }
@@ -108,7 +108,7 @@ impl<'db> Visible<'db> {
         check_condition(self.db, &path, condition, replaced)?;
         let limits = match self.limits.take() {
             Some(known) => known,
-            None => Limits::of(self.db, space.id)?,
+            None => QuotaLimits::of(self.db, space.id)?,
         };
         let limits = self.limits.insert(limits);
         if !limits.are_none() {

@@ -27,3 +27,4 @@ pub mod reservation;
 pub mod rights;
 pub mod seal;
 pub mod size;
+pub mod text;

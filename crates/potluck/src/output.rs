@@ -2,6 +2,7 @@
 
 use crate::args::Global;
 pub use potluck_core::size::{count, duration};
+use potluck_core::text::is_unseen;
 use potluck_wire::error::Failure;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -98,9 +99,10 @@ impl Output {
             return; // it is in the result
         }
         let (bold, plain) = if colours_wanted() { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
-        eprintln!("{bold}potluck:{plain} {failure}");
+        // Names of files and members, which others chose, are in what is said.
+        eprintln!("{bold}potluck:{plain} {}", told_lines(&failure.to_string()));
         if !failure.hint.is_empty() {
-            eprintln!("  {}", failure.hint);
+            eprintln!("  {}", told_lines(&failure.hint));
         }
     }
 }
@@ -175,11 +177,16 @@ pub fn told(name: &str) -> Cow<'_, str> {
     if io::stderr().is_terminal() { escaped(name) } else { name.into() }
 }
 
+/// A text of several lines as standard error may show it: each as by [`told`].
+fn told_lines(text: &str) -> String {
+    text.split('\n').map(told).collect::<Vec<_>>().join("\n")
+}
+
 fn escaped(name: &str) -> Cow<'_, str> {
-    if !name.chars().any(char::is_control) {
+    if !name.chars().any(is_unseen) {
         return name.into();
     }
-    let one = |c: char| match c.is_control() {
+    let one = |c: char| match is_unseen(c) {
         true => c.escape_default().to_string(),
         false => c.into(),
     };
@@ -194,5 +201,6 @@ mod tests {
     fn a_name_stays_on_its_line() {
         assert_eq!(escaped("a b ü.txt"), "a b ü.txt");
         assert_eq!(escaped("a\nb\u{1b}[2J"), "a\\nb\\u{1b}[2J");
+        assert_eq!(escaped("\u{202e}gpj.exe"), "\\u{202e}gpj.exe");
     }
 }

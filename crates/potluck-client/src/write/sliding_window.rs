@@ -248,6 +248,11 @@ impl Window {
 pub(crate) fn uncut(error: &CutError) -> Failure {
     match error {
         CutError::Read(error) => {
+            // What is read may itself be in a pool.
+            let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
+            if let Some(failure) = inner {
+                return failure.clone();
+            }
             Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot read it: {error}"))
                 .hint("check that the file exists and that you may read it")
         }

@@ -14,6 +14,7 @@ use crate::shared_pool::SharedPool;
 use potluck_catalog::{Catalog, Certified, Error, NewToken, StoredMember, Token};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
+use potluck_core::text::is_unseen;
 use potluck_recovery::ca::Ca;
 use potluck_recovery::ca::ProvenKey;
 use potluck_wire::control::{
@@ -100,10 +101,12 @@ impl MembershipCalls {
 
 fn checked_name(name: &str) -> Result<String, Failure> {
     let name = name.trim();
-    if name.is_empty() || name.len() > MAX_NAME || name.contains(char::is_control) {
-        return Err(Failure::bad_request(format!(
-            "a member's name has 1 to {MAX_NAME} bytes and no control characters"
-        )));
+    if name.is_empty() || name.len() > MAX_NAME || name.contains(is_unseen) {
+        let what = format!(
+            "a member's name has 1 to {MAX_NAME} bytes, and no characters that only steer a terminal"
+        );
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+            .hint("choose another by `--name`"));
     }
     Ok(name.into())
 }

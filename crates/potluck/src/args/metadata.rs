@@ -87,7 +87,7 @@ pub enum GcArgs {
     #[command(after_help = "Example:\n  potluck gc resume")]
     Resume,
     /// Chunks on donors that this catalog does not know, as after a restore
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  potluck gc unknown ls")]
     Unknown(GcUnknownArgs),
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Ending, health};
 use crate::args;
-use crate::output::{Output, count, table, time};
+use crate::output::{Output, count, name, table, time};
 use potluck_client::Pool;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::Redundancy;
@@ -35,7 +35,7 @@ fn text(path: &str, stated: &Stated) -> String {
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<10} {value}"); // writing to a string cannot fail
     };
-    line("path", path.into());
+    line("path", name(path).into());
     let policy = &stated.policy;
     let sealing = if policy.sealed { "sealed" } else { "plain" };
     if entry.kind == EntryKind::Dir {

@@ -187,9 +187,13 @@ fn text(verified: &Verified) -> String {
 }
 
 fn ending(verified: &Verified) -> Result<Ending, Failure> {
-    let failed = verified.read.as_ref().map_or(0, |read| read.failed.len() as u64);
-    if failed > 0 {
-        let what = format!("{} could not be read back", count(failed, "file"));
+    let failed = verified.read.as_ref().map_or(&[][..], |read| &read.failed);
+    if let Some(first) = failed.first() {
+        let what = format!("{} could not be read back", count(failed.len() as u64, "file"));
+        // Nothing is known to be wrong with what the caller may not read.
+        if failed.iter().all(|file| file.error.kind == ErrorKind::Auth) {
+            return Err(Failure { message: what, ..first.error.clone() });
+        }
         return Err(Failure::new(ErrorKind::Integrity, code::UNREADABLE, what)
             .hint("the reasons are above; `potluck fsck` shows what is missing"));
     }
