@@ -2,8 +2,9 @@
 
 use crate::draft::Draft;
 use crate::errno::errno;
-use crate::handles::{Handle, Handles, Opened, SharedDraft};
+use crate::handles::{Handle, OpenHandle, OpenHandles, SharedDraft};
 use crate::inodes::{Inodes, ROOT};
+use crate::opener::closes_for_good;
 use crate::reading::Reading;
 use potluck_client::{Attributes, Pool};
 use potluck_core::path::PoolPath;
@@ -16,7 +17,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 /// The facts about an entry that programs see.
 #[derive(Debug, Clone, Copy)]
-pub struct EntryFacts {
+pub struct ShownEntry {
     /// The number of the entry in this mount.
     pub inode: u64,
     /// Whether it is a file or a directory.
@@ -69,7 +70,7 @@ pub struct FileSystem {
     pool: Pool,
     spool_dir: PathBuf,
     inodes: Mutex<Inodes>,
-    handles: Mutex<Handles>,
+    handles: Mutex<OpenHandles>,
 }
 
 impl FileSystem {
@@ -83,7 +84,7 @@ impl FileSystem {
         self.inodes.lock().expect("no holder panics")
     }
 
-    fn handles(&self) -> MutexGuard<'_, Handles> {
+    fn handles(&self) -> MutexGuard<'_, OpenHandles> {
         self.handles.lock().expect("no holder panics")
     }
 
@@ -96,7 +97,7 @@ impl FileSystem {
     }
 
     /// What is at a name; the kernel knows its number from then on.
-    pub async fn lookup(&self, parent: u64, name: &str) -> Result<EntryFacts, Errno> {
+    pub async fn lookup(&self, parent: u64, name: &str) -> Result<ShownEntry, Errno> {
         let known = self.inodes().find(parent, name);
         let draft = known.and_then(|inode| self.handles().draft(inode).map(|it| (inode, it)));
         let facts = match draft {
@@ -114,11 +115,11 @@ impl FileSystem {
         Ok(self.pool.stat(path).await.map_err(|failure| errno(&failure))?.entry)
     }
 
-    async fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> EntryFacts {
+    async fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> ShownEntry {
         let draft = draft.lock().await;
         let Attributes { mtime_ms, executable } = draft.attributes();
         let mtime_ms = mtime_ms.unwrap_or_else(|| self.pool.wall_ms());
-        EntryFacts { inode, kind: EntryKind::File, size: draft.size(), mtime_ms, executable }
+        ShownEntry { inode, kind: EntryKind::File, size: draft.size(), mtime_ms, executable }
     }
 
     /// The kernel forgets a number so many times.
@@ -128,12 +129,12 @@ impl FileSystem {
     }
 
     /// The facts about a number, or about what is open under a handle.
-    pub async fn facts(&self, inode: u64, handle: Option<u64>) -> Result<EntryFacts, Errno> {
+    pub async fn facts(&self, inode: u64, handle: Option<u64>) -> Result<ShownEntry, Errno> {
         let opened = handle.and_then(|handle| self.handles().get(handle));
-        if let Some(Opened { handle: Handle::Reading(reading), .. }) = opened {
+        if let Some(OpenHandle { handle: Handle::Reading(reading), .. }) = opened {
             let file = reading.file();
             let (kind, size, mtime_ms) = (EntryKind::File, file.size(), file.mtime_ms());
-            return Ok(EntryFacts {
+            return Ok(ShownEntry {
                 inode,
                 kind,
                 size,
@@ -148,7 +149,7 @@ impl FileSystem {
         let path = self.inodes().path(inode)?;
         if path.space().is_empty() {
             let (kind, size, mtime_ms) = (EntryKind::Dir, 0, 0);
-            return Ok(EntryFacts { inode, kind, size, mtime_ms, executable: false });
+            return Ok(ShownEntry { inode, kind, size, mtime_ms, executable: false });
         }
         Ok(facts_of(inode, &self.stat(&path).await?))
     }
@@ -166,13 +167,13 @@ impl FileSystem {
                 entries.push(entry_of(name, &facts));
             }
         }
-        Ok(self.handles().add(inode, Handle::Listing(Arc::new(entries))))
+        Ok(self.handles().add(inode, Handle::Listing(Arc::new(entries)), None))
     }
 
     /// The entries of an open directory.
     pub fn listing(&self, handle: u64) -> Result<Arc<Vec<ListedEntry>>, Errno> {
         match self.handles().get(handle) {
-            Some(Opened { handle: Handle::Listing(entries), .. }) => Ok(entries),
+            Some(OpenHandle { handle: Handle::Listing(entries), .. }) => Ok(entries),
             _ => Err(Errno::BADF),
         }
     }
@@ -183,7 +184,7 @@ impl FileSystem {
     }
 
     /// The facts about an entry of a listing, which has a number from then on.
-    pub fn facts_of_entry(&self, parent: u64, entry: &ListedEntry) -> EntryFacts {
+    pub fn facts_of_entry(&self, parent: u64, entry: &ListedEntry) -> ShownEntry {
         facts_of(self.inodes().of(parent, &entry.path), entry)
     }
 
@@ -192,10 +193,15 @@ impl FileSystem {
         self.inodes().looked_up(inode);
     }
 
-    /// Opens a file.
-    pub async fn open(&self, inode: u64, mode: OpenMode) -> Result<u64, Errno> {
+    /// Opens a file for a process.
+    pub async fn open(
+        &self,
+        inode: u64,
+        mode: OpenMode,
+        opener: Option<u32>,
+    ) -> Result<u64, Errno> {
         if !mode.writes {
-            return self.open_for_reading(inode).await;
+            return self.open_for_reading(inode, opener).await;
         }
         let shared = self.handles().draft(inode);
         let draft = match shared {
@@ -208,11 +214,11 @@ impl FileSystem {
             }
             None => Arc::new(AsyncMutex::new(self.begin_draft(inode, mode).await?)),
         };
-        Ok(self.handles().add(inode, Handle::Writing { draft, appends: mode.appends }))
+        Ok(self.handles().add(inode, Handle::Writing { draft, appends: mode.appends }, opener))
     }
 
     /// The version that is published is read; what never was is read as it is written.
-    async fn open_for_reading(&self, inode: u64) -> Result<u64, Errno> {
+    async fn open_for_reading(&self, inode: u64, opener: Option<u32>) -> Result<u64, Errno> {
         let path = self.inodes().path(inode)?;
         let handle = match self.pool.open(&path).await {
             Ok(file) => Handle::Reading(Arc::new(Reading::new(file))),
@@ -223,7 +229,7 @@ impl FileSystem {
                 _ => return Err(errno(&failure)),
             },
         };
-        Ok(self.handles().add(inode, handle))
+        Ok(self.handles().add(inode, handle, opener))
     }
 
     async fn begin_draft(&self, inode: u64, mode: OpenMode) -> Result<Draft, Errno> {
@@ -244,7 +250,8 @@ impl FileSystem {
         name: &str,
         mode: OpenMode,
         executable: bool,
-    ) -> Result<(EntryFacts, u64), Errno> {
+        opener: Option<u32>,
+    ) -> Result<(ShownEntry, u64), Errno> {
         let path = self.child(parent, name)?;
         if path.names().is_empty() {
             return Err(Errno::PERM); // a space is made by `potluck space create`
@@ -262,7 +269,8 @@ impl FileSystem {
         let draft = Arc::new(AsyncMutex::new(draft.with_condition(condition)));
         let inode = self.inodes().of(parent, name);
         let facts = self.facts_of_draft(inode, &draft).await;
-        let handle = self.handles().add(inode, Handle::Writing { draft, appends: mode.appends });
+        let handle =
+            self.handles().add(inode, Handle::Writing { draft, appends: mode.appends }, opener);
         self.inodes().looked_up(inode);
         Ok((facts, handle))
     }
@@ -297,14 +305,18 @@ impl FileSystem {
         }
     }
 
-    /// Publishes what was written, when a descriptor of an open file is closed. A file that was removed
-    /// meanwhile is not published.
-    pub async fn flush(&self, handle: u64) -> Result<(), Errno> {
+    /// Publishes what was written, when a thread of the process that opened the file closes a descriptor of it, or
+    /// anybody does after that one. A file that was removed meanwhile is not published.
+    pub async fn flush(&self, handle: u64, thread: u32) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
+        if !closes_for_good(opened.opener, thread) {
+            return Ok(());
+        }
+        self.handles().leave(handle);
         self.publish(&opened).await
     }
 
-    async fn publish(&self, opened: &Opened) -> Result<(), Errno> {
+    async fn publish(&self, opened: &OpenHandle) -> Result<(), Errno> {
         let Handle::Writing { draft, .. } = &opened.handle else { return Ok(()) };
         let path = self.inodes().path(opened.inode);
         match path {
@@ -338,7 +350,7 @@ impl FileSystem {
     }
 
     /// Makes a directory.
-    pub async fn make_dir(&self, parent: u64, name: &str) -> Result<EntryFacts, Errno> {
+    pub async fn make_dir(&self, parent: u64, name: &str) -> Result<ShownEntry, Errno> {
         let path = self.child(parent, name)?;
         if path.names().is_empty() {
             return Err(Errno::PERM); // a space is made by `potluck space create`
@@ -401,7 +413,7 @@ impl FileSystem {
 
     /// Sets attributes of a file. Those of a file that nobody writes are set by publishing it anew; those of
     /// directories are not kept.
-    pub async fn change(&self, inode: u64, change: AttributeChange) -> Result<EntryFacts, Errno> {
+    pub async fn change(&self, inode: u64, change: AttributeChange) -> Result<ShownEntry, Errno> {
         let facts = self.facts(inode, None).await?;
         if facts.kind == EntryKind::Dir {
             return Ok(facts);
@@ -479,13 +491,13 @@ fn storable(rooms: &[u64], shards: usize, data: usize) -> u64 {
     fits.saturating_mul(data as u64)
 }
 
-fn facts_of(inode: u64, entry: &ListedEntry) -> EntryFacts {
+fn facts_of(inode: u64, entry: &ListedEntry) -> ShownEntry {
     let ListedEntry { kind, size, mtime_ms, executable, .. } = *entry;
-    EntryFacts { inode, kind, size, mtime_ms, executable }
+    ShownEntry { inode, kind, size, mtime_ms, executable }
 }
 
-fn entry_of(path: String, facts: &EntryFacts) -> ListedEntry {
-    let EntryFacts { kind, size, mtime_ms, executable, .. } = *facts;
+fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {
+    let ShownEntry { kind, size, mtime_ms, executable, .. } = *facts;
     let (version, digest, copies, ec, in_catalog) = Default::default();
     ListedEntry { path, kind, size, mtime_ms, version, digest, copies, ec, in_catalog, executable }
 }

@@ -23,35 +23,44 @@ pub enum Handle {
 
 /// An open handle, and the file that it is of.
 #[derive(Clone)]
-pub struct Opened {
+pub struct OpenHandle {
     /// The number of the file.
     pub inode: u64,
     /// The way in which it is open.
     pub handle: Handle,
+    /// The process that opened it and has not closed it, if that is known.
+    pub opener: Option<u32>,
 }
 
 /// All handles that are open, and the drafts behind them.
 #[derive(Default)]
-pub struct Handles {
-    open: HashMap<u64, Opened>,
+pub struct OpenHandles {
+    open: HashMap<u64, OpenHandle>,
     drafts: HashMap<u64, SharedDraft>,
     last: u64,
 }
 
-impl Handles {
+impl OpenHandles {
     /// Gives an open file a handle.
-    pub fn add(&mut self, inode: u64, handle: Handle) -> u64 {
+    pub fn add(&mut self, inode: u64, handle: Handle, opener: Option<u32>) -> u64 {
         if let Handle::Writing { draft, .. } = &handle {
             self.drafts.insert(inode, Arc::clone(draft));
         }
         self.last += 1;
-        self.open.insert(self.last, Opened { inode, handle });
+        self.open.insert(self.last, OpenHandle { inode, handle, opener });
         self.last
     }
 
     /// An open handle.
-    pub fn get(&self, number: u64) -> Option<Opened> {
+    pub fn get(&self, number: u64) -> Option<OpenHandle> {
         self.open.get(&number).cloned()
+    }
+
+    /// The process that opened a handle has closed it; others may still have it.
+    pub fn leave(&mut self, number: u64) {
+        if let Some(opened) = self.open.get_mut(&number) {
+            opened.opener = None;
+        }
     }
 
     /// The draft of a file that is being written.
@@ -70,9 +79,9 @@ impl Handles {
     }
 
     /// Closes a handle; with the last that writes a file its draft is over.
-    pub fn remove(&mut self, number: u64) -> Option<Opened> {
+    pub fn remove(&mut self, number: u64) -> Option<OpenHandle> {
         let removed = self.open.remove(&number)?;
-        let writes = |opened: &Opened| {
+        let writes = |opened: &OpenHandle| {
             opened.inode == removed.inode && matches!(opened.handle, Handle::Writing { .. })
         };
         if !self.open.values().any(writes) {

@@ -10,6 +10,7 @@ mod file_system;
 mod handles;
 mod inodes;
 mod mounting;
+mod opener;
 mod ops;
 mod reading;
 

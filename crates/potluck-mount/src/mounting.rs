@@ -1,7 +1,7 @@
 //! Mounts come and go.
 
 use crate::file_system::FileSystem;
-use crate::ops::Ops;
+use crate::ops::KernelRequests;
 use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
@@ -14,8 +14,6 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// The kind of file system that `mount` and `/proc/self/mountinfo` show.
-const SUBTYPE: &str = "potluck";
 /// Threads that take requests from the kernel; what they ask for is done by the runtime.
 const THREADS: usize = 2;
 
@@ -49,7 +47,7 @@ pub fn mount(
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(root.to_string()),
-        MountOption::Subtype(SUBTYPE.into()),
+        MountOption::Subtype("potluck".into()),
         MountOption::DefaultPermissions,
         MountOption::NoDev,
         MountOption::NoSuid,
@@ -61,7 +59,7 @@ pub fn mount(
         config.acl = SessionACL::All;
     }
     config.n_threads = Some(THREADS);
-    let ops = Ops::new(Arc::clone(&files), Handle::current());
+    let ops = KernelRequests::new(Arc::clone(&files), Handle::current());
     let mut session = Session::new(ops, dir, &config)?;
     let unmounter = session.unmount_callable();
     let serving = spawn_blocking(move || session.run());
@@ -87,7 +85,13 @@ pub fn is_mounted(dir: &Path) -> io::Result<bool> {
     let shown = dir.display().to_string().replace('\\', "\\134").replace(' ', "\\040");
     Ok(mounts.lines().any(|line| {
         let at = line.split(' ').nth(4);
-        at == Some(shown.as_str()) && line.contains(&format!(" - fuse.{SUBTYPE} "))
+        // Root mounts without fusermount3, and the kernel then shows no subtype.
+        let is_pool = |(_, kind): (&str, &str)| {
+            let mut words = kind.split(' ');
+            words.next().is_some_and(|kind| kind == "fuse" || kind == "fuse.potluck")
+                && words.next().is_some_and(PoolPath::is_pool_path)
+        };
+        at == Some(shown.as_str()) && line.split_once(" - ").is_some_and(is_pool)
     }))
 }
 

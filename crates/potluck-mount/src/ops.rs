@@ -1,7 +1,8 @@
 //! The requests of the kernel, and nothing else that speaks FUSE. Each becomes a task of the runtime, which has the
 //! reply: a thread of FUSE waits for nobody.
 
-use crate::file_system::{AttributeChange, EntryFacts, FileSystem, OpenMode};
+use crate::file_system::{AttributeChange, FileSystem, OpenMode, ShownEntry};
+use crate::opener::process_of;
 use fuser::{
     BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr,
@@ -28,13 +29,13 @@ const BLOCK: u32 = 4096;
 const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
 /// A file system on a runtime.
-pub struct Ops {
+pub struct KernelRequests {
     files: Arc<FileSystem>,
     runtime: Handle,
     owner: (u32, u32),
 }
 
-impl Ops {
+impl KernelRequests {
     /// Serves `files` to the user who runs this process.
     pub fn new(files: Arc<FileSystem>, runtime: Handle) -> Self {
         use rustix::process::{getgid, getuid};
@@ -48,7 +49,7 @@ impl Ops {
         self.runtime.spawn(work(Arc::clone(&self.files)));
     }
 
-    fn reply_entry(&self, reply: ReplyEntry, work: impl AsyncWork<EntryFacts>) {
+    fn reply_entry(&self, reply: ReplyEntry, work: impl AsyncWork<ShownEntry>) {
         let owner = self.owner;
         let files = Arc::clone(&self.files);
         self.runtime.spawn(async move {
@@ -101,7 +102,7 @@ fn kind(kind: EntryKind) -> FileType {
     }
 }
 
-fn shown(facts: &EntryFacts, owner: (u32, u32)) -> FileAttr {
+fn shown(facts: &ShownEntry, owner: (u32, u32)) -> FileAttr {
     let since = Duration::from_millis(facts.mtime_ms.max(0) as u64);
     let time = UNIX_EPOCH + since;
     let (perm, nlink) = match (facts.kind, facts.executable) {
@@ -149,7 +150,7 @@ fn millis(time: TimeOrNow) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
-impl Filesystem for Ops {
+impl Filesystem for KernelRequests {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let _ = config.set_max_write(LARGEST_WRITE); // less than the most that there may be
         // Locks are refused rather than kept by the kernel of one machine, where others would not see them.
@@ -270,9 +271,10 @@ impl Filesystem for Ops {
         });
     }
 
-    fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let opener = process_of(request.pid());
         self.spawn(|files| async move {
-            match files.open(inode.0, mode(flags.0)).await {
+            match files.open(inode.0, mode(flags.0), opener).await {
                 Ok(handle) => reply.opened(FileHandle(handle), DIRECT),
                 Err(why) => reply.error(number(why)),
             }
@@ -281,7 +283,7 @@ impl Filesystem for Ops {
 
     fn create(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         permissions: u32,
@@ -290,11 +292,12 @@ impl Filesystem for Ops {
         reply: ReplyCreate,
     ) {
         let (name, owner) = (text(name), self.owner);
+        let opener = process_of(request.pid());
         self.spawn(|files| async move {
             let created = match name {
                 Ok(name) => {
                     let executable = permissions & 0o100 != 0;
-                    files.create(parent.0, &name, mode(flags), executable).await
+                    files.create(parent.0, &name, mode(flags), executable, opener).await
                 }
                 Err(why) => Err(why),
             };
@@ -348,9 +351,17 @@ impl Filesystem for Ops {
         });
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+    fn flush(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        let thread = request.pid();
         self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
-            files.flush(handle.0).await
+            files.flush(handle.0, thread).await
         });
     }
 
@@ -433,7 +444,7 @@ impl Filesystem for Ops {
         };
         let dir = |inode: u64| {
             let (kind, executable) = (EntryKind::Dir, false);
-            shown(&EntryFacts { inode, kind, size: 0, mtime_ms: 0, executable }, self.owner)
+            shown(&ShownEntry { inode, kind, size: 0, mtime_ms: 0, executable }, self.owner)
         };
         for at in offset..entries.len() as u64 + 2 {
             let (name, facts) = match at {
