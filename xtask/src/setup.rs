@@ -20,6 +20,7 @@ struct Tool {
 const TOOLS: &[Tool] = &[
     tool("cc", &["gcc", "libc6-dev"], true, "compiles AWS-LC and SQLite"),
     tool("git", &["git"], true, "tells tidy which files belong to the repository"),
+    tool("fusermount3", &["fuse3"], false, "tests of mounted pools"),
     tool("mount", &["mount"], false, "tests of full and vanishing disks"),
     tool("prometheus", &["prometheus"], false, "tests of metrics and alerts"),
     tool("strace", &["strace"], false, "the sweep of a manager's system calls"),

@@ -62,6 +62,11 @@ impl Writer {
         self.written
     }
 
+    /// Sets the attributes that the file is to have when it is finished.
+    pub fn set_attributes(&mut self, attributes: Attributes) {
+        self.attributes = attributes;
+    }
+
     /// Adds bytes at the end. Returns when they are taken: what fills chunks is on its way to donors, as far as
     /// memory and the session's reservation allow.
     ///

@@ -7,6 +7,7 @@ mod keyed;
 mod manuals;
 mod members;
 mod metadata;
+mod mounts;
 mod policies;
 mod quotas;
 mod rights;
@@ -31,6 +32,7 @@ pub use metadata::{
     AskingArgs, GcArgs, GcUnknownArgs, ManagerAction, ManagerBackupArgs, ManagerRestoreArgs,
     NewPlaceArgs,
 };
+pub use mounts::{MountArgs, UmountArgs};
 pub use policies::{
     PolicyArgs, PolicyOptions, PolicySetArgs, PolicyShowArgs, SpaceArgs, SpaceCreateArgs,
     SpaceRmArgs,
@@ -198,6 +200,14 @@ pub enum Command {
         after_help = "Examples:\n  potluck mkdir -p pot://lab/runs/2026\n  potluck mkdir pot://lab/archive --ec 4+2     (what is stored there is erasure coded)"
     )]
     Mkdir(MkdirArgs),
+    /// Mount a pool, a space or a directory of one as a file system
+    #[command(
+        after_help = "Examples:\n  potluck mount pot://lab ~/lab &      (serves until it is unmounted)\n  potluck mount pot://lab/data /mnt/data --read-only\n  potluck umount ~/lab\n\nA file that is written appears whole in the pool when it is closed; one that is read stays the\nversion that was opened."
+    )]
+    Mount(MountArgs),
+    /// Unmount what `potluck mount` mounted; nothing mounted is no error
+    #[command(after_help = "Example:\n  potluck umount ~/lab")]
+    Umount(UmountArgs),
     /// Add up the sizes below a path
     #[command(after_help = "Example:\n  potluck du pot://lab")]
     Du(PathArgs),

@@ -28,6 +28,8 @@ pub struct CommandSettings {
     pub state_dir: PathBuf,
     /// The directory of the user's data, `$XDG_DATA_HOME/potluck`.
     pub data_dir: PathBuf,
+    /// The directory of what can be lost, `$XDG_CACHE_HOME/potluck`.
+    pub cache_dir: PathBuf,
     /// Whether to draw progress bars on a terminal.
     pub progress: bool,
     /// How long to wait for those who do not answer.
@@ -52,6 +54,7 @@ impl CommandSettings {
             config_dir,
             state_dir,
             data_dir: base.data_dir().join("potluck"),
+            cache_dir: base.cache_dir().join("potluck"),
             progress: !global.no_progress && file.progress.unwrap_or(true),
             retry_limits: retry_limits(global, &file)?,
             // Set to nothing is how shells unset it for one command.

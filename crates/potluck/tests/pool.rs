@@ -65,6 +65,7 @@ mod pool {
     mod metadata_adapts;
     mod metadata_survives;
     mod mirroring;
+    mod mounts;
     mod names;
     mod operations_as_documented;
     mod pages_as_documented;

@@ -26,6 +26,7 @@ pub mod man;
 mod manager;
 mod members;
 mod mkdir;
+mod mount;
 mod mv;
 mod nodes;
 mod policy;
@@ -40,6 +41,7 @@ mod space;
 mod stat;
 mod status;
 mod tree;
+mod umount;
 mod up;
 mod verify;
 
@@ -73,6 +75,11 @@ pub async fn run(
         Command::Manager(args) => manager::run(args, settings, output).await,
         Command::Lend(args) => lend::run(args, settings, output).await,
         Command::Join(args) => join::run(args, settings, output).await,
+        Command::Mount(args) => {
+            let client = watched(settings.client()?);
+            mount::run(args, &client, settings, output).await
+        }
+        Command::Umount(args) => umount::run(&args, output),
         Command::FindManager(args) => find_manager::run(args, settings, output).await,
         Command::Set(args) => set::run(args, settings, output).await,
         Command::Service(args) => service::run(args, settings, output).await,
@@ -199,6 +206,8 @@ async fn with_client(
         | Command::Away(_)
         | Command::Leave(_)
         | Command::Join(_)
+        | Command::Mount(_)
+        | Command::Umount(_)
         | Command::FindManager(_)
         | Command::Completion(_)
         | Command::Hash(_)

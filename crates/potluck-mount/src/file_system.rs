@@ -1,0 +1,518 @@
+//! The pool as directories and files: what each request of a program comes to.
+
+use crate::draft::Draft;
+use crate::errno::errno;
+use crate::handles::{Handle, OpenHandle, OpenHandles, SharedDraft};
+use crate::inodes::{Inodes, ROOT};
+use crate::opener::closes_for_good;
+use crate::reading::Reading;
+use potluck_client::{Attributes, Pool};
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{Condition, EntryKind, ListedEntry, Status};
+use potluck_wire::error::{Failure, code};
+use rustix::io::Errno;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::Mutex as AsyncMutex;
+
+/// The facts about an entry that programs see.
+#[derive(Debug, Clone, Copy)]
+pub struct ShownEntry {
+    /// The number of the entry in this mount.
+    pub inode: u64,
+    /// Whether it is a file or a directory.
+    pub kind: EntryKind,
+    /// Bytes of a file.
+    pub size: u64,
+    /// Modification time, milliseconds since 1970.
+    pub mtime_ms: i64,
+    /// Whether a file may be executed.
+    pub executable: bool,
+}
+
+/// The way in which a file is opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OpenMode {
+    /// Bytes are read.
+    pub reads: bool,
+    /// Bytes are written.
+    pub writes: bool,
+    /// What is there is cut off.
+    pub truncates: bool,
+    /// Writes go to the end.
+    pub appends: bool,
+    /// Nothing may be there.
+    pub is_exclusive: bool,
+}
+
+/// The attributes that a program sets; what it leaves out stays.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AttributeChange {
+    /// The size in bytes.
+    pub size: Option<u64>,
+    /// The modification time, milliseconds since 1970.
+    pub mtime_ms: Option<i64>,
+    /// Whether the owner may execute it.
+    pub executable: Option<bool>,
+}
+
+/// Bytes that the pool has and has left, as its policy stores them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capacity {
+    /// Bytes that could be stored if nothing were.
+    pub total: u64,
+    /// Bytes that can still be stored.
+    pub free: u64,
+}
+
+/// One mounted directory of a pool.
+pub struct FileSystem {
+    pool: Pool,
+    spool_dir: PathBuf,
+    inodes: Mutex<Inodes>,
+    handles: Mutex<OpenHandles>,
+}
+
+impl FileSystem {
+    /// The directory `root`; files that are not written in order are kept in `spool_dir` until they are closed.
+    pub fn new(pool: Pool, root: PoolPath, spool_dir: PathBuf) -> Self {
+        let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
+        Self { pool, spool_dir, inodes, handles }
+    }
+
+    fn inodes(&self) -> MutexGuard<'_, Inodes> {
+        self.inodes.lock().expect("no holder panics")
+    }
+
+    fn handles(&self) -> MutexGuard<'_, OpenHandles> {
+        self.handles.lock().expect("no holder panics")
+    }
+
+    fn child(&self, parent: u64, name: &str) -> Result<PoolPath, Errno> {
+        let parent = self.inodes().path(parent)?;
+        parent.join(name).map_err(|_| match name.len() {
+            ..=255 => Errno::INVAL,
+            _ => Errno::NAMETOOLONG,
+        })
+    }
+
+    /// What is at a name; the kernel knows its number from then on.
+    pub async fn lookup(&self, parent: u64, name: &str) -> Result<ShownEntry, Errno> {
+        let known = self.inodes().find(parent, name);
+        let draft = known.and_then(|inode| self.handles().draft(inode).map(|it| (inode, it)));
+        let facts = match draft {
+            Some((inode, draft)) => self.facts_of_draft(inode, &draft).await,
+            None => {
+                let entry = self.stat(&self.child(parent, name)?).await?;
+                facts_of(self.inodes().of(parent, name), &entry)
+            }
+        };
+        self.inodes().looked_up(facts.inode);
+        Ok(facts)
+    }
+
+    async fn stat(&self, path: &PoolPath) -> Result<ListedEntry, Errno> {
+        Ok(self.pool.stat(path).await.map_err(|failure| errno(&failure))?.entry)
+    }
+
+    async fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> ShownEntry {
+        let draft = draft.lock().await;
+        let Attributes { mtime_ms, executable } = draft.attributes();
+        let mtime_ms = mtime_ms.unwrap_or_else(|| self.pool.wall_ms());
+        ShownEntry { inode, kind: EntryKind::File, size: draft.size(), mtime_ms, executable }
+    }
+
+    /// The kernel forgets a number so many times.
+    pub fn forget(&self, inode: u64, times: u64) {
+        let is_open = self.handles().is_open(inode);
+        self.inodes().forget(inode, times, is_open);
+    }
+
+    /// The facts about a number, or about what is open under a handle.
+    pub async fn facts(&self, inode: u64, handle: Option<u64>) -> Result<ShownEntry, Errno> {
+        let opened = handle.and_then(|handle| self.handles().get(handle));
+        if let Some(OpenHandle { handle: Handle::Reading(reading), .. }) = opened {
+            let file = reading.file();
+            let (kind, size, mtime_ms) = (EntryKind::File, file.size(), file.mtime_ms());
+            return Ok(ShownEntry {
+                inode,
+                kind,
+                size,
+                mtime_ms,
+                executable: file.is_executable(),
+            });
+        }
+        let draft = self.handles().draft(inode);
+        if let Some(draft) = draft {
+            return Ok(self.facts_of_draft(inode, &draft).await);
+        }
+        let path = self.inodes().path(inode)?;
+        if path.space().is_empty() {
+            let (kind, size, mtime_ms) = (EntryKind::Dir, 0, 0);
+            return Ok(ShownEntry { inode, kind, size, mtime_ms, executable: false });
+        }
+        Ok(facts_of(inode, &self.stat(&path).await?))
+    }
+
+    /// Opens a directory as it is now, with what is written in it and not published.
+    pub async fn open_dir(&self, inode: u64) -> Result<u64, Errno> {
+        let path = self.inodes().path(inode)?;
+        let mut entries = self.pool.list(&path, false).await.map_err(|failure| errno(&failure))?;
+        let drafts = self.handles().drafts();
+        for (number, draft) in drafts {
+            let place = self.inodes().place(number).cloned();
+            let Some((_, name)) = place.filter(|(parent, _)| *parent == inode) else { continue };
+            if entries.iter().all(|entry| entry.path != name) {
+                let facts = self.facts_of_draft(number, &draft).await;
+                entries.push(entry_of(name, &facts));
+            }
+        }
+        Ok(self.handles().add(inode, Handle::Listing(Arc::new(entries)), None))
+    }
+
+    /// The entries of an open directory.
+    pub fn listing(&self, handle: u64) -> Result<Arc<Vec<ListedEntry>>, Errno> {
+        match self.handles().get(handle) {
+            Some(OpenHandle { handle: Handle::Listing(entries), .. }) => Ok(entries),
+            _ => Err(Errno::BADF),
+        }
+    }
+
+    /// The directory above one.
+    pub fn parent(&self, inode: u64) -> u64 {
+        self.inodes().place(inode).map_or(ROOT, |(parent, _)| *parent)
+    }
+
+    /// The facts about an entry of a listing, which has a number from then on.
+    pub fn facts_of_entry(&self, parent: u64, entry: &ListedEntry) -> ShownEntry {
+        facts_of(self.inodes().of(parent, &entry.path), entry)
+    }
+
+    /// The kernel was told of a number.
+    pub fn looked_up(&self, inode: u64) {
+        self.inodes().looked_up(inode);
+    }
+
+    /// Opens a file for a process.
+    pub async fn open(
+        &self,
+        inode: u64,
+        mode: OpenMode,
+        opener: Option<u32>,
+    ) -> Result<u64, Errno> {
+        if !mode.writes {
+            return self.open_for_reading(inode, opener).await;
+        }
+        let shared = self.handles().draft(inode);
+        let draft = match shared {
+            Some(draft) => {
+                if mode.truncates {
+                    let path = self.inodes().path(inode)?;
+                    draft.lock().await.set_size(&path, &self.spool_dir, 0).await?;
+                }
+                draft
+            }
+            None => Arc::new(AsyncMutex::new(self.begin_draft(inode, mode).await?)),
+        };
+        Ok(self.handles().add(inode, Handle::Writing { draft, appends: mode.appends }, opener))
+    }
+
+    /// The version that is published is read; what never was is read as it is written.
+    async fn open_for_reading(&self, inode: u64, opener: Option<u32>) -> Result<u64, Errno> {
+        let path = self.inodes().path(inode)?;
+        let handle = match self.pool.open(&path).await {
+            Ok(file) => Handle::Reading(Arc::new(Reading::new(file))),
+            Err(failure) => match self.handles().draft(inode) {
+                Some(draft) if failure.code == code::NO_ENTRY => {
+                    Handle::Writing { draft, appends: false }
+                }
+                _ => return Err(errno(&failure)),
+            },
+        };
+        Ok(self.handles().add(inode, handle, opener))
+    }
+
+    async fn begin_draft(&self, inode: u64, mode: OpenMode) -> Result<Draft, Errno> {
+        let path = self.inodes().path(inode)?;
+        let file = self.pool.open(&path).await.map_err(|failure| errno(&failure))?;
+        let attributes = Attributes { mtime_ms: None, executable: file.is_executable() };
+        if mode.truncates && !mode.reads {
+            return Ok(Draft::streamed(self.pool.clone(), Condition::Always, attributes));
+        }
+        let base = Some(&file).filter(|_| !mode.truncates);
+        Draft::spooled(self.pool.clone(), &self.spool_dir, base, attributes).await
+    }
+
+    /// Makes a file, which is seen in this mount alone until it is closed.
+    pub async fn create(
+        &self,
+        parent: u64,
+        name: &str,
+        mode: OpenMode,
+        executable: bool,
+        opener: Option<u32>,
+    ) -> Result<(ShownEntry, u64), Errno> {
+        let path = self.child(parent, name)?;
+        if path.names().is_empty() {
+            return Err(Errno::PERM); // a space is made by `potluck space create`
+        }
+        let condition = match mode.is_exclusive {
+            true => Condition::IfAbsent,
+            false => Condition::Always,
+        };
+        let attributes = Attributes { mtime_ms: None, executable };
+        let pool = self.pool.clone();
+        let draft = match mode.reads {
+            true => Draft::spooled(pool, &self.spool_dir, None, attributes).await?,
+            false => Draft::streamed(pool, condition, attributes),
+        };
+        let draft = Arc::new(AsyncMutex::new(draft.with_condition(condition)));
+        let inode = self.inodes().of(parent, name);
+        let facts = self.facts_of_draft(inode, &draft).await;
+        let handle =
+            self.handles().add(inode, Handle::Writing { draft, appends: mode.appends }, opener);
+        self.inodes().looked_up(inode);
+        Ok((facts, handle))
+    }
+
+    /// Reads from an open file.
+    pub async fn read(&self, handle: u64, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
+        let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
+        match opened.handle {
+            Handle::Reading(reading) => {
+                reading.read(offset, len).await.map_err(|failure| errno(&failure))
+            }
+            Handle::Writing { draft, .. } => draft.lock().await.read(offset, len),
+            Handle::Listing(_) => Err(Errno::ISDIR),
+        }
+    }
+
+    /// Writes to an open file.
+    pub async fn write(&self, handle: u64, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
+        let Handle::Writing { draft, appends } = opened.handle else { return Err(Errno::BADF) };
+        let path = self.inodes().path(opened.inode);
+        let offset = (!appends).then_some(offset);
+        draft.lock().await.write(&path?, &self.spool_dir, offset, bytes).await
+    }
+
+    /// Returns when what was written so far is as safe as [`Draft::sync`] says.
+    pub async fn sync(&self, handle: u64) -> Result<(), Errno> {
+        let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
+        match opened.handle {
+            Handle::Writing { draft, .. } => draft.lock().await.sync().await,
+            Handle::Reading(_) | Handle::Listing(_) => Ok(()),
+        }
+    }
+
+    /// Publishes what was written, when a thread of the process that opened the file closes a descriptor of it, or
+    /// anybody does after that one. A file that was removed meanwhile is not published.
+    pub async fn flush(&self, handle: u64, thread: u32) -> Result<(), Errno> {
+        let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
+        if !closes_for_good(opened.opener, thread) {
+            return Ok(());
+        }
+        self.handles().leave(handle);
+        self.publish(&opened).await
+    }
+
+    async fn publish(&self, opened: &OpenHandle) -> Result<(), Errno> {
+        let Handle::Writing { draft, .. } = &opened.handle else { return Ok(()) };
+        let path = self.inodes().path(opened.inode);
+        match path {
+            Ok(path) => draft.lock().await.publish(&path, &self.spool_dir).await,
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Closes a handle; what was written since it was flushed last is published.
+    pub async fn release(&self, handle: u64) {
+        let opened = self.handles().get(handle);
+        if let Some(opened) = opened
+            && let Err(why) = self.publish(&opened).await
+        {
+            tracing::warn!("a file that was written is not in the pool: {why}");
+        }
+        self.handles().remove(handle);
+    }
+
+    /// Names in the log what was written and not closed, which is lost when the mount ends.
+    pub async fn tell_unpublished(&self) {
+        let drafts = self.handles().drafts();
+        for (inode, draft) in drafts {
+            let path = self.inodes().path(inode);
+            let Ok(path) = path else { continue };
+            let draft = draft.lock().await;
+            if draft.is_dirty() {
+                tracing::warn!("{path} was not closed: what was written to it is lost");
+            }
+        }
+    }
+
+    /// Makes a directory.
+    pub async fn make_dir(&self, parent: u64, name: &str) -> Result<ShownEntry, Errno> {
+        let path = self.child(parent, name)?;
+        if path.names().is_empty() {
+            return Err(Errno::PERM); // a space is made by `potluck space create`
+        }
+        self.once(code::EXISTS, || self.pool.make_dir(&path, false)).await?;
+        self.lookup(parent, name).await
+    }
+
+    /// Removes a file or an empty directory.
+    pub async fn remove(&self, parent: u64, name: &str) -> Result<(), Errno> {
+        let path = self.child(parent, name)?;
+        let known = self.inodes().find(parent, name);
+        let has_draft = known.is_some_and(|inode| self.handles().draft(inode).is_some());
+        let removed = self.once(code::NO_ENTRY, || self.pool.remove(&path, false)).await;
+        match removed {
+            Err(Errno::NOENT) if has_draft => {} // it was never published
+            removed => removed?,
+        }
+        self.inodes().unlink(parent, name);
+        Ok(())
+    }
+
+    /// Gives an entry another name, in the place of what has that; with `no_replace` only if nothing has.
+    pub async fn rename(
+        &self,
+        from: (u64, &str),
+        to: (u64, &str),
+        no_replace: bool,
+    ) -> Result<(), Errno> {
+        let (source, target) = (self.child(from.0, from.1)?, self.child(to.0, to.1)?);
+        if source.space() != target.space() {
+            return Err(Errno::XDEV);
+        }
+        let known = self.inodes().find(from.0, from.1);
+        let draft = known.and_then(|inode| self.handles().draft(inode));
+        if let Some(draft) = draft {
+            // Its writer has the old name, so it is published under that and moved.
+            draft.lock().await.publish(&source, &self.spool_dir).await?;
+        }
+        self.once(code::NO_ENTRY, || self.pool.rename(&source, &target, no_replace)).await?;
+        self.inodes().rename(from, to);
+        Ok(())
+    }
+
+    /// Does something that may be done once: where the answer was lost it is tried again, and what then says
+    /// that it is done is no error.
+    async fn once<T, F: Future<Output = Result<T, Failure>>>(
+        &self,
+        is_done: &str,
+        mut work: impl FnMut() -> F,
+    ) -> Result<(), Errno> {
+        match work().await {
+            Err(failure) if failure.code == code::NO_MANAGER => match work().await {
+                Err(failure) if failure.code == is_done => Ok(()),
+                again => again.map(drop).map_err(|failure| errno(&failure)),
+            },
+            done => done.map(drop).map_err(|failure| errno(&failure)),
+        }
+    }
+
+    /// Sets attributes of a file. Those of a file that nobody writes are set by publishing it anew; those of
+    /// directories are not kept.
+    pub async fn change(&self, inode: u64, change: AttributeChange) -> Result<ShownEntry, Errno> {
+        let facts = self.facts(inode, None).await?;
+        if facts.kind == EntryKind::Dir {
+            return Ok(facts);
+        }
+        let shared = self.handles().draft(inode);
+        let is_same = change.size.is_none()
+            && change.mtime_ms.is_none_or(|mtime_ms| mtime_ms == facts.mtime_ms)
+            && change.executable.is_none_or(|executable| executable == facts.executable);
+        if shared.is_none() && is_same {
+            return Ok(facts);
+        }
+        let path = self.inodes().path(inode)?;
+        let is_open = shared.is_some();
+        let draft = match shared {
+            Some(draft) => draft,
+            None => {
+                let mode = OpenMode { reads: true, writes: true, ..OpenMode::default() };
+                let mut draft = self.begin_draft(inode, mode).await?;
+                let executable = facts.executable;
+                draft.set_attributes(Attributes { mtime_ms: Some(facts.mtime_ms), executable });
+                Arc::new(AsyncMutex::new(draft))
+            }
+        };
+        {
+            let mut draft = draft.lock().await;
+            if let Some(size) = change.size {
+                draft.set_size(&path, &self.spool_dir, size).await?;
+            }
+            let before = draft.attributes();
+            if change.mtime_ms.is_some() || change.executable.is_some() {
+                let mtime_ms = change.mtime_ms.or(before.mtime_ms);
+                let executable = change.executable.unwrap_or(before.executable);
+                draft.set_attributes(Attributes { mtime_ms, executable });
+            }
+            if !is_open {
+                draft.publish(&path, &self.spool_dir).await?;
+            }
+        }
+        Ok(self.facts_of_draft(inode, &draft).await)
+    }
+
+    /// What the pool has and has left for files of the directory's policy, a donor's room counted as if the rest of
+    /// the donors had as much.
+    pub async fn capacity(&self) -> Result<Capacity, Errno> {
+        let status = self.pool.call(&Status {}).await.map_err(|failure| errno(&failure))?;
+        let root = self.inodes().path(ROOT)?;
+        let (shards, data) = match root.space().is_empty() {
+            true => (1, 1),
+            false => {
+                let policy = self.pool.stat(&root).await.map_err(|failure| errno(&failure))?.policy;
+                match policy.ec {
+                    Some(ec) => (ec.width(), ec.data()),
+                    None => (policy.copies as usize, 1),
+                }
+            }
+        };
+        let rooms: Vec<u64> = status.donors.iter().map(|donor| donor.room).collect();
+        let used: u64 = status.donors.iter().map(|donor| donor.used).sum();
+        let free = storable(&rooms, shards, data);
+        Ok(Capacity { total: free + used / shards as u64 * data as u64, free })
+    }
+}
+
+/// Bytes that fit where each group has `shards` shards on donors of their own, `data` of them data.
+fn storable(rooms: &[u64], shards: usize, data: usize) -> u64 {
+    let (mut fits, mut too_much) = (0, rooms.iter().sum::<u64>() + 1);
+    while too_much - fits > 1 {
+        let shard = fits + (too_much - fits) / 2;
+        let takes: u128 = rooms.iter().map(|room| u128::from(*room.min(&shard))).sum();
+        match takes >= u128::from(shard) * shards as u128 {
+            true => fits = shard,
+            false => too_much = shard,
+        }
+    }
+    fits.saturating_mul(data as u64)
+}
+
+fn facts_of(inode: u64, entry: &ListedEntry) -> ShownEntry {
+    let ListedEntry { kind, size, mtime_ms, executable, .. } = *entry;
+    ShownEntry { inode, kind, size, mtime_ms, executable }
+}
+
+fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {
+    let ShownEntry { kind, size, mtime_ms, executable, .. } = *facts;
+    let (version, digest, copies, ec, in_catalog) = Default::default();
+    ListedEntry { path, kind, size, mtime_ms, version, digest, copies, ec, in_catalog, executable }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_is_bounded_by_the_donors_that_each_group_needs() {
+        assert_eq!(storable(&[100, 100], 1, 1), 200);
+        assert_eq!(storable(&[100, 100], 2, 1), 100);
+        assert_eq!(storable(&[1000, 10], 2, 1), 10);
+        assert_eq!(storable(&[30, 30, 30], 3, 2), 60);
+        assert_eq!(storable(&[30, 30], 3, 2), 0);
+        assert_eq!(storable(&[], 1, 1), 0);
+    }
+}

@@ -1,0 +1,144 @@
+//! The numbers by which the kernel knows names of this mount.
+
+use potluck_core::path::PoolPath;
+use rustix::io::Errno;
+use std::collections::HashMap;
+
+/// The number of the directory that is mounted.
+pub const ROOT: u64 = 1;
+
+/// A name in a directory, by the number of the directory.
+pub type NamePlace = (u64, String);
+
+struct Inode {
+    /// `None` for the root, and once the name leads elsewhere.
+    place: Option<NamePlace>,
+    /// How often the kernel was told of it and has not forgotten it.
+    lookups: u64,
+}
+
+/// All that the kernel may ask about. A number is never given twice.
+pub struct Inodes {
+    root: PoolPath,
+    known: HashMap<u64, Inode>,
+    names: HashMap<NamePlace, u64>,
+    last: u64,
+}
+
+impl Inodes {
+    /// Knows the root alone.
+    pub fn new(root: PoolPath) -> Self {
+        let known = HashMap::from([(ROOT, Inode { place: None, lookups: 1 })]);
+        Self { root, known, names: HashMap::new(), last: ROOT }
+    }
+
+    /// The path of a number, as names are now.
+    pub fn path(&self, number: u64) -> Result<PoolPath, Errno> {
+        if number == ROOT {
+            return Ok(self.root.clone());
+        }
+        let (parent, name) = self.place(number).ok_or(Errno::STALE)?;
+        self.path(*parent)?.join(name).map_err(|_| Errno::NAMETOOLONG)
+    }
+
+    /// The name that leads to a number, if one does.
+    pub fn place(&self, number: u64) -> Option<&NamePlace> {
+        self.known.get(&number)?.place.as_ref()
+    }
+
+    /// The number to which a name leads.
+    pub fn find(&self, parent: u64, name: &str) -> Option<u64> {
+        self.names.get(&(parent, name.to_owned())).copied()
+    }
+
+    /// The number of a name, which gets one if it has none.
+    pub fn of(&mut self, parent: u64, name: &str) -> u64 {
+        if let Some(number) = self.find(parent, name) {
+            return number;
+        }
+        self.last += 1;
+        let place = (parent, name.to_owned());
+        self.names.insert(place.clone(), self.last);
+        self.known.insert(self.last, Inode { place: Some(place), lookups: 0 });
+        self.last
+    }
+
+    /// The kernel is told of a number.
+    pub fn looked_up(&mut self, number: u64) {
+        if let Some(inode) = self.known.get_mut(&number) {
+            inode.lookups += 1;
+        }
+    }
+
+    /// The kernel forgets a number so many times; `is_open`: a handle still needs it.
+    pub fn forget(&mut self, number: u64, times: u64, is_open: bool) {
+        let Some(inode) = self.known.get_mut(&number).filter(|_| number != ROOT) else { return };
+        inode.lookups = inode.lookups.saturating_sub(times);
+        if inode.lookups == 0 && !is_open {
+            let inode = self.known.remove(&number).expect("just found");
+            if let Some(place) = inode.place {
+                self.names.remove(&place);
+            }
+        }
+    }
+
+    /// A name leads nowhere any more.
+    pub fn unlink(&mut self, parent: u64, name: &str) {
+        if let Some(number) = self.names.remove(&(parent, name.to_owned()))
+            && let Some(inode) = self.known.get_mut(&number)
+        {
+            inode.place = None;
+        }
+    }
+
+    /// A name moves, in the place of what had the new one.
+    pub fn rename(&mut self, from: (u64, &str), to: (u64, &str)) {
+        let Some(number) = self.find(from.0, from.1) else { return self.unlink(to.0, to.1) };
+        if self.find(to.0, to.1) == Some(number) {
+            return;
+        }
+        self.unlink(to.0, to.1);
+        self.names.remove(&(from.0, from.1.to_owned()));
+        let place = (to.0, to.1.to_owned());
+        self.names.insert(place.clone(), number);
+        if let Some(inode) = self.known.get_mut(&number) {
+            inode.place = Some(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_below_a_directory_moves_with_it_and_what_was_replaced_has_no_path() {
+        let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
+        let dir = inodes.of(ROOT, "a");
+        let file = inodes.of(dir, "f");
+        let other = inodes.of(ROOT, "other");
+        inodes.looked_up(other);
+        let path = |inodes: &Inodes, number| inodes.path(number).map(|path| path.to_string());
+        assert_eq!(path(&inodes, file), Ok("pot://lab/a/f".into()));
+        inodes.rename((ROOT, "a"), (ROOT, "b"));
+        assert_eq!(path(&inodes, file), Ok("pot://lab/b/f".into()));
+        inodes.rename((dir, "f"), (ROOT, "other"));
+        assert_eq!(path(&inodes, file), Ok("pot://lab/other".into()));
+        assert_eq!(path(&inodes, other), Err(Errno::STALE));
+        assert_ne!(inodes.of(dir, "f"), file);
+    }
+
+    #[test]
+    fn a_number_is_forgotten_with_the_last_lookup_unless_it_is_open() {
+        let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
+        let file = inodes.of(ROOT, "f");
+        inodes.looked_up(file);
+        inodes.looked_up(file);
+        inodes.forget(file, 1, false);
+        assert_eq!(inodes.find(ROOT, "f"), Some(file));
+        inodes.forget(file, 1, true);
+        assert_eq!(inodes.find(ROOT, "f"), Some(file));
+        inodes.forget(file, 0, false);
+        assert_eq!(inodes.find(ROOT, "f"), None);
+    }
+}

@@ -1,0 +1,17 @@
+//! A pool as a file system for programs that know nothing of Potluck (docs/mount.md).
+//!
+//! An open reader keeps the version that it opened. A file that is written becomes visible whole when it is
+//! closed, and a mount that dies leaves the old version. `ops` is the only module that speaks FUSE: each request
+//! becomes a task of the runtime, so that no thread of FUSE waits for the pool.
+
+mod draft;
+mod errno;
+mod file_system;
+mod handles;
+mod inodes;
+mod mounting;
+mod opener;
+mod ops;
+mod reading;
+
+pub use mounting::{MountOptions, Mounted, detach_stale, is_mounted, mount, unmount};

@@ -1,0 +1,526 @@
+//! The requests of the kernel, and nothing else that speaks FUSE. Each becomes a task of the runtime, which has the
+//! reply: a thread of FUSE waits for nobody.
+
+use crate::file_system::{AttributeChange, FileSystem, OpenMode, ShownEntry};
+use crate::opener::process_of;
+use fuser::{
+    BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
+    ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+use potluck_wire::control::EntryKind;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::runtime::Handle;
+
+/// How long the kernel believes what it was told: what others change is seen within this time.
+const BELIEVED: Duration = Duration::from_secs(1);
+/// Bytes of one write; a thread's buffer is touched so far.
+const LARGEST_WRITE: u32 = 1 << 20;
+/// Bytes in which sizes of a file system are counted.
+const BLOCK: u32 = 4096;
+/// Reads and writes of a file go past the page cache, which would mix versions of one name.
+const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
+
+/// A file system on a runtime.
+pub struct KernelRequests {
+    files: Arc<FileSystem>,
+    runtime: Handle,
+    owner: (u32, u32),
+}
+
+impl KernelRequests {
+    /// Serves `files` to the user who runs this process.
+    pub fn new(files: Arc<FileSystem>, runtime: Handle) -> Self {
+        use rustix::process::{getgid, getuid};
+        Self { files, runtime, owner: (getuid().as_raw(), getgid().as_raw()) }
+    }
+
+    fn spawn<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        work: impl FnOnce(Arc<FileSystem>) -> F,
+    ) {
+        self.runtime.spawn(work(Arc::clone(&self.files)));
+    }
+
+    fn reply_entry(&self, reply: ReplyEntry, work: impl AsyncWork<ShownEntry>) {
+        let owner = self.owner;
+        let files = Arc::clone(&self.files);
+        self.runtime.spawn(async move {
+            match work.run(files).await {
+                Ok(facts) => reply.entry(&BELIEVED, &shown(&facts, owner), Generation(0)),
+                Err(why) => reply.error(number(why)),
+            }
+        });
+    }
+
+    fn reply_empty(&self, reply: ReplyEmpty, work: impl AsyncWork<()>) {
+        let files = Arc::clone(&self.files);
+        self.runtime.spawn(async move {
+            match work.run(files).await {
+                Ok(()) => reply.ok(),
+                Err(why) => reply.error(number(why)),
+            }
+        });
+    }
+}
+
+/// Work on a file system that a reply waits for.
+trait AsyncWork<T>: Send + 'static {
+    fn run(self, files: Arc<FileSystem>) -> impl Future<Output = Result<T, Errno>> + Send;
+}
+
+impl<T, W, F> AsyncWork<T> for W
+where
+    W: FnOnce(Arc<FileSystem>) -> F + Send + 'static,
+    F: Future<Output = Result<T, Errno>> + Send,
+{
+    fn run(self, files: Arc<FileSystem>) -> impl Future<Output = Result<T, Errno>> + Send {
+        self(files)
+    }
+}
+
+fn number(why: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(why.raw_os_error())
+}
+
+/// A name as the pool has names.
+fn text(name: &OsStr) -> Result<String, Errno> {
+    name.to_str().map(str::to_owned).ok_or(Errno::ILSEQ)
+}
+
+fn kind(kind: EntryKind) -> FileType {
+    match kind {
+        EntryKind::File => FileType::RegularFile,
+        EntryKind::Dir => FileType::Directory,
+    }
+}
+
+fn shown(facts: &ShownEntry, owner: (u32, u32)) -> FileAttr {
+    let since = Duration::from_millis(facts.mtime_ms.max(0) as u64);
+    let time = UNIX_EPOCH + since;
+    let (perm, nlink) = match (facts.kind, facts.executable) {
+        (EntryKind::Dir, _) => (0o755, 2),
+        (EntryKind::File, true) => (0o755, 1),
+        (EntryKind::File, false) => (0o644, 1),
+    };
+    FileAttr {
+        ino: INodeNo(facts.inode),
+        size: facts.size,
+        blocks: facts.size.div_ceil(512),
+        atime: time,
+        mtime: time,
+        ctime: time,
+        crtime: time,
+        kind: kind(facts.kind),
+        perm,
+        nlink,
+        uid: owner.0,
+        gid: owner.1,
+        rdev: 0,
+        blksize: LARGEST_WRITE,
+        flags: 0,
+    }
+}
+
+fn mode(flags: i32) -> OpenMode {
+    let access = OpenFlags(flags).acc_mode();
+    let given = OFlags::from_bits_retain(flags as u32);
+    OpenMode {
+        reads: access != OpenAccMode::O_WRONLY,
+        writes: access != OpenAccMode::O_RDONLY,
+        truncates: given.contains(OFlags::TRUNC),
+        appends: given.contains(OFlags::APPEND),
+        is_exclusive: given.contains(OFlags::EXCL),
+    }
+}
+
+fn millis(time: TimeOrNow) -> i64 {
+    let time = match time {
+        TimeOrNow::SpecificTime(time) => time,
+        #[allow(clippy::disallowed_methods)] // a file's time, by which nothing is decided
+        TimeOrNow::Now => SystemTime::now(),
+    };
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
+impl Filesystem for KernelRequests {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let _ = config.set_max_write(LARGEST_WRITE); // less than the most that there may be
+        // Locks are refused rather than kept by the kernel of one machine, where others would not see them.
+        for capability in [
+            InitFlags::FUSE_ATOMIC_O_TRUNC,
+            InitFlags::FUSE_POSIX_LOCKS,
+            InitFlags::FUSE_FLOCK_LOCKS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+        ] {
+            // A kernel that lacks one asks in another way.
+            let _ = config.add_capabilities(capability);
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let name = text(name);
+        self.reply_entry(reply, move |files: Arc<FileSystem>| async move {
+            files.lookup(parent.0, &name?).await
+        });
+    }
+
+    fn forget(&self, _: &Request, inode: INodeNo, times: u64) {
+        self.files.forget(inode.0, times);
+    }
+
+    fn getattr(&self, _: &Request, inode: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
+        let owner = self.owner;
+        self.spawn(|files| async move {
+            match files.facts(inode.0, handle.map(|handle| handle.0)).await {
+                Ok(facts) => reply.attr(&BELIEVED, &shown(&facts, owner)),
+                Err(why) => reply.error(number(why)),
+            }
+        });
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        permissions: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        _: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let owner = self.owner;
+        let is_owned = |given: Option<u32>, own: u32| given.is_none_or(|given| given == own);
+        let special = permissions.is_some_and(|bits| bits & 0o7000 != 0);
+        if special || !is_owned(uid, owner.0) || !is_owned(gid, owner.1) {
+            return reply.error(fuser::Errno::EPERM);
+        }
+        let executable = permissions.map(|bits| bits & 0o100 != 0);
+        let change = AttributeChange { size, mtime_ms: mtime.map(millis), executable };
+        self.spawn(|files| async move {
+            match files.change(inode.0, change).await {
+                Ok(facts) => reply.attr(&BELIEVED, &shown(&facts, owner)),
+                Err(why) => reply.error(number(why)),
+            }
+        });
+    }
+
+    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
+        let name = text(name);
+        self.reply_entry(reply, move |files: Arc<FileSystem>| async move {
+            files.make_dir(parent.0, &name?).await
+        });
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = text(name);
+        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+            files.remove(parent.0, &name?).await
+        });
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.unlink(request, parent, name, reply);
+    }
+
+    fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &Path, reply: ReplyEntry) {
+        reply.error(fuser::Errno::EOPNOTSUPP);
+    }
+
+    fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
+        reply.error(fuser::Errno::EOPNOTSUPP);
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        if !(flags - RenameFlags::RENAME_NOREPLACE).is_empty() {
+            return reply.error(fuser::Errno::EINVAL);
+        }
+        let no_replace = flags.contains(RenameFlags::RENAME_NOREPLACE);
+        let (name, new_name) = (text(name), text(new_name));
+        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+            let (name, new_name) = (name?, new_name?);
+            files.rename((parent.0, &name), (new_parent.0, &new_name), no_replace).await
+        });
+    }
+
+    fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let opener = process_of(request.pid());
+        self.spawn(|files| async move {
+            match files.open(inode.0, mode(flags.0), opener).await {
+                Ok(handle) => reply.opened(FileHandle(handle), DIRECT),
+                Err(why) => reply.error(number(why)),
+            }
+        });
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        permissions: u32,
+        _: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let (name, owner) = (text(name), self.owner);
+        let opener = process_of(request.pid());
+        self.spawn(|files| async move {
+            let created = match name {
+                Ok(name) => {
+                    let executable = permissions & 0o100 != 0;
+                    files.create(parent.0, &name, mode(flags), executable, opener).await
+                }
+                Err(why) => Err(why),
+            };
+            match created {
+                Ok((facts, handle)) => {
+                    let (shown, handle) = (shown(&facts, owner), FileHandle(handle));
+                    reply.created(&BELIEVED, &shown, Generation(0), handle, DIRECT);
+                }
+                Err(why) => reply.error(number(why)),
+            }
+        });
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.spawn(|files| async move {
+            match files.read(handle.0, offset, size as usize).await {
+                Ok(bytes) => reply.data(&bytes),
+                Err(why) => reply.error(number(why)),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        bytes: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let bytes = bytes.to_vec();
+        self.spawn(|files| async move {
+            match files.write(handle.0, offset, &bytes).await {
+                Ok(()) => reply.written(bytes.len() as u32),
+                Err(why) => reply.error(number(why)),
+            }
+        });
+    }
+
+    fn flush(
+        &self,
+        request: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        let thread = request.pid();
+        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+            files.flush(handle.0, thread).await
+        });
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+            files.release(handle.0).await;
+            Ok(())
+        });
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.reply_empty(
+            reply,
+            move |files: Arc<FileSystem>| async move { files.sync(handle.0).await },
+        );
+    }
+
+    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply.ok(); // each change of a directory is on the manager's disk when it returns
+    }
+
+    fn opendir(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        self.spawn(|files| async move {
+            match files.open_dir(inode.0).await {
+                Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
+                Err(why) => reply.error(number(why)),
+            }
+        });
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let entries = match self.files.listing(handle.0) {
+            Ok(entries) => entries,
+            Err(why) => return reply.error(number(why)),
+        };
+        for at in offset..entries.len() as u64 + 2 {
+            let is_full = match at {
+                0 => reply.add(inode, 1, FileType::Directory, "."),
+                1 => reply.add(INodeNo(self.files.parent(inode.0)), 2, FileType::Directory, ".."),
+                _ => {
+                    let entry = &entries[at as usize - 2];
+                    let facts = self.files.facts_of_entry(inode.0, entry);
+                    reply.add(INodeNo(facts.inode), at + 1, kind(facts.kind), &entry.path)
+                }
+            };
+            if is_full {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let entries = match self.files.listing(handle.0) {
+            Ok(entries) => entries,
+            Err(why) => return reply.error(number(why)),
+        };
+        let dir = |inode: u64| {
+            let (kind, executable) = (EntryKind::Dir, false);
+            shown(&ShownEntry { inode, kind, size: 0, mtime_ms: 0, executable }, self.owner)
+        };
+        for at in offset..entries.len() as u64 + 2 {
+            let (name, facts) = match at {
+                0 => (".", dir(inode.0)),
+                1 => ("..", dir(self.files.parent(inode.0))),
+                _ => {
+                    let entry = &entries[at as usize - 2];
+                    let facts = self.files.facts_of_entry(inode.0, entry);
+                    (entry.path.as_str(), shown(&facts, self.owner))
+                }
+            };
+            if reply.add(facts.ino, at + 1, name, &BELIEVED, &facts, Generation(0)) {
+                break;
+            }
+            if at > 1 {
+                self.files.looked_up(facts.ino.0);
+            }
+        }
+        reply.ok();
+    }
+
+    fn releasedir(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        handle: FileHandle,
+        _: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+            files.release(handle.0).await;
+            Ok(())
+        });
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        self.spawn(|files| async move {
+            match files.capacity().await {
+                Ok(found) => {
+                    let block = u64::from(BLOCK);
+                    let (total, free) = (found.total / block, found.free / block);
+                    reply.statfs(total, free, free, 0, 0, BLOCK, 255, BLOCK);
+                }
+                Err(why) => reply.error(number(why)),
+            }
+        });
+    }
+
+    fn getlk(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: LockOwner,
+        _: u64,
+        _: u64,
+        _: i32,
+        _: u32,
+        reply: ReplyLock,
+    ) {
+        reply.error(fuser::Errno::EOPNOTSUPP);
+    }
+
+    fn setlk(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: LockOwner,
+        _: u64,
+        _: u64,
+        _: i32,
+        _: u32,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(fuser::Errno::EOPNOTSUPP);
+    }
+}

@@ -1,0 +1,72 @@
+//! A file that is open for reading: one version, whatever becomes of its name.
+
+use potluck_client::{File, Part, Reader};
+use potluck_wire::error::Failure;
+use tokio::sync::Mutex;
+
+/// One version that programs read through one handle.
+pub struct Reading {
+    file: File,
+    order: Mutex<InOrder>,
+}
+
+/// The place up to which the file was read in order, and what was read ahead from there.
+#[derive(Default)]
+struct InOrder {
+    /// Where the next read begins if it goes on.
+    next: u64,
+    /// `None` while reads jump about.
+    reader: Option<Reader>,
+    /// The bytes that came last, and how many of them were given.
+    part: Option<(Part, usize)>,
+}
+
+impl Reading {
+    /// Begins to read a version.
+    pub fn new(file: File) -> Self {
+        Self { file, order: Mutex::default() }
+    }
+
+    /// The version that is read.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The bytes at `offset`, as many as are asked for or the file has. From the second read on that goes on
+    /// where the last ended, what follows is fetched ahead; others move the segments that they are in.
+    pub async fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Failure> {
+        let mut order = self.order.lock().await;
+        if offset != order.next || offset == 0 {
+            *order = InOrder::default();
+            order.next = offset + len as u64;
+            drop(order); // reads that jump about do not wait for one another
+            return self.file.read_at(offset, len).await;
+        }
+        if order.reader.is_none() {
+            order.reader = Some(self.file.read(offset..self.file.size()));
+        }
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            if let Some((part, given)) = &mut order.part {
+                let rest = &part[*given..];
+                let taken = rest.len().min(len - bytes.len());
+                bytes.extend_from_slice(&rest[..taken]);
+                *given += taken;
+                if *given < part.len() {
+                    break;
+                }
+            }
+            order.part = None; // its memory is needed for what follows
+            match order.reader.as_mut().expect("just made").next().await {
+                Some(Ok(part)) => order.part = Some((part, 0)),
+                Some(Err(failure)) => {
+                    *order = InOrder::default();
+                    return Err(failure);
+                }
+                None => break,
+            }
+        }
+        order.next = offset + bytes.len() as u64;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,142 @@
+//! A mounted pool, through the system calls that programs make.
+
+use super::content::{arg, assert_same, bytes};
+use super::lab::{Lab, stop};
+use super::program::Running;
+use super::waiting::{DEADLINE, has_program, is_root, skip, wait_until};
+use rustix::process::Signal;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// A mount that is taken away when it is dropped.
+struct Mount {
+    running: Running,
+    dir: PathBuf,
+}
+
+impl Mount {
+    fn start(lab: &Lab, path: &str, options: &[&str]) -> Self {
+        let (dir, ready) = (lab.dir().join("mounted"), lab.dir().join("mount.ready"));
+        let _ = fs::create_dir(&dir); // it is there where a mount died
+        let args = [&["mount", path, arg(&dir), "--ready-file", arg(&ready)], options].concat();
+        let mut running = lab.cli.start(&args);
+        wait_until("the mount to serve", DEADLINE, || {
+            assert!(running.ended().is_none(), "{}", lab.cli.said_by_the_last());
+            ready.exists()
+        });
+        Self { running, dir }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.dir.join(path)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.running.kill_9();
+        let mut command = std::process::Command::new("fusermount3");
+        // It is mounted no more where the test unmounted it.
+        let _ = command.args(["-q", "-u", "-z"]).arg(&self.dir).status();
+    }
+}
+
+fn can_mount(test: &str) -> bool {
+    let can = Path::new("/dev/fuse").exists() && is_root() && has_program("fusermount3");
+    if !can {
+        skip(test, "mounting takes /dev/fuse, root and fusermount3");
+    }
+    can
+}
+
+#[test]
+fn a_file_written_to_a_mount_appears_whole_at_close_and_an_open_reader_keeps_its_version() {
+    if !can_mount("a_file_written_to_a_mount_appears_whole_at_close") {
+        return;
+    }
+    let lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
+    let mut mount = Mount::start(&lab, "pot://lab", &[]);
+    let (first, second) = (bytes(1, (9 << 20) + 5), bytes(2, 300_000));
+    let path = mount.at("f");
+    let mut writer = File::create(&path).expect("made");
+    writer.write_all(&first).expect("written");
+    assert_eq!(fs::metadata(&path).expect("seen here").len(), first.len() as u64);
+    lab.cli.fails(3, &["stat", "pot://lab/f"]);
+    writer.sync_all().expect("donors have it");
+    lab.cli.fails(3, &["stat", "pot://lab/f"]);
+    drop(writer);
+    assert_same(&lab.cli.cat("pot://lab/f"), &first, "the pool's");
+    assert_same(&fs::read(&path).expect("read"), &first, "the mount's");
+
+    let mut reader = File::open(&path).expect("opened");
+    let mut begin = vec![0; 1000];
+    reader.read_exact(&mut begin).expect("read");
+    fs::write(&path, &second).expect("replaced");
+    let mut rest = Vec::new();
+    reader.read_to_end(&mut rest).expect("read");
+    drop(reader);
+    assert_same(&[begin, rest].concat(), &first, "the version that was opened");
+    assert_same(&lab.cli.cat("pot://lab/f"), &second, "the new version");
+
+    // A file of the pool is changed in the middle.
+    let changing = OpenOptions::new().read(true).write(true).open(&path).expect("opened");
+    changing.write_all_at(b"changed", 1000).expect("written");
+    changing.set_len(200_000).expect("cut off");
+    let mut seen = [0; 7];
+    changing.read_exact_at(&mut seen, 1000).expect("read back");
+    assert_eq!(&seen, b"changed");
+    assert_same(&lab.cli.cat("pot://lab/f"), &second, "not closed yet");
+    drop(changing);
+    let mut expected = second[..200_000].to_vec();
+    expected[1000..1007].copy_from_slice(b"changed");
+    assert_same(&lab.cli.cat("pot://lab/f"), &expected, "closed");
+
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
+    assert_eq!(super::program::code_of(mount.running.end("the mount")), 0);
+    assert_eq!(lab.cli.json(&["umount", arg(&mount.dir)])["was_mounted"], false);
+}
+
+#[test]
+fn names_change_through_a_mount_as_programs_expect_and_a_dead_mount_is_taken_away() {
+    if !can_mount("names_change_through_a_mount_as_programs_expect") {
+        return;
+    }
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let mut mount = Mount::start(&lab, "pot://lab", &[]);
+    fs::create_dir(mount.at("d")).expect("made");
+    let again = fs::create_dir(mount.at("d")).expect_err("there");
+    assert_eq!(again.kind(), std::io::ErrorKind::AlreadyExists);
+    fs::write(mount.at("d/a"), "one").expect("written");
+    fs::write(mount.at("d/b"), "two").expect("written");
+    let full = fs::remove_dir(mount.at("d")).expect_err("not empty");
+    assert_eq!(full.kind(), std::io::ErrorKind::DirectoryNotEmpty);
+    fs::rename(mount.at("d/a"), mount.at("d/b")).expect("replaced");
+    assert_eq!(fs::read(mount.at("d/b")).expect("read"), b"one");
+    let names = fs::read_dir(mount.at("d")).expect("listed");
+    let names: Vec<_> = names.map(|entry| entry.expect("an entry").file_name()).collect();
+    assert_eq!(names, ["b"]);
+    let link = std::os::unix::fs::symlink("b", mount.at("d/l")).expect_err("none are kept");
+    assert_eq!(link.raw_os_error(), Some(libc::EOPNOTSUPP));
+    fs::remove_file(mount.at("d/b")).expect("removed");
+    fs::remove_dir(mount.at("d")).expect("removed");
+    assert_eq!(lab.cli.json(&["ls", "pot://lab"])["entries"], serde_json::json!([]));
+
+    // What was not closed when a mount dies is not there, and the next one takes its place.
+    let mut writer = File::create(mount.at("half")).expect("made");
+    writer.write_all(b"half").expect("written");
+    mount.running.kill_9();
+    drop(writer);
+    let dead = fs::metadata(&mount.dir).expect_err("nobody serves");
+    assert_eq!(dead.raw_os_error(), Some(libc::ENOTCONN));
+    fs::remove_file(lab.dir().join("mount.ready")).expect("removed");
+    let mut next = Mount::start(&lab, "pot://lab", &["--read-only"]);
+    assert_eq!(fs::read_dir(&next.dir).expect("served again").count(), 0);
+    let refused = fs::write(next.at("x"), "x").expect_err("read-only");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(stop(&mut next.running, Signal::TERM), 0);
+    assert!(fs::metadata(next.at("x")).is_err());
+}
