@@ -30,6 +30,8 @@ enum Content {
     Spooled { spool: Arc<std::fs::File>, size: u64 },
     /// They were streamed and are published; nothing was written since.
     Published { size: u64 },
+    /// They were streamed, and could not be published. A second try would publish a file without them.
+    Lost { why: Errno, size: u64 },
 }
 
 impl Draft {
@@ -61,7 +63,9 @@ impl Draft {
     pub fn size(&self) -> u64 {
         match &self.content {
             Content::Streamed { written, .. } => *written,
-            Content::Spooled { size, .. } | Content::Published { size } => *size,
+            Content::Spooled { size, .. }
+            | Content::Published { size }
+            | Content::Lost { size, .. } => *size,
         }
     }
 
@@ -114,6 +118,7 @@ impl Draft {
                 *size = (*size).max(offset + bytes.len() as u64);
             }
             Content::Published { .. } => unreachable!("it was fetched back"),
+            Content::Lost { why, .. } => return Err(*why),
         }
         Ok(())
     }
@@ -122,7 +127,11 @@ impl Draft {
     ///
     /// Errors: [`Errno::OPNOTSUPP`] for one that goes to donors as it is written.
     pub fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
-        let Content::Spooled { spool, size } = &self.content else { return Err(Errno::OPNOTSUPP) };
+        let (spool, size) = match &self.content {
+            Content::Spooled { spool, size } => (spool, size),
+            Content::Lost { why, .. } => return Err(*why),
+            Content::Streamed { .. } | Content::Published { .. } => return Err(Errno::OPNOTSUPP),
+        };
         let mut bytes = vec![0; len.min(size.saturating_sub(offset) as usize)];
         spool.read_exact_at(&mut bytes, offset).map_err(local)?;
         Ok(bytes)
@@ -153,6 +162,7 @@ impl Draft {
                 }
             }
             Content::Streamed { .. } | Content::Published { .. } => return Err(Errno::OPNOTSUPP),
+            Content::Lost { why, .. } => return Err(*why),
             Content::Spooled { spool, size } => {
                 spool.set_len(new).map_err(local)?;
                 *size = new;
@@ -170,6 +180,7 @@ impl Draft {
                 writer.flush().await.map(drop).map_err(|failure| errno(&failure))
             }
             Content::Streamed { writer: None, .. } | Content::Published { .. } => Ok(()),
+            Content::Lost { why, .. } => Err(*why),
             Content::Spooled { spool, .. } => {
                 let spool = Arc::clone(spool);
                 let synced = tokio::task::spawn_blocking(move || spool.sync_data()).await;
@@ -185,33 +196,51 @@ impl Draft {
         }
         self.fetch_back(path, dir).await?; // only its attributes were set
         let options = PutOptions { condition: self.condition, ..PutOptions::default() };
+        let size = self.size();
         let mut fresh = None;
-        let (mut writer, was_streamed) = match &mut self.content {
+        let was_streamed = match &mut self.content {
             Content::Streamed { writer, .. } => {
-                open(&self.pool, path, &options, self.attributes, writer).await?;
-                (writer.take().expect("just opened"), true)
+                fresh = writer.take();
+                self.content = Content::Lost { why: Errno::IO, size }; // until it is there
+                true
             }
-            Content::Spooled { spool, size } => {
-                let writer = open(&self.pool, path, &options, self.attributes, &mut fresh).await?;
-                let mut at = 0;
-                while at < *size {
-                    let mut piece = vec![0; (*size - at).min(PIECE as u64) as usize];
-                    spool.read_exact_at(&mut piece, at).map_err(local)?;
-                    writer.write(&piece).await.map_err(|failure| errno(&failure))?;
-                    at += piece.len() as u64;
-                }
-                (fresh.take().expect("just opened"), false)
-            }
+            Content::Spooled { .. } => false,
             Content::Published { .. } => unreachable!("it was fetched back"),
+            Content::Lost { why, .. } => return Err(*why),
         };
-        writer.set_attributes(self.attributes);
-        writer.finish().await.map_err(|failure| errno(&failure))?;
+        let finished = self.finish(path, &options, fresh).await;
+        if was_streamed {
+            self.content = match finished {
+                Ok(()) => Content::Published { size },
+                Err(why) => Content::Lost { why, size },
+            };
+        }
+        finished?;
         self.is_dirty = false;
         self.condition = Condition::Always;
-        if was_streamed {
-            self.content = Content::Published { size: self.size() };
-        }
         Ok(())
+    }
+
+    /// Brings what is spooled to the writer, if anything is, and finishes it.
+    async fn finish(
+        &mut self,
+        path: &PoolPath,
+        options: &PutOptions,
+        mut writer: Option<Box<Writer>>,
+    ) -> Result<(), Errno> {
+        let opened = open(&self.pool, path, options, self.attributes, &mut writer).await?;
+        if let Content::Spooled { spool, size } = &self.content {
+            let mut at = 0;
+            while at < *size {
+                let mut piece = vec![0; (*size - at).min(PIECE as u64) as usize];
+                spool.read_exact_at(&mut piece, at).map_err(local)?;
+                opened.write(&piece).await.map_err(|failure| errno(&failure))?;
+                at += piece.len() as u64;
+            }
+        }
+        opened.set_attributes(self.attributes);
+        let writer = writer.expect("just opened");
+        writer.finish().await.map(drop).map_err(|failure| errno(&failure))
     }
 
     /// Fetches what was published, if that is all there is, so that it can be changed.

@@ -7,6 +7,7 @@ use super::waiting::{DEADLINE, has_program, is_root, skip, wait_until};
 use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -139,4 +140,28 @@ fn names_change_through_a_mount_as_programs_expect_and_a_dead_mount_is_taken_awa
     assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     assert_eq!(stop(&mut next.running, Signal::TERM), 0);
     assert!(fs::metadata(next.at("x")).is_err());
+}
+
+#[test]
+fn a_file_that_is_over_quota_is_refused_by_write_or_close_and_the_old_version_stays() {
+    if !can_mount("a_file_that_is_over_quota_is_refused_by_write_or_close") {
+        return;
+    }
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let mount = Mount::start(&lab, "pot://lab", &[]);
+    fs::write(mount.at("f"), "old").expect("written");
+    lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "2MiB"]);
+    let mut writer = File::create(mount.at("f")).expect("opened");
+    let written = writer.write_all(&bytes(3, 6 << 20));
+    // SAFETY: the descriptor is this test's own, and nobody else closes it.
+    let closed = unsafe { libc::close(writer.into_raw_fd()) };
+    let why = written.err().and_then(|why| why.raw_os_error());
+    let why =
+        why.or_else(|| (closed != 0).then(|| std::io::Error::last_os_error().raw_os_error())?);
+    assert_eq!(why, Some(libc::EDQUOT));
+    assert_eq!(lab.cli.cat("pot://lab/f"), b"old");
+    // The kernel gives the file up after close() has returned; nothing comes of it then either.
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
+    assert_eq!(lab.cli.cat("pot://lab/f"), b"old");
 }
