@@ -186,7 +186,7 @@ pub(crate) fn commit<F: Clone>(
         mirror: batch.mirror,
         ack: batch.ack,
         asked: batch.asked,
-        visible: Visible::new(db, space.as_ref(), now_ms, wall_ms),
+        visible: Visible::new(db, space.as_ref(), now_ms, wall_ms).all_or_none(batch.atomic),
     };
     let mut outcomes = Vec::with_capacity(batch.files.len());
     for (id, file) in (first..).zip(&batch.files) {

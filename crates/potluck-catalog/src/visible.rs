@@ -10,12 +10,12 @@ use super::dir_policies;
 use super::enough_copies::Promise;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
-use super::quotas::QuotaLimits;
+use super::quotas::{self, QuotaLimits};
 use super::spaces::{self, Space, Sums};
 use super::versions;
 use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::VersionId;
+use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Policy, Redundancy};
 use potluck_pool::InUseAgain;
@@ -35,8 +35,10 @@ pub struct Visible<'db> {
     /// The requirements of these directories' policies, likewise.
     asks: HashMap<Vec<String>, Asks>,
     sums: Sums,
-    /// The quotas that these files come under, once one was looked at.
+    /// The quotas that these files come under, once they were asked for.
     limits: Option<QuotaLimits>,
+    /// Whether all of them become visible or none, so that quotas are kept by all together.
+    atomic: bool,
     /// The files that became visible, for the log.
     files: Vec<(PoolPath, VersionId)>,
 }
@@ -78,8 +80,13 @@ impl<'db> Visible<'db> {
     /// Nothing yet; `space` is where all will be, if it is still there.
     pub(crate) fn new(db: &'db Tx, space: Option<&'db Space>, now_ms: u64, wall_ms: i64) -> Self {
         let counts = ReferenceCounts::new(db, now_ms);
-        let (dirs, asks, sums, limits, files) = Default::default();
-        Self { db, wall_ms, space, counts, dirs, asks, sums, limits, files }
+        let (dirs, asks, sums, limits, atomic, files) = Default::default();
+        Self { db, wall_ms, space, counts, dirs, asks, sums, limits, atomic, files }
+    }
+
+    /// All of them become visible or none if `atomic`: quotas are then kept by all together, and not by each.
+    pub(crate) fn all_or_none(self, atomic: bool) -> Self {
+        Self { atomic, ..self }
     }
 
     /// Looks at the place of a file of `size` bytes; refuses one that cannot take it, or must not.
@@ -106,21 +113,34 @@ impl<'db> Visible<'db> {
             None => None,
         };
         check_condition(self.db, &path, condition, replaced)?;
-        let limits = match self.limits.take() {
-            Some(known) => known,
-            None => QuotaLimits::of(self.db, space.id)?,
-        };
-        let limits = self.limits.insert(limits);
-        if !limits.are_none() {
-            let mut change = Sums::default();
-            change.add(i64::try_from(size).unwrap_or(i64::MAX));
-            if let Some(replaced) = replaced {
-                change.sub(versions::get(self.db, replaced)?.size as i64);
-            }
-            limits.admit(self.sums, change)?;
+        if !self.atomic {
+            self.admit(space.id, size, replaced)?;
         }
         let Asks { redundancy: keeping, promise } = self.asks(&path, above)?;
         Ok(PutTarget { path, replaced, keeping, promise })
+    }
+
+    /// Refuses a file that exceeds a quota, after those of before.
+    fn admit(
+        &mut self,
+        space: SpaceId,
+        size: u64,
+        replaced: Option<VersionId>,
+    ) -> Result<(), Error> {
+        let limits = match self.limits.take() {
+            Some(known) => known,
+            None => QuotaLimits::of(self.db, space)?,
+        };
+        let limits = self.limits.insert(limits);
+        if limits.are_none() {
+            return Ok(());
+        }
+        let mut change = Sums::default();
+        change.add(i64::try_from(size).unwrap_or(i64::MAX));
+        if let Some(replaced) = replaced {
+            change.sub(versions::get(self.db, replaced)?.size as i64);
+        }
+        limits.admit(self.sums, change)
     }
 
     /// Returns the requirements of the directory of a file; one that is not there yet inherits.
@@ -209,6 +229,9 @@ impl<'db> Visible<'db> {
     pub fn close(self) -> Result<InUseAgain, Error> {
         let again = self.counts.close()?;
         if let Some(space) = self.space {
+            if self.atomic {
+                quotas::admit(self.db, space.id, self.sums)?;
+            }
             spaces::add_sums(self.db, space.id, self.sums)?;
         }
         if !self.files.is_empty() {

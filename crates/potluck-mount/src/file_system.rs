@@ -183,7 +183,12 @@ impl FileSystem {
         self.inodes().place(inode).map_or(ROOT, |(parent, _)| *parent)
     }
 
-    /// The facts about an entry of a listing, which has a number from then on.
+    /// The number of a name, if it has one: the kernel never forgets those that a mere listing of names gives.
+    pub fn number(&self, parent: u64, name: &str) -> Option<u64> {
+        self.inodes().find(parent, name)
+    }
+
+    /// The facts about an entry of a listing. It has a number from then on, until the kernel forgets it.
     pub fn facts_of_entry(&self, parent: u64, entry: &ListedEntry) -> ShownEntry {
         facts_of(self.inodes().of(parent, &entry.path), entry)
     }
@@ -333,7 +338,10 @@ impl FileSystem {
         {
             tracing::warn!("a file that was written is not in the pool: {why}");
         }
-        self.handles().remove(handle);
+        let removed = self.handles().remove(handle);
+        if let Some(OpenHandle { inode, .. }) = removed {
+            self.forget(inode, 0); // the kernel may have done so while it was open
+        }
     }
 
     /// Names in the log what was written and not closed, which is lost when the mount ends.

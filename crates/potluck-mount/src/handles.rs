@@ -4,6 +4,7 @@ use crate::draft::Draft;
 use crate::reading::Reading;
 use potluck_wire::control::ListedEntry;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
@@ -36,7 +37,10 @@ pub struct OpenHandle {
 #[derive(Default)]
 pub struct OpenHandles {
     open: HashMap<u64, OpenHandle>,
-    drafts: HashMap<u64, SharedDraft>,
+    /// How many handles each number has that is open.
+    of_inode: HashMap<u64, usize>,
+    /// The drafts, each with the handles that it has.
+    drafts: HashMap<u64, (SharedDraft, usize)>,
     last: u64,
 }
 
@@ -44,8 +48,9 @@ impl OpenHandles {
     /// Gives an open file a handle.
     pub fn add(&mut self, inode: u64, handle: Handle, opener: Option<u32>) -> u64 {
         if let Handle::Writing { draft, .. } = &handle {
-            self.drafts.insert(inode, Arc::clone(draft));
+            self.drafts.entry(inode).or_insert_with(|| (Arc::clone(draft), 0)).1 += 1;
         }
+        *self.of_inode.entry(inode).or_default() += 1;
         self.last += 1;
         self.open.insert(self.last, OpenHandle { inode, handle, opener });
         self.last
@@ -65,27 +70,35 @@ impl OpenHandles {
 
     /// The draft of a file that is being written.
     pub fn draft(&self, inode: u64) -> Option<SharedDraft> {
-        self.drafts.get(&inode).cloned()
+        self.drafts.get(&inode).map(|(draft, _)| Arc::clone(draft))
     }
 
     /// The files that are being written.
     pub fn drafts(&self) -> Vec<(u64, SharedDraft)> {
-        self.drafts.iter().map(|(inode, draft)| (*inode, Arc::clone(draft))).collect()
+        self.drafts.iter().map(|(inode, (draft, _))| (*inode, Arc::clone(draft))).collect()
     }
 
     /// Whether a file is open.
     pub fn is_open(&self, inode: u64) -> bool {
-        self.open.values().any(|opened| opened.inode == inode)
+        self.of_inode.contains_key(&inode)
     }
 
     /// Closes a handle; with the last that writes a file its draft is over.
     pub fn remove(&mut self, number: u64) -> Option<OpenHandle> {
         let removed = self.open.remove(&number)?;
-        let writes = |opened: &OpenHandle| {
-            opened.inode == removed.inode && matches!(opened.handle, Handle::Writing { .. })
-        };
-        if !self.open.values().any(writes) {
-            self.drafts.remove(&removed.inode);
+        if let Entry::Occupied(mut count) = self.of_inode.entry(removed.inode) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        if matches!(removed.handle, Handle::Writing { .. })
+            && let Entry::Occupied(mut draft) = self.drafts.entry(removed.inode)
+        {
+            draft.get_mut().1 -= 1;
+            if draft.get().1 == 0 {
+                draft.remove();
+            }
         }
         Some(removed)
     }

@@ -25,6 +25,8 @@ const BELIEVED: Duration = Duration::from_secs(1);
 const LARGEST_WRITE: u32 = 1 << 20;
 /// Bytes in which sizes of a file system are counted.
 const BLOCK: u32 = 4096;
+/// The number of what the kernel did not ask for yet, as libfuse gives it.
+const UNKNOWN: u64 = u32::MAX as u64;
 /// Reads and writes of a file go past the page cache, which would mix versions of one name.
 const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
@@ -419,8 +421,8 @@ impl Filesystem for KernelRequests {
                 1 => reply.add(INodeNo(self.files.parent(inode.0)), 2, FileType::Directory, ".."),
                 _ => {
                     let entry = &entries[at as usize - 2];
-                    let facts = self.files.facts_of_entry(inode.0, entry);
-                    reply.add(INodeNo(facts.inode), at + 1, kind(facts.kind), &entry.path)
+                    let number = self.files.number(inode.0, &entry.path).unwrap_or(UNKNOWN);
+                    reply.add(INodeNo(number), at + 1, kind(entry.kind), &entry.path)
                 }
             };
             if is_full {
@@ -457,6 +459,7 @@ impl Filesystem for KernelRequests {
                 }
             };
             if reply.add(facts.ino, at + 1, name, &BELIEVED, &facts, Generation(0)) {
+                self.files.forget(facts.ino.0, 0); // it was not told
                 break;
             }
             if at > 1 {

@@ -23,7 +23,7 @@ use std::time::Duration;
 pub const TICKET_LIFE: Duration = Duration::from_secs(600);
 
 /// How far the manager's clock may be ahead of what a donor makes of its last word: a manager that is started
-/// anew begins minutes later. A ticket of longer after than this is of a time that a restore has forgotten, with
+/// anew begins minutes later. A ticket that was issued later than this is of a time that a restore has forgotten, with
 /// all that happened in it, such as the end of somebody's rights.
 pub const CLOCK_SLACK: Duration = Duration::from_secs(600);
 

@@ -292,6 +292,20 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
+    fn every_verb_has_help_with_an_example() {
+        fn assert_example(command: &clap::Command, called: &str) {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(after.contains("Example"), "{called} --help shows no example");
+            for verb in command.get_subcommands() {
+                assert_example(verb, &format!("{called} {}", verb.get_name()));
+            }
+        }
+        for verb in Args::command().get_subcommands() {
+            assert_example(verb, verb.get_name());
+        }
+    }
+
+    #[test]
     fn flags_do_not_clash_and_those_that_exclude_each_other_are_refused() {
         Args::command().debug_assert();
         let parse = |line: &str| Args::try_parse_from(line.split(' ')).map(|_| ());

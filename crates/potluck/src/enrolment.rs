@@ -7,6 +7,7 @@
 
 use crate::command_settings::{self, JoinedPool};
 use potluck_core::chunk::Digest;
+use potluck_core::text::is_unseen;
 use potluck_wire::call::Caller;
 use potluck_wire::control::Join;
 use potluck_wire::env::Env;
@@ -182,7 +183,7 @@ impl JoiningDir {
 
 /// Returns the name of a pool, where that can be a directory's name.
 fn directory_name(pool: &str) -> Option<&str> {
-    let odd = |c: char| c == '/' || c.is_control();
+    let odd = |c: char| c == '/' || is_unseen(c);
     (!pool.is_empty() && !pool.starts_with('.') && pool.len() < 200 && !pool.contains(odd))
         .then_some(pool)
 }

@@ -62,6 +62,19 @@ async fn the_file_that_would_exceed_a_quota_is_refused_and_what_grows_nothing_ne
 }
 
 #[tokio::test]
+async fn an_atomic_batch_keeps_a_quota_by_all_its_files_together() {
+    let mut stage = Stage::new().await;
+    stage.atomic = true;
+    let trees = |a, b| vec![sized("pot://lab/a", a), sized("pot://lab/b", b)];
+    store(&mut stage, trees(1, 2)).await.expect("no quota");
+    stage.catalog.set_quota(lab(), bytes(3000)).await.expect("set");
+    store(&mut stage, trees(2, 1)).await.expect("as much as before");
+    assert!(store(&mut stage, trees(1, 3)).await.is_err());
+    let sums = stage.catalog.quotas(None).await.expect("read").remove(0).used;
+    assert_eq!(sums, Sums { files: 2, bytes: 3000 }, "nothing of the batch is there");
+}
+
+#[tokio::test]
 async fn a_write_that_will_not_fit_is_refused_before_it_is_sent() {
     let mut stage = Stage::new().await;
     stage.put(sized("pot://lab/a", 2)).await;

@@ -39,6 +39,8 @@ pub struct Stage {
     pub ack: AckLevel,
     /// What the command that commits asks of the policy.
     pub asked: Override,
+    /// Whether the files of a batch become visible together or not at all.
+    pub atomic: bool,
     batch: u32,
 }
 
@@ -67,7 +69,9 @@ impl Stage {
         let (donors, session) = (donors_there(32), SessionId([0; 16]));
         let (mirror, ack, asked) = Default::default();
         let space = SpaceId(1);
-        let mut stage = Self { dir, catalog, donors, session, space, mirror, ack, asked, batch: 0 };
+        let (atomic, batch) = Default::default();
+        let mut stage =
+            Self { dir, catalog, donors, session, space, mirror, ack, asked, atomic, batch };
         stage.new_session(1).await;
         stage
     }
@@ -132,7 +136,7 @@ impl Stage {
             ack: self.ack,
             asked: self.asked,
             files: files.into_iter().map(Ok).collect(),
-            atomic: false,
+            atomic: self.atomic,
             done,
         };
         let reply =

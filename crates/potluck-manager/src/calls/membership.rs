@@ -114,10 +114,10 @@ fn checked_name(name: &str) -> Result<String, Failure> {
 impl Answer<Invite> for MembershipCalls {
     async fn answer(self, call: Invite, caller: CallingMember) -> Result<Invited, Failure> {
         if !(1..=MAX_TTL_SECONDS).contains(&call.ttl_seconds) {
-            return Err(Failure::bad_request(format!(
-                "a token is good for 1 to {MAX_TTL_SECONDS} seconds, not {}",
-                call.ttl_seconds
-            )));
+            let (most, asked) = (MAX_TTL_SECONDS, call.ttl_seconds);
+            let what = format!("a token is good for 1 to {most} seconds, not {asked}");
+            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint("choose another by `--ttl`"));
         }
         let who = caller.member()?;
         if who.role == Role::Donor {

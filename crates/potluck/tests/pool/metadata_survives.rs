@@ -112,9 +112,9 @@ fn a_lost_manager_comes_back_from_its_donors_and_its_kit_alone() {
     let moved = contents.remove("pot://lab/dir/to-move").expect("put");
     contents.insert("pot://lab/moved/to-move".into(), moved);
     // Tickets of before somebody's rights ended are void at donors, and those that a restore reads with are not.
-    let leaver = lab.cli.json(&["invite", "--role", "user"]);
-    let token = leaver["token"].as_str().expect("a token");
-    let joined = lab.cli.at_home(&lab.dir().join("leaver")).json(&["join", token]);
+    let user = lab.cli.json(&["invite", "--role", "user"]);
+    let token = user["token"].as_str().expect("a token");
+    let joined = lab.cli.at_home(&lab.dir().join("user")).json(&["join", token]);
     lab.cli.ok(&["members", "rm", &joined["member"].to_string(), "-y"]);
     let kit = lab.dir().join("kit");
     fs::copy(lab.manager_dir().join("recovery.kit"), &kit).expect("a kit");

@@ -2,6 +2,7 @@
 
 use super::content::{arg, assert_same, bytes};
 use super::lab::{Lab, stop};
+use super::machines::{Machine, Machines, Naming};
 use super::program::Running;
 use super::waiting::{DEADLINE, has_program, is_root, skip, wait_until};
 use rustix::process::Signal;
@@ -98,6 +99,39 @@ fn a_file_written_to_a_mount_appears_whole_at_close_and_an_open_reader_keeps_its
     lab.cli.ok(&["umount", arg(&mount.dir)]);
     assert_eq!(super::program::code_of(mount.running.end("the mount")), 0);
     assert_eq!(lab.cli.json(&["umount", arg(&mount.dir)])["was_mounted"], false);
+}
+
+#[test]
+fn a_mount_on_another_machine_shows_who_may_read_what_was_granted_and_no_more() {
+    let test = "a_mount_on_another_machine_shows_who_may_read_what_was_granted_and_no_more";
+    if !can_mount(test) {
+        return;
+    }
+    let Some(lab) = Machines::new(test, Naming::Dns, &["alice", "laptop"]) else { return };
+    let (alice, laptop) = (lab.machine("alice"), lab.machine("laptop"));
+    alice.start("potluck up --max 1GiB", "lending up to ");
+    alice.sh("potluck space create lab").ok();
+    alice.sh("head -c 9000000 /dev/urandom > f; potluck cp f pot://lab/f").ok();
+    let token = alice.sh("potluck --quiet invite --role user").ok().text();
+    laptop.sh(&format!("potluck join {token}; mkdir m")).ok();
+    assert_eq!(
+        laptop.sh("potluck mount pot://lab m").code,
+        3,
+        "it is not there for whom it is not"
+    );
+
+    alice.sh("potluck space grant lab everyone read").ok();
+    laptop.start("potluck mount pot://lab m", "is mounted at");
+    let sum =
+        |machine: &Machine, file: &str| machine.sh(&format!("sha256sum < {file}")).ok().text();
+    assert_eq!(sum(laptop, "m/f"), sum(alice, "f"));
+    let refused = laptop.sh("echo x > m/g");
+    assert!(refused.stderr.contains("Permission denied"), "{}", refused.stderr);
+    assert_eq!(laptop.sh("rm m/f").code, 1);
+    alice.sh("potluck space grant lab everyone write").ok();
+    laptop.sh("cp m/f m/g").ok();
+    alice.sh("potluck cat pot://lab/g | cmp - f").ok();
+    laptop.sh("potluck umount m").ok();
 }
 
 #[test]

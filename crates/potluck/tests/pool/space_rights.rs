@@ -44,6 +44,11 @@ fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
     let refused = bert.fails(8, &["cat", "pot://lab/f"]);
     assert_eq!(refused.code, "POT-E067", "{refused:?}");
     assert!(refused.hint.contains("potluck space who lab"), "{refused:?}");
+    let unread = bert.fails(8, &["verify", "--read", "pot://lab/f"]);
+    assert_eq!(unread.code, "POT-E067", "nothing is known to be wrong: {unread:?}");
+    bert.ok(&["space", "create", "own"]);
+    let uncopied = bert.fails(8, &["cp", "pot://lab/f", "pot://own/f"]);
+    assert_eq!(uncopied.code, "POT-E067", "{uncopied:?}");
     let who = bert.ok(&["space", "who", "lab"]).text();
     assert!(who.contains("ada") && who.contains("list read write manage"), "{who}");
 
@@ -61,7 +66,6 @@ fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
     ada.ok(&["space", "grant", "lab", "bert", "write"]);
     bert.ok(&["cp", arg(&input), "pot://lab/g"]);
     bert.ok(&["mv", "pot://lab/g", "pot://lab/h"]);
-    bert.ok(&["space", "create", "own"]);
     bert.ok(&["cp", "pot://lab/f", "pot://own/f"]);
     assert_eq!(ada.fails(3, &["cp", "pot://own/f", "pot://lab/x"]).code, "POT-E011");
     for command in [
