@@ -168,7 +168,7 @@ async fn read_one(
     let read = get::cat(client, source, ByteRange::ALL, None, out, Arc::new(Quiet)).await;
     let end = match read {
         Ok(_) => Part::End,
-        Err(failure) => Part::Failed(failure.to_string()),
+        Err(failure) => Part::Failed(failure),
     };
     client.env.offload.run(move || parts.send(end).is_ok()).await
 }
@@ -185,7 +185,7 @@ fn below(path: &PoolPath, relative: &str) -> Result<PoolPath, Failure> {
 /// cut off is not taken for whole.
 enum Part {
     Bytes(Vec<u8>),
-    Failed(String),
+    Failed(Failure),
     End,
 }
 

@@ -113,7 +113,7 @@ fn a_mount_on_another_machine_shows_who_may_read_what_was_granted_and_no_more() 
     alice.sh("potluck space create lab").ok();
     alice.sh("head -c 9000000 /dev/urandom > f; potluck cp f pot://lab/f").ok();
     let token = alice.sh("potluck --quiet invite --role user").ok().text();
-    laptop.sh(&format!("potluck join {token}; mkdir m")).ok();
+    laptop.sh(&format!("mkdir m; potluck join {token}")).ok();
     assert_eq!(
         laptop.sh("potluck mount pot://lab m").code,
         3,
@@ -125,7 +125,7 @@ fn a_mount_on_another_machine_shows_who_may_read_what_was_granted_and_no_more() 
     let sum =
         |machine: &Machine, file: &str| machine.sh(&format!("sha256sum < {file}")).ok().text();
     assert_eq!(sum(laptop, "m/f"), sum(alice, "f"));
-    let refused = laptop.sh("echo x > m/g");
+    let refused = laptop.sh("cp m/f m/g");
     assert!(refused.stderr.contains("Permission denied"), "{}", refused.stderr);
     assert_eq!(laptop.sh("rm m/f").code, 1);
     alice.sh("potluck space grant lab everyone write").ok();
