@@ -299,7 +299,7 @@ fn reserve(path: &str) -> Reserve {
 }
 
 /// Whether a donor lets a member in with a ticket that it has.
-fn is_let_in(member: &Member, access: &DonorAccess) -> bool {
+pub fn is_let_in(member: &Member, access: &DonorAccess) -> bool {
     let ticket = access.ticket.as_ref().expect("a ticket");
     let opening = upgrade::open(&*member.env.net, &SystemEntropy, &access.addresses, ticket);
     member.runtime.block_on(opening).is_ok()
@@ -339,7 +339,7 @@ fn a_revoked_member_who_is_reading_is_told_so_and_waits_for_no_donor_x5() {
     let joined = lab.cli.json(&["join", &lab.token("user"), "--state", arg(&dir)]);
     let open = Open { path: "pot://lab/x".parse().expect("a path"), recursive: false, after: None };
     let read = Member::load(&dir).call(&open).expect("she may read").donors;
-    let mut reading = lab.cli.under(&dir).start(&["cat", "pot://lab/x"]);
+    let mut reading = lab.cli.under(&dir).start(&["--retry-for", "30s", "cat", "pot://lab/x"]);
     let mut output = reading.child().stdout.take().expect("a pipe");
     output.read_exact(&mut vec![0; 1 << 20]).expect("a beginning");
     lab.cli.ok(&["members", "rm", &joined["member"].to_string(), "-y"]);

@@ -3,7 +3,10 @@
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
 use super::lent::files_of;
+use super::member::Member;
+use super::membership::is_let_in;
 use super::waiting::{DEADLINE, wait_until};
+use potluck_wire::control::Open;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -112,10 +115,17 @@ fn a_lost_manager_comes_back_from_its_donors_and_its_kit_alone() {
     let moved = contents.remove("pot://lab/dir/to-move").expect("put");
     contents.insert("pot://lab/moved/to-move".into(), moved);
     // Tickets of before somebody's rights ended are void at donors, and those that a restore reads with are not.
-    let user = lab.cli.json(&["invite", "--role", "user"]);
-    let token = user["token"].as_str().expect("a token");
-    let joined = lab.cli.at_home(&lab.dir().join("user")).json(&["join", token]);
+    let dir = lab.dir().join("ada");
+    let joined = lab.cli.json(&["join", &lab.token("user"), "--state", arg(&dir)]);
+    lab.cli.ok(&["space", "grant", "lab", "everyone", "read"]);
+    let ada = Member::load(&dir);
+    let coded = "pot://lab/coded".parse().expect("a path");
+    let read = ada.call(&Open { path: coded, recursive: false, after: None }).expect("she may");
+    assert_eq!(read.donors.len(), 5);
     lab.cli.ok(&["members", "rm", &joined["member"].to_string(), "-y"]);
+    wait_until("all donors to refuse her", DEADLINE, || {
+        read.donors.iter().all(|at| !is_let_in(&ada, at))
+    });
     let kit = lab.dir().join("kit");
     fs::copy(lab.manager_dir().join("recovery.kit"), &kit).expect("a kit");
     wait_logged(&lab);
