@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use tempfile::{Builder, TempDir};
 
-/// The tests that run at once need a tenth of this.
+/// Far more than the pools of the tests that run at once hold.
 const ROOM: u64 = 8 << 30;
 
 /// Makes a directory whose name begins with `prefix`, in memory where there is room for it: pools that live for
