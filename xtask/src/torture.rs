@@ -148,7 +148,7 @@ const SEEN: [&str; 6] = [
 /// The seeds of the test command, with the counts it promises.
 pub fn test(seeds: RangeInclusive<u64>, kills: u64) -> Result<String, String> {
     let (seed, minutes, potluck, keep, json, steps) = (None, None, None, false, false, 40);
-    let options = Options { seed, seeds, minutes, steps, jobs: 3, potluck, keep, json };
+    let options = Options { seed, seeds, minutes, steps, jobs: 4, potluck, keep, json };
     let report = try_all(&options).map_err(|why| format!("{why:#}"))?;
     print!("{}", report.counts);
     let power = power::can_be_cut().map_err(|why| format!("{why:#}"))?;

@@ -12,7 +12,7 @@ use potluck_core::chunk::Digest;
 use potluck_core::clock::{SystemClock, Tick};
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, VersionId};
 use potluck_core::placement::Plan;
-use potluck_core::policy::{AckLevel, Mirror, Override, Policy};
+use potluck_core::policy::{AckLevel, AskedPolicy, Mirror, Policy};
 use potluck_core::recipe::{self, Entry};
 use potluck_pool::redundancy::Version;
 use potluck_pool::{DonorSnapshot, Pool, PoolLimits};
@@ -41,7 +41,7 @@ pub async fn fill(path: &Path, layout: &Layout) -> Result<()> {
         member: MemberId(1),
         space,
         policy: Policy::default(),
-        asked: Override::default(),
+        asked: AskedPolicy::default(),
         plan: Plan { sections: Vec::new(), copies: 2, chunk_size: LEN },
         bytes: 0,
         ended: false,
@@ -57,7 +57,7 @@ pub async fn fill(path: &Path, layout: &Layout) -> Result<()> {
             number,
             mirror: Mirror::ClientSync,
             ack: AckLevel::Memory,
-            asked: Override::default(),
+            asked: AskedPolicy::default(),
             done: files.end == layout.files,
             files: files.map(|file| prepared(layout, file).map(Ok)).collect::<Result<_>>()?,
             atomic: true,

@@ -19,7 +19,7 @@ use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, Epoch, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{AckLevel, Mirror, Override};
+use potluck_core::policy::{AckLevel, AskedPolicy, Mirror};
 use potluck_core::recipe::PART_CHUNKS;
 use potluck_pool::redundancy::Version;
 use potluck_pool::{DonorSnapshot, InUseAgain, PoolView};
@@ -102,8 +102,8 @@ pub struct Batch<F> {
     pub mirror: Mirror,
     /// The ack level that its session was promised.
     pub ack: AckLevel,
-    /// The parts of the policy that the session's command set, whatever directories say.
-    pub asked: Override,
+    /// What the session's command asks for, whatever directories say.
+    pub asked: AskedPolicy,
     /// The files; those refused before keep their place.
     pub files: Vec<Result<PreparedFile, F>>,
     /// Whether a file that is refused undoes the batch.
@@ -185,8 +185,9 @@ pub(crate) fn commit<F: Clone>(
         view: &view,
         mirror: batch.mirror,
         ack: batch.ack,
-        asked: batch.asked,
-        visible: Visible::new(db, space.as_ref(), now_ms, wall_ms).all_or_none(batch.atomic),
+        visible: Visible::new(db, space.as_ref(), now_ms, wall_ms)
+            .asking(batch.asked)
+            .all_or_none(batch.atomic),
     };
     let mut outcomes = Vec::with_capacity(batch.files.len());
     for (id, file) in (first..).zip(&batch.files) {
@@ -226,7 +227,6 @@ struct Work<'db> {
     view: &'db PoolView,
     mirror: Mirror,
     ack: AckLevel,
-    asked: Override,
     visible: Visible<'db>,
 }
 
@@ -240,7 +240,7 @@ impl Work<'_> {
                     self.visible.look(file.path.clone(), file.condition, file.version.size)?;
                 let AcknowledgedFile { safety, .. } = self.check(&target, file)?;
                 // From here on the file is accepted.
-                self.visible.put(target, id, Self::to_put(file, safety, self.asked))?;
+                self.visible.put(target, id, Self::to_put(file, safety))?;
                 Ok(StoredFile { version: id, below_policy: safety == WriteSafety::BelowPolicy })
             }
         }
@@ -267,7 +267,7 @@ impl Work<'_> {
         if let Some(earlier) = parts::at(self.db, whole, number)? {
             self.visible.remove_version(earlier)?;
         }
-        self.visible.put_version(&target, id, Self::to_put(file, safety, self.asked))?;
+        self.visible.put_version(&target, id, Self::to_put(file, safety))?;
         let (term, losses) = (self.term, self.donors.losses());
         let relied = Relied { donors: by.into_iter().collect(), term, losses };
         parts::put(self.db, whole, number, id, Some(&relied))?;
@@ -305,7 +305,7 @@ impl Work<'_> {
             false => WriteSafety::BelowPolicy,
         };
         parts::finish(self.db, id, self.space)?;
-        let mut new = Self::to_put(file, safety, self.asked);
+        let mut new = Self::to_put(file, safety);
         new.version.chunks = sum.chunks;
         self.visible.put(target, id, new)?;
         Ok(StoredFile { version: id, below_policy: safety == WriteSafety::BelowPolicy })
@@ -316,18 +316,17 @@ impl Work<'_> {
         target: &PutTarget,
         file: &PreparedFile,
     ) -> Result<AcknowledgedFile, Error> {
-        let strict = self.asked.strict.unwrap_or(target.promise.strict);
+        let strict = target.promise.strict;
         let promise = Promise { mirror: self.mirror, strict, ack: self.ack };
         enough_copies::check(&mut self.visible.counts, file, promise, self.view)
     }
 
-    fn to_put(file: &PreparedFile, safety: WriteSafety, asked: Override) -> FileToPut<'_> {
+    fn to_put(file: &PreparedFile, safety: WriteSafety) -> FileToPut<'_> {
         FileToPut {
             version: file.version.clone(),
             inline: file.inline.as_deref(),
             pages: &file.pages,
             chunks: &file.chunks,
-            asked: asked.redundancy(),
             safe: safety == WriteSafety::Safe,
         }
     }

@@ -21,7 +21,7 @@ use super::walk::{Walk, WalkedEntry, What};
 use crate::sql::{Tx, params};
 use potluck_core::ids::{SessionId, SpaceId, VersionId};
 use potluck_core::path::{BadPath, PoolPath};
-use potluck_core::policy::Redundancy;
+use potluck_core::policy::AskedPolicy;
 use potluck_pool::InUseAgain;
 use potluck_pool::PoolView;
 use potluck_pool::redundancy::Version;
@@ -44,8 +44,8 @@ pub struct CopyRequest {
     pub recursive: bool,
     /// The condition under which a copy may replace a file.
     pub condition: Condition,
-    /// The redundancy that the copies are to have, whatever their directories say.
-    pub asked: Option<Redundancy>,
+    /// What the copies are to have, whatever their directories say.
+    pub asked: AskedPolicy,
     /// The cursor from which the copy of a tree goes on; `None` at its beginning.
     pub after: Option<String>,
 }
@@ -100,7 +100,7 @@ pub(crate) fn copy(
         wanted,
         view,
         space: space.id,
-        visible: Visible::new(db, Some(&space), now_ms, wall_ms),
+        visible: Visible::new(db, Some(&space), now_ms, wall_ms).asking(wanted.asked),
         files: Vec::new(),
     };
     let next = match entries::existing(db, &wanted.from)?.place {
@@ -232,7 +232,6 @@ impl Copying<'_> {
             below_policy |= safety == WriteSafety::BelowPolicy;
             checked.push((part, safety == WriteSafety::Safe));
         }
-        let asked = self.wanted.asked;
         let first = Counter::Version.take(self.db, 1 + checked.len() as u64)?;
         let id = VersionId(first as u64);
         let safe = checked.iter().all(|(_, safe)| *safe);
@@ -240,12 +239,12 @@ impl Copying<'_> {
             let part_id = VersionId(id.0 + 1 + u64::from(number));
             let PreparedFile { version, pages, chunks, .. } = part;
             let version = version.clone();
-            let new = FileToPut { version, inline: None, pages, chunks, asked, safe: *safe };
+            let new = FileToPut { version, inline: None, pages, chunks, safe: *safe };
             self.visible.put_version(&target, part_id, new)?;
             parts::put(self.db, id, number, part_id, None)?;
         }
         parts::finish(self.db, id, self.space)?;
-        let new = FileToPut { version: source, inline: None, pages: &[], chunks: &[], asked, safe };
+        let new = FileToPut { version: source, inline: None, pages: &[], chunks: &[], safe };
         self.visible.put(target, id, new)?;
         Ok(CopiedVersion { version: versions::get(self.db, id)?, below_policy })
     }
@@ -257,7 +256,7 @@ impl Copying<'_> {
         source: &Version,
         to: &PoolPath,
     ) -> Result<(), Error> {
-        let asks = self.wanted.asked.unwrap_or(target.keeping);
+        let asks = target.keeping;
         if target.promise.strict && source.chunks > 0 && asks != source.redundancy() {
             return Err(Error::NotStrict { path: to.clone(), redundancy: asks });
         }
@@ -266,7 +265,6 @@ impl Copying<'_> {
 
     fn put(&mut self, file: &PreparedFile) -> Result<CopiedVersion, Error> {
         let target = self.visible.look(file.path.clone(), file.condition, file.version.size)?;
-        let asked = self.wanted.asked;
         self.check_strict(&target, &file.version, &file.path)?;
         let counts = &mut self.visible.counts;
         let AcknowledgedFile { safety, .. } =
@@ -275,7 +273,7 @@ impl Copying<'_> {
         let PreparedFile { version, inline, pages, chunks, .. } = file;
         let (version, inline) = (version.clone(), inline.as_deref());
         let safe = safety == WriteSafety::Safe;
-        self.visible.put(target, id, FileToPut { version, inline, pages, chunks, asked, safe })?;
+        self.visible.put(target, id, FileToPut { version, inline, pages, chunks, safe })?;
         let version = versions::get(self.db, id)?;
         Ok(CopiedVersion { version, below_policy: safety == WriteSafety::BelowPolicy })
     }

@@ -215,6 +215,12 @@ pub enum Error {
         /// The bytes of all files together, where that is more than may be.
         bytes: Option<u64>,
     },
+    /// Who manages no space asked for less safety than holds where a file is to be.
+    #[error(
+        "less safety than the policy at {0} asks for needs the right to manage in the space {space}, which you have not",
+        space = .0.space()
+    )]
+    LessSafe(PoolPath),
     /// No such member.
     #[error("there is no member {0}")]
     NoMember(u32),

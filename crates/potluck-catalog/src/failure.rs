@@ -132,6 +132,11 @@ impl From<Error> for Failure {
                 code::OVER_QUOTA,
                 "`potluck quota ls` shows what is used; remove files, or ask an admin for more",
             ),
+            Error::LessSafe(_) => failure(
+                K::Auth,
+                code::NO_RIGHT,
+                "leave out what the command sets differently: `potluck policy show` shows what holds",
+            ),
             Error::NoMember(_) => {
                 failure(K::NotFound, code::NO_ENTRY, "`potluck members ls` lists the members")
             }

@@ -12,7 +12,7 @@ use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId, Vers
 use potluck_core::merkle::Tree;
 use potluck_core::path::PoolPath;
 use potluck_core::placement::Plan;
-use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Redundancy};
+use potluck_core::policy::{AckLevel, AskedPolicy, Mirror, Policy, Redundancy};
 use potluck_core::recipe::{self, Entry};
 use potluck_core::seal::SpaceKey;
 use potluck_pool::redundancy::Findings;
@@ -129,7 +129,7 @@ impl Fixture {
             member: MemberId(1),
             space: SpaceId(1),
             policy: Policy::default(),
-            asked: Override::default(),
+            asked: AskedPolicy::default(),
             plan,
             bytes: 0,
             ended: false,
@@ -146,7 +146,7 @@ impl Fixture {
             number: self.batch,
             mirror: Mirror::ClientSync,
             ack: AckLevel::Memory,
-            asked: Override::default(),
+            asked: AskedPolicy::default(),
             files: files.into_iter().map(Ok).collect(),
             atomic: false,
             done: false,

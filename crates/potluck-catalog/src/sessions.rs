@@ -7,7 +7,7 @@ use crate::sql::{Tx, params};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{MemberId, SessionId, SpaceId};
 use potluck_core::placement::Plan;
-use potluck_core::policy::{Override, Policy};
+use potluck_core::policy::{AskedPolicy, Policy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -25,8 +25,8 @@ pub struct StoredSession {
     pub space: SpaceId,
     /// The policy of its files.
     pub policy: Policy,
-    /// The parts of the policy that its command set, whatever directories say.
-    pub asked: Override,
+    /// What its command asks for, whatever directories say.
+    pub asked: AskedPolicy,
     /// The donors that the session writes to.
     pub plan: Plan,
     /// Stored bytes that it asked for, without redundancy.
@@ -40,7 +40,7 @@ pub struct StoredSession {
 struct Terms {
     #[serde(flatten)]
     policy: Policy,
-    asked: Override,
+    asked: AskedPolicy,
 }
 
 fn to_json<T: Serialize>(value: &T) -> Result<String, Error> {

@@ -17,7 +17,7 @@ use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{Policy, Redundancy};
+use potluck_core::policy::{AskedPolicy, Override, Redundancy};
 use potluck_pool::InUseAgain;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
@@ -37,13 +37,15 @@ pub struct Visible<'db> {
     sums: Sums,
     /// The quotas that these files come under, once they were asked for.
     limits: Option<QuotaLimits>,
+    /// What their command asks for, whatever directories say.
+    asked: AskedPolicy,
     /// Whether all of them become visible or none, so that quotas are kept by all together.
     atomic: bool,
     /// The files that became visible, for the log.
     files: Vec<(PoolPath, VersionId)>,
 }
 
-/// The requirements of a directory on the files in it.
+/// The requirements on the files of a directory.
 #[derive(Clone, Copy)]
 struct Asks {
     redundancy: Redundancy,
@@ -54,9 +56,9 @@ struct Asks {
 pub struct PutTarget {
     path: PoolPath,
     replaced: Option<VersionId>,
-    /// The redundancy that its directory asks for.
+    /// The redundancy that the command asks for, or else its directory.
     pub keeping: Redundancy,
-    /// What its directory wants to be so when a file becomes visible.
+    /// What the command or its directory wants to be so when a file becomes visible.
     pub promise: Promise,
 }
 
@@ -70,8 +72,6 @@ pub struct FileToPut<'a> {
     pub pages: &'a [Vec<u8>],
     /// The chunks of the file in order, then its parity.
     pub chunks: &'a [PreparedChunk],
-    /// The redundancy that was asked for, whatever its directory says.
-    pub asked: Option<Redundancy>,
     /// Whether all the redundancy that it has is there.
     pub safe: bool,
 }
@@ -80,8 +80,13 @@ impl<'db> Visible<'db> {
     /// Nothing yet; `space` is where all will be, if it is still there.
     pub(crate) fn new(db: &'db Tx, space: Option<&'db Space>, now_ms: u64, wall_ms: i64) -> Self {
         let counts = ReferenceCounts::new(db, now_ms);
-        let (dirs, asks, sums, limits, atomic, files) = Default::default();
-        Self { db, wall_ms, space, counts, dirs, asks, sums, limits, atomic, files }
+        let (dirs, asks, sums, limits, asked, atomic, files) = Default::default();
+        Self { db, wall_ms, space, counts, dirs, asks, sums, limits, asked, atomic, files }
+    }
+
+    /// They are put there as a command asks, where their directories allow it.
+    pub(crate) fn asking(self, asked: AskedPolicy) -> Self {
+        Self { asked, ..self }
     }
 
     /// All of them become visible or none if `atomic`: quotas are then kept by all together, and not by each.
@@ -143,16 +148,24 @@ impl<'db> Visible<'db> {
         limits.admit(self.sums, change)
     }
 
-    /// Returns the requirements of the directory of a file; one that is not there yet inherits.
+    /// Returns the requirements of the command and the directory of a file; one that is not there yet inherits.
     fn asks(&mut self, path: &PoolPath, above: &[String]) -> Result<Asks, Error> {
         if let Some(known) = self.asks.get(above) {
             return Ok(*known);
         }
         let dir = path.parent().ok_or_else(|| Error::OutsideSpaces(path.clone()))?;
         let policy = dir_policies::effective(self.db, &dir)?;
-        let Policy { strict, mirror, ack, .. } = policy;
-        let promise = Promise { mirror, strict, ack };
-        let asks = Asks { redundancy: policy.redundancy(), promise };
+        if !self.asked.is_allowed_by(&policy) {
+            return Err(Error::LessSafe(path.clone()));
+        }
+        let Override { strict, .. } = self.asked.over;
+        let promise = Promise {
+            mirror: policy.mirror,
+            strict: strict.unwrap_or(policy.strict),
+            ack: policy.ack,
+        };
+        let redundancy = self.asked.over.redundancy().unwrap_or(policy.redundancy());
+        let asks = Asks { redundancy, promise };
         self.asks.insert(above.to_vec(), asks);
         Ok(asks)
     }
@@ -200,7 +213,7 @@ impl<'db> Visible<'db> {
         // policies change meanwhile: what is kept otherwise than its directory says becomes that,
         // and is unsafe until then.
         let has = file.version.redundancy();
-        let asks = file.asked.unwrap_or(target.keeping);
+        let asks = target.keeping;
         let goal = (file.version.chunks > 0 && asks != has).then_some(asks);
         let enough = goal.is_none_or(|goal| goal.tolerates() <= has.tolerates());
         let safe_wall_ms = (file.safe && enough).then_some(self.wall_ms);
@@ -281,6 +294,7 @@ pub fn is_refusal(why: &Error) -> bool {
             | Error::HoldersAway { .. }
             | Error::NotStrict { .. }
             | Error::OverQuota { .. }
+            | Error::LessSafe(_)
             | Error::PartsDiffer(_)
             | Error::TooManyChunks { .. }
             | Error::WrongLength { .. }

@@ -279,6 +279,15 @@ pub struct Override {
     pub strict: Option<bool>,
 }
 
+impl From<Redundancy> for Override {
+    fn from(redundancy: Redundancy) -> Self {
+        match redundancy {
+            Redundancy::Copies(copies) => Self { copies: Some(copies), ..Self::default() },
+            Redundancy::Ec(ec) => Self { ec: Some(ec), ..Self::default() },
+        }
+    }
+}
+
 impl Override {
     /// Returns the redundancy that it asks for, if it says anything about that.
     pub fn redundancy(&self) -> Option<Redundancy> {
@@ -301,14 +310,31 @@ impl Override {
     }
 }
 
+/// What a command asks for whatever directories say, and whether it may ask for less safety than they do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AskedPolicy {
+    /// The parts of the policy that the command set.
+    pub over: Override,
+    /// Whether who gave the command manages the space.
+    pub may_lower: bool,
+}
+
+impl AskedPolicy {
+    /// Whether files may be kept as the command asks where `policy` holds.
+    pub fn is_allowed_by(&self, policy: &Policy) -> bool {
+        self.may_lower || !policy.is_lowered_by(&self.over)
+    }
+}
+
 impl Policy {
-    /// Whether files kept by this policy are less safe than by `other`, in some respect: fewer deaths lose
-    /// nothing, or a write returns while less is certain.
-    pub fn is_less_safe_than(&self, other: &Self) -> bool {
-        self.redundancy().tolerates() < other.redundancy().tolerates()
-            || self.ack < other.ack
-            || (self.mirror.is_async() && !other.mirror.is_async())
-            || (other.strict && !self.strict)
+    /// Whether files are less safe with the overridden parts in some respect: fewer deaths lose nothing, or
+    /// a write returns while less is certain.
+    pub fn is_lowered_by(&self, over: &Override) -> bool {
+        let tolerates = self.redundancy().tolerates();
+        over.redundancy().is_some_and(|asked| asked.tolerates() < tolerates)
+            || over.ack.is_some_and(|ack| ack < self.ack)
+            || over.mirror.is_some_and(|mirror| mirror.is_async() && !self.mirror.is_async())
+            || (self.strict && over.strict == Some(false))
     }
 
     /// This policy with the overridden parts replaced, if the result can be kept.

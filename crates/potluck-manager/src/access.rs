@@ -68,20 +68,6 @@ impl Access {
         }
     }
 
-    /// Refuses to have files in a space kept less safely than its policy asks for, where `is_less` says so
-    /// of what a command asks. Who manages the space may.
-    pub fn check_safety(rights: Rights, space: &str, is_less: bool) -> Result<(), Failure> {
-        if !is_less || rights.allow(Right::Manage) {
-            return Ok(());
-        }
-        let what = format!(
-            "less safety than the policy asks for needs the right to manage in the space {space}, which you have not"
-        );
-        Err(Failure::new(ErrorKind::Auth, code::NO_RIGHT, what).hint(
-            "leave out what the command sets differently: `potluck policy show` shows what holds",
-        ))
-    }
-
     /// The spaces that are shown to a caller who asks about the whole pool.
     pub async fn seen(&self, caller: &CallingMember) -> Result<SeenSpaces, Failure> {
         let who = caller.member()?;

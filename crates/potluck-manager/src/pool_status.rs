@@ -16,7 +16,8 @@ use crate::verdict;
 use potluck_catalog::{Catalog, Error, LogCopy, SeenSpaces, Stats, StoredQuota};
 use potluck_core::quota::QuotaOf;
 use potluck_wire::control::{
-    DonorStatus, MetadataHealth, PoolStatus, RepairState, SpaceHealth, SpaceInfo, Verdict,
+    DonorStatus, HealthLevel, MetadataHealth, PoolStatus, RepairState, SpaceHealth, SpaceInfo,
+    Verdict,
 };
 use potluck_wire::version;
 use std::sync::Arc;
@@ -172,9 +173,16 @@ impl Overview {
         let health = |space: SpaceInfo| {
             let (policy, quota) = (Some(space.policy.redundancy()), quota_of(&space));
             let bytes = quota.map(|_| space.bytes);
-            let found = kept.spaces.get(&space.name).cloned();
-            let found = found.unwrap_or(SpaceHealth { name: space.name, ..SpaceHealth::default() });
-            SpaceHealth { policy, files: space.files, quota, bytes, ..found }
+            let mut found = kept.spaces.get(&space.name).cloned().unwrap_or_default();
+            if space.files == 0 {
+                // Nothing is left of what was found before its last file was removed.
+                let SpaceHealth { level, scanned, .. } = found;
+                let level = level.map(|_| HealthLevel::Safe);
+                found = SpaceHealth { level, scanned, ..SpaceHealth::default() };
+            }
+            let (name, files) = (space.name, space.files);
+            let in_catalog = found.in_catalog.min(files);
+            SpaceHealth { name, policy, files, in_catalog, quota, bytes, ..found }
         };
         spaces.into_iter().map(health).collect()
     }

@@ -14,7 +14,7 @@ use potluck_core::ids::{ChunkId, DonorId, Incarnation, MemberId, SessionId, Spac
 use potluck_core::load::Load;
 use potluck_core::owner_limits::DiskState;
 use potluck_core::placement::{Plan, Refusal, Section};
-use potluck_core::policy::{Override, Policy};
+use potluck_core::policy::{AskedPolicy, Policy};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::{DiskFault, DonorState, Heartbeat, Holding, Register};
 use potluck_wire::packed::Packed;
@@ -115,7 +115,8 @@ pub(super) fn send_heartbeat(
 
 fn open(pool: &mut Pool, id: SessionId, bytes: u64, now: f64) -> Result<(), Refusal> {
     let policy = Policy { sealed: false, ..Policy::default() };
-    let new = NewSession { id, member: ME, space: SpaceId(1), policy, asked: Override::default() };
+    let new =
+        NewSession { id, member: ME, space: SpaceId(1), policy, asked: AskedPolicy::default() };
     pool.open_session(new, Some(bytes), at(now)).map(|_| ())
 }
 
@@ -288,7 +289,7 @@ fn a_plan_goes_on_without_donors_that_are_away_while_one_more_may_die() {
             member: ME,
             space: SpaceId(1),
             policy,
-            asked: Override::default(),
+            asked: AskedPolicy::default(),
         };
         let opened = pool.open_session(new, Some(MIB), at(7.0));
         let opened = opened.map(|ticketed| ticketed.plan.donors().len());
@@ -315,7 +316,7 @@ fn only_donors_that_are_expected_back_are_waited_for_by_a_write_below_policy() {
         change(&mut pool);
         (1..=2).for_each(|donor| assert!(send_heartbeat(&mut pool, donor, 7, 0, 20.0)));
         let policy = Policy { copies: 3, ..Policy::default() };
-        let asked = Override::default();
+        let asked = AskedPolicy::default();
         let new = NewSession { id: S1, member: ME, space: SpaceId(1), policy, asked };
         pool.open_session(new, Some(MIB), at(20.0)).map(|ticketed| ticketed.plan.donors().len())
     };
@@ -349,7 +350,7 @@ fn an_unknown_size_is_promised_what_fits() {
     open(&mut pool, S1, 980 * MIB, 0.0).expect("opened");
     let policy = Policy { sealed: false, ..Policy::default() };
     let new =
-        NewSession { id: S2, member: ME, space: SpaceId(1), policy, asked: Override::default() };
+        NewSession { id: S2, member: ME, space: SpaceId(1), policy, asked: AskedPolicy::default() };
     let ticketed = pool.open_session(new, None, at(0.0)).expect("opened");
     assert_eq!(ticketed.bytes, 20 * MIB);
 }

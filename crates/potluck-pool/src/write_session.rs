@@ -4,7 +4,7 @@ use potluck_core::chunk::sealed_len;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::Plan;
-use potluck_core::policy::{Override, Policy};
+use potluck_core::policy::{AskedPolicy, Policy};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeMap;
 
@@ -35,8 +35,8 @@ pub struct NewSession {
     pub space: SpaceId,
     /// The policy of its files.
     pub policy: Policy,
-    /// The parts of the policy that its command set, whatever directories say.
-    pub asked: Override,
+    /// What its command asks for, whatever directories say.
+    pub asked: AskedPolicy,
 }
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub struct OpenSession {
     pub member: MemberId,
     pub(crate) space: SpaceId,
     pub(crate) policy: Policy,
-    pub(crate) asked: Override,
+    pub(crate) asked: AskedPolicy,
     pub plan: Plan,
     /// Stored bytes asked for so far, without redundancy.
     pub(crate) bytes: u64,
@@ -97,8 +97,8 @@ pub struct Ticketed {
     pub space: SpaceId,
     /// The policy of its files.
     pub policy: Policy,
-    /// The parts of the policy that its command set, whatever directories say.
-    pub asked: Override,
+    /// What its command asks for, whatever directories say.
+    pub asked: AskedPolicy,
     /// The whole plan of the session.
     pub plan: Plan,
     /// Stored bytes asked for so far, without redundancy.

@@ -4,6 +4,7 @@
 use crate::output::{Output, duration};
 use indicatif::{ProgressBar, ProgressStyle};
 use potluck_client::{Pool, Progress, Quiet, Wait};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -56,9 +57,10 @@ pub fn waits(shown: bool, output: &Output) -> Arc<dyn Progress> {
     }
 }
 
-/// Whom a command waits for, in the log of a script: said once, however long it takes.
+/// Whom a command waits for, in the log of a script: said once, however long it takes, and by however many
+/// transfers that wait for others in turn.
 #[derive(Default)]
-struct Announced(Mutex<Option<String>>);
+struct Announced(Mutex<BTreeSet<String>>);
 
 impl Progress for Announced {
     fn expect(&self, _bytes: u64) {}
@@ -67,10 +69,8 @@ impl Progress for Announced {
     fn waits(&self, wait: Option<&Wait>) {
         let Some(Wait { why, limit, .. }) = wait else { return };
         let text = format!("{why}; waiting for up to {}", duration(limit.as_secs()));
-        let mut last = self.0.lock().expect("no holder panics");
-        if last.as_ref() != Some(&text) {
+        if self.0.lock().expect("no holder panics").insert(text.clone()) {
             eprintln!("potluck: {text}");
-            *last = Some(text);
         }
     }
 }

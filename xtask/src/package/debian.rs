@@ -137,6 +137,8 @@ impl Staged {
             ("Maintainer", MAINTAINER),
             ("Installed-Size", size.split_whitespace().next().context("a size")?),
             ("Depends", &shared_libraries(program)?),
+            // `potluck mount` by who is not root runs its fusermount3.
+            ("Recommends", "fuse3"),
             ("Section", "utils"),
             ("Priority", "optional"),
             ("Description", fs::read_to_string(format!("{SOURCES}/description"))?.trim_end()),

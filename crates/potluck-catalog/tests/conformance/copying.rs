@@ -9,7 +9,7 @@ use potluck_catalog::fixture::path;
 use potluck_catalog::{Copied, CopyOutcome, CopyRequest, Error};
 use potluck_core::clock::Tick;
 use potluck_core::ids::SessionId;
-use potluck_core::policy::{Override, Policy, Redundancy};
+use potluck_core::policy::{AskedPolicy, Override, Policy, Redundancy};
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::Condition;
 
@@ -19,7 +19,7 @@ fn wanted(from: &str, to: &str) -> CopyRequest {
         to: path(to),
         recursive: true,
         condition: Condition::Always,
-        asked: None,
+        asked: AskedPolicy::default(),
         after: None,
     }
 }
@@ -140,11 +140,13 @@ async fn a_copy_gets_what_its_directory_asks_for_as_its_goal() {
     let copy = of(copied(&stage, 0, &wanted("pot://lab/a", "pot://lab/twice/b")).await);
     assert_eq!((copy.copies, copy.goal), (1, Some(Redundancy::Copies(2))));
     assert_eq!(copy.safe_wall_ms, None, "not as safe as is asked for yet");
-    let asked = CopyRequest {
-        asked: Some(Redundancy::Copies(1)),
+    let asked = |may_lower| CopyRequest {
+        asked: AskedPolicy { over: Redundancy::Copies(1).into(), may_lower },
         ..wanted("pot://lab/a", "pot://lab/twice/c")
     };
-    let copy = of(copied(&stage, 1, &asked).await);
+    let refused = copied(&stage, 1, &asked(false)).await;
+    assert!(matches!(&refused.files[..], [(_, Err(Error::LessSafe(_)))]), "{refused:?}");
+    let copy = of(copied(&stage, 2, &asked(true)).await);
     assert_eq!((copy.goal, copy.safe_wall_ms), (None, Some(2)));
     let there = stage.catalog.stat(path("pot://lab/twice/c")).await.expect("there");
     assert_eq!(there.entry.version, Some(copy.id));

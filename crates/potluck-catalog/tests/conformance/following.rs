@@ -5,7 +5,7 @@ use potluck_catalog::fixture::{chunk, coded, file, in_parts, new_space, path};
 use potluck_catalog::{CopyRequest, Met, PageLimit, SomeUnits, ToFollow, ToldCopies, Upkeep};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{ChunkId, DonorId, SpaceId, VersionId};
-use potluck_core::policy::Policy;
+use potluck_core::policy::{AskedPolicy, Policy};
 use potluck_wire::control::Condition;
 
 const PAGE: PageLimit = PageLimit { chunks: 64, entries: 64 };
@@ -80,7 +80,7 @@ async fn files_that_are_replaced_copied_and_removed_are_followed_no_further() {
         to: path("pot://lab/b"),
         recursive: false,
         condition: Condition::Always,
-        asked: None,
+        asked: AskedPolicy::default(),
         after: None,
     };
     let donors = stage.donors.snapshot(Tick::ZERO);
@@ -146,7 +146,7 @@ async fn of_a_file_those_units_are_read_alone_that_are_asked_for() {
     let mut stage = Stage::new().await;
     let on: [&[u32]; 9] = [&[1], &[2], &[3], &[4], &[5], &[6], &[7], &[8], &[9]];
     let chunks: Vec<(u64, &[u32])> = (1..).zip(on).collect();
-    stage.asked.ec = Some("2+1".parse().expect("a code"));
+    stage.asked.over.ec = Some("2+1".parse().expect("a code"));
     // Three groups of two data chunks, whose parity comes behind all data.
     let version = stage.put(coded("pot://lab/a", "2+1", 6, &chunks)).await;
     let units = SomeUnits { numbers: vec![0], names: vec![chunk(9), chunk(77)] };

@@ -229,7 +229,7 @@ async fn a_file_written_with_less_than_its_directory_asks_for_has_that_as_its_go
     stage.put(more.clone()).await;
     assert_eq!(there(&stage, "pot://lab/archive/deep/d").await, (Some("1 copy".into()), true));
     // The redundancy that a command itself asked for holds, also where another file is replaced.
-    stage.asked.copies = Some(2);
+    stage.asked.over.copies = Some(2);
     stage.put(more).await;
     assert_eq!(there(&stage, "pot://lab/archive/deep/d").await, (None, true));
     stage.put(file("pot://lab/archive/b", &[1], &[1])).await;

@@ -156,7 +156,7 @@ async fn a_write_is_committed_below_its_policy_while_one_more_donor_may_die() {
     assert!(stage.below(group([&[], &[3], &[]])).await);
     assert!(!stage.below(group([&[3], &[4], &[5]])).await);
 
-    stage.asked.strict = Some(true);
+    stage.asked.over.strict = Some(true);
     let why = stage.refused(copies("pot://lab/c", &[6], &[1, 2], 3)).await;
     assert!(matches!(why, Error::NotStrict { .. }), "{why}");
     assert!(!stage.below(three(&[1, 2, 3])).await);
@@ -204,7 +204,10 @@ async fn a_strict_directory_in_a_tree_wants_all_redundancy_whatever_the_trees_ro
     assert!(outcomes[0].is_ok(), "{outcomes:?}");
     let refused = matches!(outcomes[1], Err(Refused::Here(Error::NotStrict { .. })));
     assert!(refused, "{outcomes:?}");
-    stage.asked.strict = Some(false);
+    stage.asked.over.strict = Some(false);
+    let outcomes = stage.commit(vec![two(deep)]).await;
+    assert!(matches!(outcomes[0], Err(Refused::Here(Error::LessSafe(_)))), "{outcomes:?}");
+    stage.asked.may_lower = true;
     assert!(stage.commit(vec![two(deep)]).await[0].is_ok(), "its command asked for less");
 }
 
@@ -279,7 +282,7 @@ async fn a_file_that_is_safe_and_to_be_changed_is_looked_at_too() {
     let mut stage = Stage::new().await;
     let (_, open) = stage.store(vec![copies("pot://lab/plain", &[1], &[1], 1)]).await;
     assert!(!open);
-    stage.asked.copies = Some(1);
+    stage.asked.over.copies = Some(1);
     let (_, open) = stage.store(vec![copies("pot://lab/more", &[2], &[1, 2], 2)]).await;
     assert_eq!(stage.safe("pot://lab/more").await, Some(2), "what it is to have it has");
     assert!(open);

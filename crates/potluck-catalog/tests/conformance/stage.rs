@@ -14,7 +14,7 @@ use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{ChunkId, DonorId, Epoch, MemberId, SessionId, SpaceId, VersionId};
 use potluck_core::placement::Plan;
-use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Redundancy};
+use potluck_core::policy::{AckLevel, AskedPolicy, Mirror, Policy, Redundancy};
 use potluck_pool::redundancy::{Findings, Layout, Version};
 use potluck_pool::{Pool, PoolView};
 use potluck_wire::env::Offload;
@@ -38,7 +38,7 @@ pub struct Stage {
     /// The ack level of what is committed.
     pub ack: AckLevel,
     /// What the command that commits asks of the policy.
-    pub asked: Override,
+    pub asked: AskedPolicy,
     /// Whether the files of a batch become visible together or not at all.
     pub atomic: bool,
     batch: u32,
@@ -113,7 +113,7 @@ impl Stage {
             member: MemberId(1),
             space: self.space,
             policy: Policy::default(),
-            asked: Override::default(),
+            asked: AskedPolicy::default(),
             plan: Plan { sections: Vec::new(), copies: 1, chunk_size: DEFAULT_CHUNK },
             bytes: 0,
             ended: false,

@@ -7,7 +7,7 @@ use potluck_core::ids::{DonorId, SessionId};
 use potluck_core::owner_limits::{KeepFree, Limits};
 use potluck_core::policy::AckLevel;
 use potluck_donor::disk::{Disk, SystemDisk};
-use potluck_donor::{Claiming, Donor, DonorConfig, DonorError, Lender, Owner, StoreError};
+use potluck_donor::{Claiming, Donor, DonorConfig, DonorError, Lender, Owner};
 use potluck_wire::bulk::{BulkIo, BulkStatus, FrameError, Reply, Request};
 use potluck_wire::call::Caller;
 use potluck_wire::control::Source;
@@ -151,19 +151,8 @@ impl Pool {
         disk: Arc<dyn Disk>,
     ) -> Self {
         let registered = manager.state().registers.len();
-        let start = || {
-            let (config, disk, caller) = (config.clone(), Arc::clone(&disk), caller.clone());
-            Donor::start(config, lender(DONOR, Claiming::Own), Env::system(), disk, caller)
-        };
-        let mut started = start().await;
-        // Threads of a donor that was stopped in this process end a moment later, and keep the directory until then.
-        for _ in 0..500 {
-            if !matches!(&started, Err(DonorError::Store(StoreError::Locked(_)))) {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            started = start().await;
-        }
+        let lender = lender(DONOR, Claiming::Own);
+        let started = Donor::start(config, lender, Env::system(), disk, caller).await;
         let donor = started.expect("the donor starts");
         let address = donor.address();
         let (stop, stopped) = oneshot::channel();
@@ -180,6 +169,11 @@ impl Pool {
     pub async fn stop(self) -> (Place, Manager) {
         drop(self.stop);
         self.running.await.expect("no panic").expect("a clean end");
+        // Threads of a donor that was stopped in this process end a moment later, and keep the directory until then.
+        let lent = self.place.lent();
+        while lent.exists() && SystemDisk.lock(&lent).is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         (self.place, self.manager)
     }
 

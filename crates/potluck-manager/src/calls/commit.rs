@@ -139,7 +139,7 @@ fn ahead(batch: &Batch<Failure>, file: &PreparedFile) -> Option<PartsAhead> {
         path: file.path.clone(),
         mirror: batch.mirror,
         ack: batch.ack,
-        strict: batch.asked.strict,
+        strict: batch.asked.over.strict,
     })
 }
 

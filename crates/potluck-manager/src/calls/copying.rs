@@ -10,6 +10,7 @@ use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
 use potluck_catalog::{Catalog, Copied, CopiedVersion, CopyOutcome, CopyRequest, Error};
+use potluck_core::policy::{AskedPolicy, Override};
 use potluck_core::rights::Right;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::{Condition, CopiedFile, CopiedFiles, CopyFiles, NotCopied};
@@ -33,10 +34,13 @@ impl Answer<CopyFiles> for CopyCalls {
         let CopyFiles { from, to, recursive, condition, redundancy, copy, page, after } = call;
         self.access.need(&caller, Right::Read, &from).await?;
         let rights = self.access.need(&caller, Right::Write, &to).await?;
+        let over = redundancy.map_or_else(Override::default, Override::from);
+        let asked = AskedPolicy { over, may_lower: rights.allow(Right::Manage) };
         if let Some(redundancy) = redundancy {
             let space = self.catalog.admit_write(to.clone(), Condition::Always, 0).await?;
-            let is_less = redundancy.tolerates() < space.policy.redundancy().tolerates();
-            Access::check_safety(rights, &space.name, is_less)?;
+            if !asked.is_allowed_by(&space.policy) {
+                return Err(Error::LessSafe(to).into());
+            }
             let expected = self.pool.lock().expected_donors(0, self.time.tick());
             if redundancy.donors() as usize > expected {
                 return Err(failure::of_redundancy(redundancy, expected));
@@ -47,7 +51,7 @@ impl Answer<CopyFiles> for CopyCalls {
             kept.spaces.get(to.space()).is_none_or(|space| space.files == 0)
         };
         let space = to.space().to_owned();
-        let wanted = CopyRequest { from, to, recursive, condition, asked: redundancy, after };
+        let wanted = CopyRequest { from, to, recursive, condition, asked, after };
         let told = |copied: &Copied| {
             serde_json::to_string(&reply(copied)).map_err(|why| Error::Bug(why.to_string()))
         };

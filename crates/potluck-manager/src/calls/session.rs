@@ -17,7 +17,7 @@ use potluck_catalog::{Catalog, Error, KnownChunk, StoredSession, UnusedChunk};
 use potluck_core::chunk::INLINE_MAX;
 use potluck_core::ids::SessionId;
 use potluck_core::placement::{Plan, Refusal};
-use potluck_core::policy::AckLevel;
+use potluck_core::policy::{AckLevel, AskedPolicy};
 use potluck_core::rights::Right;
 use potluck_pool::{NewSession, Pool, Ticketed};
 use potluck_wire::control::{
@@ -83,16 +83,20 @@ impl Answer<Reserve> for WriteSessionCalls {
             return Err(Failure::new(ErrorKind::Retry, code::TOO_MANY_SESSIONS, what)
                 .hint("let some of its uploads end first, or join as another member"));
         }
+        let path = call.path.clone();
         let space =
             self.catalog.admit_write(call.path, call.condition, call.bytes.unwrap_or(0)).await?;
         let policy = space.policy.with(&call.policy).map_err(|why| failure::of_policy(&why))?;
-        Access::check_safety(rights, &space.name, policy.is_less_safe_than(&space.policy))?;
+        let asked = AskedPolicy { over: call.policy, may_lower: rights.allow(Right::Manage) };
+        if !asked.is_allowed_by(&space.policy) {
+            return Err(Error::LessSafe(path).into());
+        }
         let new = NewSession {
             id: SessionId::in_term(self.term.start, self.env.entropy.u64()),
             member,
             space: space.id,
             policy,
-            asked: call.policy,
+            asked,
         };
         // A file that lives in the catalog needs no donor.
         let bytes = call.bytes.map(|bytes| if bytes <= INLINE_MAX { 0 } else { bytes });

@@ -17,7 +17,7 @@ use potluck_core::chunk::{ChunkKind, ChunkName, sealed_len};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Width};
+use potluck_core::policy::{AckLevel, AskedPolicy, Mirror, Policy, Redundancy, Width};
 use potluck_core::recipe::{self, Entry};
 use potluck_pool::redundancy::Version;
 use potluck_pool::{DonorContact, MANAGER, NewSession, Pool, Ticketed};
@@ -73,7 +73,7 @@ impl MetadataWriter {
                 member: MANAGER,
                 space,
                 policy: policy(copies),
-                asked: Override { copies: Some(copies), ..Override::default() },
+                asked: AskedPolicy { over: Redundancy::Copies(copies).into(), may_lower: true },
             };
             let ticketed = pool.open_session(new.clone(), Some(bytes.max(1)), now)?;
             // Busy from now on: no lease ends while it is written.
@@ -348,7 +348,7 @@ mod tests {
             member: MANAGER,
             space: SpaceId(1),
             policy: policy.clone(),
-            asked: Override::default(),
+            asked: AskedPolicy::default(),
         };
         // More than is left when another write was promised most of it.
         pool.open_session(new(1), Some(900 << 20), at(1)).expect("fits");

@@ -9,7 +9,7 @@ use potluck_catalog::{Batch, CommitOutcome, PreparedFile, StoredFile, StoredSess
 use potluck_core::chunk::DEFAULT_CHUNK;
 use potluck_core::ids::{DonorId, MemberId, SessionId};
 use potluck_core::placement::Plan;
-use potluck_core::policy::{AckLevel, Mirror, Override, Policy};
+use potluck_core::policy::{AckLevel, AskedPolicy, Mirror, Policy};
 use potluck_pool::redundancy::Findings;
 use potluck_wire::control::SpaceHealth;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +32,7 @@ async fn stored(manager: &Handles) {
         member: MemberId(1),
         space,
         policy,
-        asked: Override::default(),
+        asked: AskedPolicy::default(),
         plan: Plan { sections: Vec::new(), copies: 1, chunk_size: DEFAULT_CHUNK },
         bytes: 0,
         ended: false,
@@ -53,7 +53,7 @@ async fn stored(manager: &Handles) {
             number,
             mirror: Mirror::ClientSync,
             ack: AckLevel::Memory,
-            asked: Override::default(),
+            asked: AskedPolicy::default(),
             files: vec![Ok(file)],
             atomic: false,
             done: false,

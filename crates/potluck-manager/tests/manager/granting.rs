@@ -473,3 +473,49 @@ async fn who_writes_may_ask_for_more_safety_than_the_policy_and_not_for_less() {
     let less = Override { copies: Some(1), ..none };
     ada.call(&Reserve { policy: less, ..reserve_at("pot://lab/f") }).await.expect("a manager may");
 }
+
+#[tokio::test]
+async fn who_writes_from_above_a_directory_keeps_no_file_in_it_less_safely() {
+    let lab = Lab::new().await;
+    let ada = lab.user().await;
+    let [a, b] = [lab.donor("a").await, lab.donor("b").await];
+    for at in ["pot://lab/tree", "pot://lab/tree/safe", "pot://lab/of", "pot://lab/of/safe"] {
+        lab.admin().call(&MakeDir { path: path(at), parents: false }).await.expect("made");
+    }
+    write(&ada, "pot://lab/of/safe/f", 1, &a).await;
+    write(&ada, "pot://lab/of/g", 2, &a).await;
+    let policy = Override { copies: Some(2), ..Override::default() };
+    let at = path("pot://lab/tree/safe");
+    let safe = PolicySet { policy, ..policy_set("pot://lab/tree/safe") };
+    lab.admin().call(&safe).await.expect("set");
+    lab.take("lab", "everyone", &[Right::Manage]).await;
+
+    let one = Override { copies: Some(1), ..Override::default() };
+    let lacks_manage = |why: &Failure| why.code == code::NO_RIGHT;
+    let reserved = ada.call(&Reserve { policy: one, ..reserve_at("pot://lab") }).await;
+    let session = reserved.expect("no less than what holds there").session;
+    offer(&ada, session, &[3, 4]).await;
+    let written = |at, chunk| file(&session, at, &[chunk], &[&b]);
+    let both = vec![written("pot://lab/tree/safe/f", 3), written("pot://lab/tree/g", 4)];
+    let told = commit(&ada, session, 0, both, false).await.expect("one of them").files;
+    let [Outcome::Refused(why), Outcome::Stored { .. }] = &told[..] else { panic!("{told:?}") };
+    assert!(lacks_manage(why) && why.message.contains(&at.to_string()), "{why}");
+
+    let one_copy = Some(Redundancy::Copies(1));
+    let tree = CopyFiles { redundancy: one_copy, ..copy("pot://lab/of", "pot://lab/tree", 1) };
+    let copied = ada.call(&tree).await.expect("told");
+    assert_eq!(
+        copied.files.iter().map(|file| &file.path).collect::<Vec<_>>(),
+        [&path("pot://lab/tree/g")]
+    );
+    assert!(matches!(&copied.failed[..], [not] if lacks_manage(&not.failure)), "{copied:?}");
+
+    // Rights count as they were when the session was opened.
+    lab.grant("lab", "everyone", &[Right::Manage]).await;
+    let reserved = ada.call(&Reserve { policy: one, ..reserve_at("pot://lab") }).await;
+    let session = reserved.expect("reserved").session;
+    offer(&ada, session, &[3]).await;
+    let written = file(&session, "pot://lab/tree/safe/f", &[3], &[&b]);
+    let told = commit(&ada, session, 0, vec![written], true).await.expect("committed").files;
+    assert!(matches!(&told[..], [Outcome::Stored { .. }]), "{told:?}");
+}

@@ -154,6 +154,11 @@ async fn the_first_file_of_a_space_that_was_looked_at_is_seen_soon() {
     assert!(matches!(stored.expect("answered").files[..], [Outcome::Stored { .. }]));
     let known = async |crew: &Crew| space(crew).await.filter(|space| space.all_in_catalog);
     crew.until("known to be in the catalog", known).await;
+
+    let removed = Remove { path: "pot://lab/a".parse().expect("a path"), recursive: false };
+    crew.user.call(&removed).await.expect("removed");
+    let empty = space(&crew).await.expect("it stays scanned");
+    assert_eq!((empty.files, empty.in_catalog, empty.all_in_catalog), (0, 0, false), "at once");
 }
 
 #[tokio::test(flavor = "multi_thread")]
