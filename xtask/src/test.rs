@@ -53,6 +53,15 @@ fn start_simulation() -> JoinHandle<(Beside, Tally)> {
     })
 }
 
+/// Starts the sweep over the system calls of one write.
+fn start_sweep() -> JoinHandle<Beside> {
+    thread::spawn(|| {
+        let (started, mut printed) = (Instant::now(), Vec::new());
+        let outcome = torture::sweep::test(&mut printed);
+        Beside { outcome, took: started.elapsed(), printed }
+    })
+}
+
 /// The test target whose tests run pools of real processes.
 const POOL: &str = "pool";
 
@@ -89,7 +98,7 @@ fn run_other_tests(tally: &mut Tally) -> Result<String, String> {
 }
 
 /// Runs the steps one after the other (never two builds side by side: they would fight over
-/// memory and the target directory's lock), the simulation beside those after the build, and goes
+/// memory and the target directory's lock), the simulation beside those after the build, the sweep beside the torture, and goes
 /// on after a failure.
 pub fn run(only: Option<Step>) -> ExitCode {
     let wanted = |step| only.is_none_or(|one| one == step);
@@ -128,11 +137,13 @@ pub fn run(only: Option<Step>) -> ExitCode {
     if wanted(Step::Package) {
         steps.run("package", package::test);
     }
+    // Both wait for processes most of the time.
+    let sweep = wanted(Step::Sweep).then(start_sweep);
     if wanted(Step::Torture) {
         steps.run("torture", || torture::test(SEEDS, KILLS));
     }
-    if wanted(Step::Sweep) {
-        steps.run("sweep", torture::sweep::test);
+    if let Some(sweep) = sweep {
+        steps.ran_beside("sweep", sweep.join().expect("it does not panic"));
     }
 
     if let Some(simulation) = simulation {

@@ -69,11 +69,11 @@ pub fn find(name: &str) -> Option<Case> {
 fn quiet(seed: u64, redundancy: Redundancy) -> Plan {
     Plan {
         seed,
-        tick: Duration::from_millis(10),
+        tick: Duration::from_millis(20),
         redundancy,
         sealed: seed.is_multiple_of(2),
         ack: AckLevel::Disk,
-        latency: Duration::from_millis(10),
+        latency: Duration::from_millis(20),
         window: 64,
         skews: Who::mortals().map(|who| (who, 0)).collect(),
         victim: 0,

@@ -152,7 +152,7 @@ impl Plan {
         let draw = Draw::new(seed, "options");
         let ack = draw.pick(&[AckLevel::Memory, AckLevel::Disk]);
         // Mostly coarse: what a run costs is its ticks.
-        let tick = Duration::from_millis(draw.pick(&[5, 10, 10, 20, 20, 20]));
+        let tick = Duration::from_millis(draw.pick(&[10, 20, 20, 20, 40, 40]));
         let skew = |who| (who, draw.between(0, 800) as i64 * DAY_MS - 400 * DAY_MS);
         let skews = Who::mortals().map(skew).collect();
         let victim = draw.below(DONORS.into()) as u8;

@@ -41,15 +41,16 @@ pub fn run() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The test command's step; says so where it cannot run.
-pub fn test() -> Result<String, String> {
+/// The test command's step, which runs beside others and so writes down what it has to say; says so where it
+/// cannot run.
+pub fn test(printed: &mut Vec<u8>) -> Result<String, String> {
     if Command::new("strace").arg("--version").output().is_err() {
-        println!("SKIPPED sweep: strace is not there");
+        printed.extend(b"SKIPPED sweep: strace is not there\n");
         return Ok("skipped: no strace".to_owned());
     }
     let counts =
         tested_program().and_then(|program| sweep(&program)).map_err(|why| format!("{why:#}"))?;
-    print!("{counts}");
+    printed.extend(counts.to_string().into_bytes());
     Ok(format!("{} points", MODES.iter().map(|(_, name)| counts.of(name)).sum::<u64>()))
 }
 
