@@ -98,8 +98,8 @@ fn run_other_tests(tally: &mut Tally) -> Result<String, String> {
 }
 
 /// Runs the steps one after the other (never two builds side by side: they would fight over
-/// memory and the target directory's lock), the simulation beside those after the build, the sweep beside the torture, and goes
-/// on after a failure.
+/// memory and the target directory's lock), the simulation beside those after the build, the sweep beside the torture,
+/// and goes on after a failure.
 pub fn run(only: Option<Step>) -> ExitCode {
     let wanted = |step| only.is_none_or(|one| one == step);
     let mut steps = Steps::new();
