@@ -21,9 +21,9 @@ bash -c 'source /usr/share/bash-completion/completions/potluck && complete -p po
 test -s /usr/share/doc/potluck/copyright
 gzip -dc /usr/share/man/man8/mount.potluck.8.gz | grep -q allow-other
 test -s /usr/lib/systemd/user/potluck-mount@.service
-# mount(8) finds the helper, which finds that nobody has joined a pool here.
+# The helper of mount(8) finds that nobody has joined a pool here.
 mkdir /tmp/mounted
-! mount -t potluck pot://lab /tmp/mounted 2> /tmp/said
+! /usr/sbin/mount.potluck pot://lab /tmp/mounted -o rw,_netdev 2> /tmp/said
 grep -q 'potluck join' /tmp/said
 dpkg --verify potluck
 

@@ -226,8 +226,17 @@ fn a_mount_that_is_killed_leaves_old_versions_and_the_next_says_what_was_lost() 
         spool.filter(|path| path.parent().is_some_and(|dir| dir.ends_with("spool"))).collect();
     assert_eq!(spool.len(), 1, "nothing but the record of this mount: {spool:?}");
     lab.cli.ok(&["umount", arg(&next.dir)]);
-    let last = Mount::start(&lab, "pot://lab", &[]);
+    let mut last = Mount::start(&lab, "pot://lab", &[]);
     let said = lab.cli.said_by_the_last();
     assert!(!said.contains("not closed") && !said.contains("had died"), "told once: {said}");
-    lab.cli.ok(&["umount", arg(&last.dir)]);
+
+    // Whoever takes a dead mount away is told as well, even while a program has something open in it.
+    let mut writer = File::create(last.at("streamed")).expect("opened");
+    writer.write_all(b"half").expect("written");
+    last.running.kill_9();
+    let said = lab.cli.run(&["--json", "umount", arg(&last.dir)]).exits(4).json();
+    let lost = serde_json::json!([{ "path": "pot://lab/streamed", "state": "open" }]);
+    assert_eq!(said["unpublished"], lost);
+    assert_eq!(fs::read_dir(&last.dir).expect("the directory below").count(), 0);
+    drop(writer);
 }
