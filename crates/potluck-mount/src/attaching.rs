@@ -197,7 +197,8 @@ pub fn detach_dead(dir: &Path) -> io::Result<bool> {
 }
 
 fn is_dead(dir: &Path) -> io::Result<bool> {
-    Ok(is_mounted(dir)? && matches!(rustix::fs::stat(dir), Err(Errno::NOTCONN)))
+    // The kernel would give attributes that it was told a moment ago; of the space left it asks each time.
+    Ok(is_mounted(dir)? && matches!(rustix::fs::statfs(dir), Err(Errno::NOTCONN)))
 }
 
 /// Unmounts the mount point `dir`.

@@ -460,7 +460,7 @@ mod tests {
             note.published();
         }
         let size = std::fs::metadata(&record.place).expect("there").len();
-        assert!(size < 2 * OVERTAKEN, "{size} bytes");
+        assert!(size < 1 << 20, "{size} bytes");
         assert_eq!(fixture.after_death(record), [open("kept")]);
     }
 
