@@ -1,12 +1,12 @@
 //! A file that is being written, until it is published whole.
 
 use crate::errno::errno;
+use crate::record::DraftNote;
+use crate::spool::{Spool, SpoolFile, local};
 use potluck_client::{Attributes, File, Pool, PutOptions, Writer};
 use potluck_core::path::PoolPath;
 use potluck_wire::control::Condition;
 use rustix::io::Errno;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 
 /// Bytes that a spool file is read and written by at a time.
@@ -15,11 +15,26 @@ const PIECE: usize = 1 << 20;
 /// A file that is being written through this mount. Nobody else sees any of it before [`Draft::publish`].
 pub struct Draft {
     pool: Pool,
+    spool: Arc<Spool>,
+    /// What the mount's record says of it, for the case that the mount dies.
+    note: DraftNote,
     content: Content,
     attributes: Attributes,
     condition: Condition,
     /// Whether something was written, cut off or set since it was published last.
     is_dirty: bool,
+    /// Whether the mount's record says that what is dirty could not be published.
+    failure_noted: bool,
+}
+
+/// What a draft is made with.
+pub struct DraftPlace {
+    /// The pool in which it appears.
+    pub pool: Pool,
+    /// Where it is kept if it is not written in order.
+    pub spool: Arc<Spool>,
+    /// Its place in the mount's record.
+    pub note: DraftNote,
 }
 
 /// Where the bytes are that were written.
@@ -27,7 +42,7 @@ enum Content {
     /// They go to donors as they come, in order (the sliding window).
     Streamed { writer: Option<Box<Writer>>, written: u64 },
     /// They are in a file without a name on this machine, and go to donors when it is published.
-    Spooled { spool: Arc<std::fs::File>, size: u64 },
+    Spooled(SpoolFile),
     /// They were streamed and are published; nothing was written since.
     Published { size: u64 },
     /// They were streamed, and could not be published. A second try would publish a file without them.
@@ -36,22 +51,32 @@ enum Content {
 
 impl Draft {
     /// A new file, which goes to donors as it is written.
-    pub fn streamed(pool: Pool, condition: Condition, attributes: Attributes) -> Self {
+    pub fn streamed(place: DraftPlace, condition: Condition, attributes: Attributes) -> Self {
+        let DraftPlace { pool, spool, note } = place;
         let content = Content::Streamed { writer: None, written: 0 };
-        Self { pool, content, attributes, condition, is_dirty: true }
+        Self {
+            pool,
+            spool,
+            note,
+            content,
+            attributes,
+            condition,
+            is_dirty: true,
+            failure_noted: false,
+        }
     }
 
     /// A file that may be read and written anywhere: what is in `base`, or nothing.
     pub async fn spooled(
-        pool: Pool,
-        dir: &Path,
+        place: DraftPlace,
         base: Option<&File>,
         attributes: Attributes,
     ) -> Result<Self, Errno> {
+        let DraftPlace { pool, spool, note } = place;
         let condition = Condition::Always;
-        let (spool, size) = new_spool(dir, base).await?;
-        let content = Content::Spooled { spool, size };
-        Ok(Self { pool, content, attributes, condition, is_dirty: base.is_none() })
+        let content = Content::Spooled(spooled(&spool, base).await?);
+        let (is_dirty, failure_noted) = (base.is_none(), false);
+        Ok(Self { pool, spool, note, content, attributes, condition, is_dirty, failure_noted })
     }
 
     /// Publishes under `condition` alone.
@@ -63,9 +88,8 @@ impl Draft {
     pub fn size(&self) -> u64 {
         match &self.content {
             Content::Streamed { written, .. } => *written,
-            Content::Spooled { size, .. }
-            | Content::Published { size }
-            | Content::Lost { size, .. } => *size,
+            Content::Spooled(file) => file.size(),
+            Content::Published { size } | Content::Lost { size, .. } => *size,
         }
     }
 
@@ -80,24 +104,40 @@ impl Draft {
         self.is_dirty = true;
     }
 
-    /// Whether something of it is not published.
-    pub fn is_dirty(&self) -> bool {
-        self.is_dirty
+    /// It could not be published at `path`, which the mount's record says until it is.
+    pub fn failed(&mut self, path: &PoolPath, why: Errno) {
+        match self.failure_noted {
+            true => self.note.is_over(),
+            false => self.note.failed(path, why.to_string()),
+        }
+        self.failure_noted = true;
     }
 
-    /// Writes at `offset`, or where the file ends; `dir` is for spool files.
+    /// Has the mount's record say under which name it is not published, if anything of it is not.
+    pub fn note(&mut self, path: &PoolPath) {
+        if self.is_dirty {
+            self.note.unpublished(path);
+        }
+    }
+
+    /// Its name leads nowhere any more, or elsewhere: the mount's record is silent about it.
+    pub fn has_no_name(&mut self) {
+        self.note.is_over();
+    }
+
+    /// Writes at `offset`, or where the file ends.
     ///
     /// Errors: what ended the write session; [`Errno::OPNOTSUPP`] where bytes that went to donors would have to
-    /// change.
+    /// change; [`Errno::NOSPC`] where the spool is full.
     pub async fn write(
         &mut self,
         path: &PoolPath,
-        dir: &Path,
         offset: Option<u64>,
         bytes: &[u8],
     ) -> Result<(), Errno> {
-        self.fetch_back(path, dir).await?;
-        self.is_dirty = true;
+        self.fetch_back(path).await?;
+        (self.is_dirty, self.failure_noted) = (true, false);
+        self.note(path);
         self.attributes.mtime_ms = None;
         let offset = offset.unwrap_or_else(|| self.size());
         match &mut self.content {
@@ -113,10 +153,7 @@ impl Draft {
                 writer.write(bytes).await.map_err(|failure| errno(&failure))?;
                 *written += bytes.len() as u64;
             }
-            Content::Spooled { spool, size } => {
-                spool.write_all_at(bytes, offset).map_err(local)?;
-                *size = (*size).max(offset + bytes.len() as u64);
-            }
+            Content::Spooled(file) => file.write(offset, bytes)?,
             Content::Published { .. } => unreachable!("it was fetched back"),
             Content::Lost { why, .. } => return Err(*why),
         }
@@ -127,22 +164,20 @@ impl Draft {
     ///
     /// Errors: [`Errno::OPNOTSUPP`] for one that goes to donors as it is written.
     pub fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
-        let (spool, size) = match &self.content {
-            Content::Spooled { spool, size } => (spool, size),
-            Content::Lost { why, .. } => return Err(*why),
-            Content::Streamed { .. } | Content::Published { .. } => return Err(Errno::OPNOTSUPP),
-        };
-        let mut bytes = vec![0; len.min(size.saturating_sub(offset) as usize)];
-        spool.read_exact_at(&mut bytes, offset).map_err(local)?;
-        Ok(bytes)
+        match &self.content {
+            Content::Spooled(file) => file.read(offset, len),
+            Content::Lost { why, .. } => Err(*why),
+            Content::Streamed { .. } | Content::Published { .. } => Err(Errno::OPNOTSUPP),
+        }
     }
 
     /// Cuts the file off, or extends it by zeros.
     ///
-    /// Errors: [`Errno::OPNOTSUPP`] where bytes that went to donors would have to change.
-    pub async fn set_size(&mut self, path: &PoolPath, dir: &Path, new: u64) -> Result<(), Errno> {
+    /// Errors: [`Errno::OPNOTSUPP`] where bytes that went to donors would have to change; [`Errno::NOSPC`] where
+    /// the spool is full.
+    pub async fn set_size(&mut self, path: &PoolPath, new: u64) -> Result<(), Errno> {
         if new != self.size() {
-            self.fetch_back(path, dir).await?;
+            self.fetch_back(path).await?;
         }
         match &mut self.content {
             Content::Streamed { written: size, .. } | Content::Published { size }
@@ -158,17 +193,15 @@ impl Draft {
                 let missing = new - *written;
                 for at in (0..missing).step_by(PIECE) {
                     let zeros = vec![0; (missing - at).min(PIECE as u64) as usize];
-                    Box::pin(self.write(path, dir, None, &zeros)).await?;
+                    Box::pin(self.write(path, None, &zeros)).await?;
                 }
             }
             Content::Streamed { .. } | Content::Published { .. } => return Err(Errno::OPNOTSUPP),
             Content::Lost { why, .. } => return Err(*why),
-            Content::Spooled { spool, size } => {
-                spool.set_len(new).map_err(local)?;
-                *size = new;
-            }
+            Content::Spooled(file) => file.set_size(new)?,
         }
-        self.is_dirty = true;
+        (self.is_dirty, self.failure_noted) = (true, false);
+        self.note(path);
         Ok(())
     }
 
@@ -181,20 +214,21 @@ impl Draft {
             }
             Content::Streamed { writer: None, .. } | Content::Published { .. } => Ok(()),
             Content::Lost { why, .. } => Err(*why),
-            Content::Spooled { spool, .. } => {
-                let spool = Arc::clone(spool);
-                let synced = tokio::task::spawn_blocking(move || spool.sync_data()).await;
-                synced.map_err(|_| Errno::IO)?.map_err(local)
+            Content::Spooled(file) => {
+                let file = file.shared();
+                let synced = tokio::task::spawn_blocking(move || file.sync_data()).await;
+                synced.map_err(|_| Errno::IO)?.map_err(|why| local(&why))
             }
         }
     }
 
     /// Makes the file visible whole at `path`. What is written afterwards goes on from there.
-    pub async fn publish(&mut self, path: &PoolPath, dir: &Path) -> Result<(), Errno> {
+    pub async fn publish(&mut self, path: &PoolPath) -> Result<(), Errno> {
         if !self.is_dirty {
             return Ok(());
         }
-        self.fetch_back(path, dir).await?; // only its attributes were set
+        self.fetch_back(path).await?; // only its attributes were set
+        self.note.publishing(path);
         let options = PutOptions { condition: self.condition, ..PutOptions::default() };
         let size = self.size();
         let mut fresh = None;
@@ -204,7 +238,7 @@ impl Draft {
                 self.content = Content::Lost { why: Errno::IO, size }; // until it is there
                 true
             }
-            Content::Spooled { .. } => false,
+            Content::Spooled(_) => false,
             Content::Published { .. } => unreachable!("it was fetched back"),
             Content::Lost { why, .. } => return Err(*why),
         };
@@ -215,7 +249,11 @@ impl Draft {
                 Err(why) => Content::Lost { why, size },
             };
         }
-        finished?;
+        if let Err(why) = finished {
+            self.note.unpublished(path);
+            return Err(why);
+        }
+        self.note.published();
         self.is_dirty = false;
         self.condition = Condition::Always;
         Ok(())
@@ -229,11 +267,10 @@ impl Draft {
         mut writer: Option<Box<Writer>>,
     ) -> Result<(), Errno> {
         let opened = open(&self.pool, path, options, self.attributes, &mut writer).await?;
-        if let Content::Spooled { spool, size } = &self.content {
+        if let Content::Spooled(file) = &self.content {
             let mut at = 0;
-            while at < *size {
-                let mut piece = vec![0; (*size - at).min(PIECE as u64) as usize];
-                spool.read_exact_at(&mut piece, at).map_err(local)?;
+            while at < file.size() {
+                let piece = file.read(at, PIECE)?;
                 opened.write(&piece).await.map_err(|failure| errno(&failure))?;
                 at += piece.len() as u64;
             }
@@ -244,11 +281,10 @@ impl Draft {
     }
 
     /// Fetches what was published, if that is all there is, so that it can be changed.
-    async fn fetch_back(&mut self, path: &PoolPath, dir: &Path) -> Result<(), Errno> {
+    async fn fetch_back(&mut self, path: &PoolPath) -> Result<(), Errno> {
         if let Content::Published { .. } = self.content {
             let base = self.pool.open(path).await.map_err(|failure| errno(&failure))?;
-            let (spool, size) = new_spool(dir, Some(&base)).await?;
-            self.content = Content::Spooled { spool, size };
+            self.content = Content::Spooled(spooled(&self.spool, Some(&base)).await?);
         }
         Ok(())
     }
@@ -269,23 +305,15 @@ async fn open<'a>(
     Ok(writer.as_mut().expect("just made"))
 }
 
-/// A file without a name in `dir`, with what is in `base`, and its size.
-async fn new_spool(dir: &Path, base: Option<&File>) -> Result<(Arc<std::fs::File>, u64), Errno> {
-    std::fs::create_dir_all(dir).map_err(local)?;
-    let spool = Arc::new(tempfile::tempfile_in(dir).map_err(local)?);
-    let mut size = 0;
+/// A file in the spool, with what is in `base`.
+async fn spooled(spool: &Arc<Spool>, base: Option<&File>) -> Result<SpoolFile, Errno> {
+    let mut file = spool.file()?;
     if let Some(base) = base {
         let mut reader = base.read(0..base.size());
         while let Some(part) = reader.next().await {
             let part = part.map_err(|failure| errno(&failure))?;
-            spool.write_all_at(&part, size).map_err(local)?;
-            size += part.len() as u64;
+            file.write(file.size(), &part)?;
         }
     }
-    Ok((spool, size))
-}
-
-fn local(why: std::io::Error) -> Errno {
-    tracing::warn!("the spool directory failed: {why}");
-    Errno::from_io_error(&why).unwrap_or(Errno::IO)
+    Ok(file)
 }

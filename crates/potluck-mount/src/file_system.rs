@@ -1,17 +1,19 @@
 //! The pool as directories and files: what each request of a program comes to.
 
-use crate::draft::Draft;
+mod closing;
+
+use crate::draft::{Draft, DraftPlace};
 use crate::errno::errno;
 use crate::handles::{Handle, OpenHandle, OpenHandles, SharedDraft};
 use crate::inodes::{Inodes, ROOT};
-use crate::opener::closes_for_good;
 use crate::reading::Reading;
+use crate::record::MountRecord;
+use crate::spool::Spool;
 use potluck_client::{Attributes, Pool};
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{Condition, EntryKind, ListedEntry, Status};
 use potluck_wire::error::{Failure, code};
 use rustix::io::Errno;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -68,16 +70,18 @@ pub struct Capacity {
 /// One mounted directory of a pool.
 pub struct FileSystem {
     pool: Pool,
-    spool_dir: PathBuf,
+    spool: Arc<Spool>,
+    record: Arc<MountRecord>,
     inodes: Mutex<Inodes>,
     handles: Mutex<OpenHandles>,
 }
 
 impl FileSystem {
-    /// The directory `root`; files that are not written in order are kept in `spool_dir` until they are closed.
-    pub fn new(pool: Pool, root: PoolPath, spool_dir: PathBuf) -> Self {
+    /// The directory `root`; files that are not written in order are kept in `spool` until they are closed, and
+    /// `record` says which files are not published.
+    pub fn new(pool: Pool, root: PoolPath, spool: Spool, record: Arc<MountRecord>) -> Self {
         let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
-        Self { pool, spool_dir, inodes, handles }
+        Self { pool, spool: Arc::new(spool), record, inodes, handles }
     }
 
     fn inodes(&self) -> MutexGuard<'_, Inodes> {
@@ -86,6 +90,16 @@ impl FileSystem {
 
     fn handles(&self) -> MutexGuard<'_, OpenHandles> {
         self.handles.lock().expect("no holder panics")
+    }
+
+    fn draft_at(&self, parent: u64, name: &str) -> Option<SharedDraft> {
+        let known = self.inodes().find(parent, name)?;
+        self.handles().draft(known)
+    }
+
+    fn draft_place(&self) -> DraftPlace {
+        let (pool, spool) = (self.pool.clone(), Arc::clone(&self.spool));
+        DraftPlace { pool, spool, note: self.record.draft() }
     }
 
     fn child(&self, parent: u64, name: &str) -> Result<PoolPath, Errno> {
@@ -213,7 +227,7 @@ impl FileSystem {
             Some(draft) => {
                 if mode.truncates {
                     let path = self.inodes().path(inode)?;
-                    draft.lock().await.set_size(&path, &self.spool_dir, 0).await?;
+                    draft.lock().await.set_size(&path, 0).await?;
                 }
                 draft
             }
@@ -241,11 +255,14 @@ impl FileSystem {
         let path = self.inodes().path(inode)?;
         let file = self.pool.open(&path).await.map_err(|failure| errno(&failure))?;
         let attributes = Attributes { mtime_ms: None, executable: file.is_executable() };
-        if mode.truncates && !mode.reads {
-            return Ok(Draft::streamed(self.pool.clone(), Condition::Always, attributes));
-        }
+        let place = self.draft_place();
         let base = Some(&file).filter(|_| !mode.truncates);
-        Draft::spooled(self.pool.clone(), &self.spool_dir, base, attributes).await
+        let mut draft = match mode.truncates && !mode.reads {
+            true => Draft::streamed(place, Condition::Always, attributes),
+            false => Draft::spooled(place, base, attributes).await?,
+        };
+        draft.note(&path);
+        Ok(draft)
     }
 
     /// Makes a file, which is seen in this mount alone until it is closed.
@@ -266,12 +283,14 @@ impl FileSystem {
             false => Condition::Always,
         };
         let attributes = Attributes { mtime_ms: None, executable };
-        let pool = self.pool.clone();
+        let place = self.draft_place();
         let draft = match mode.reads {
-            true => Draft::spooled(pool, &self.spool_dir, None, attributes).await?,
-            false => Draft::streamed(pool, condition, attributes),
+            true => Draft::spooled(place, None, attributes).await?,
+            false => Draft::streamed(place, condition, attributes),
         };
-        let draft = Arc::new(AsyncMutex::new(draft.with_condition(condition)));
+        let mut draft = draft.with_condition(condition);
+        draft.note(&path);
+        let draft = Arc::new(AsyncMutex::new(draft));
         let inode = self.inodes().of(parent, name);
         let facts = self.facts_of_draft(inode, &draft).await;
         let handle =
@@ -298,7 +317,7 @@ impl FileSystem {
         let Handle::Writing { draft, appends } = opened.handle else { return Err(Errno::BADF) };
         let path = self.inodes().path(opened.inode);
         let offset = (!appends).then_some(offset);
-        draft.lock().await.write(&path?, &self.spool_dir, offset, bytes).await
+        draft.lock().await.write(&path?, offset, bytes).await
     }
 
     /// Returns when what was written so far is as safe as [`Draft::sync`] says.
@@ -307,53 +326,6 @@ impl FileSystem {
         match opened.handle {
             Handle::Writing { draft, .. } => draft.lock().await.sync().await,
             Handle::Reading(_) | Handle::Listing(_) => Ok(()),
-        }
-    }
-
-    /// Publishes what was written, when a thread of the process that opened the file closes a descriptor of it, or
-    /// anybody does after that one. A file that was removed meanwhile is not published.
-    pub async fn flush(&self, handle: u64, thread: u32) -> Result<(), Errno> {
-        let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
-        if !closes_for_good(opened.opener, thread) {
-            return Ok(());
-        }
-        self.handles().leave(handle);
-        self.publish(&opened).await
-    }
-
-    async fn publish(&self, opened: &OpenHandle) -> Result<(), Errno> {
-        let Handle::Writing { draft, .. } = &opened.handle else { return Ok(()) };
-        let path = self.inodes().path(opened.inode);
-        match path {
-            Ok(path) => draft.lock().await.publish(&path, &self.spool_dir).await,
-            Err(_) => Ok(()),
-        }
-    }
-
-    /// Closes a handle; what was written since it was flushed last is published.
-    pub async fn release(&self, handle: u64) {
-        let opened = self.handles().get(handle);
-        if let Some(opened) = opened
-            && let Err(why) = self.publish(&opened).await
-        {
-            tracing::warn!("a file that was written is not in the pool: {why}");
-        }
-        let removed = self.handles().remove(handle);
-        if let Some(OpenHandle { inode, .. }) = removed {
-            self.forget(inode, 0); // the kernel may have done so while it was open
-        }
-    }
-
-    /// Names in the log what was written and not closed, which is lost when the mount ends.
-    pub async fn tell_unpublished(&self) {
-        let drafts = self.handles().drafts();
-        for (inode, draft) in drafts {
-            let path = self.inodes().path(inode);
-            let Ok(path) = path else { continue };
-            let draft = draft.lock().await;
-            if draft.is_dirty() {
-                tracing::warn!("{path} was not closed: what was written to it is lost");
-            }
         }
     }
 
@@ -370,14 +342,14 @@ impl FileSystem {
     /// Removes a file or an empty directory.
     pub async fn remove(&self, parent: u64, name: &str) -> Result<(), Errno> {
         let path = self.child(parent, name)?;
-        let known = self.inodes().find(parent, name);
-        let has_draft = known.is_some_and(|inode| self.handles().draft(inode).is_some());
+        let draft = self.draft_at(parent, name);
         let removed = self.once(code::NO_ENTRY, || self.pool.remove(&path, false)).await;
         match removed {
-            Err(Errno::NOENT) if has_draft => {} // it was never published
+            Err(Errno::NOENT) if draft.is_some() => {} // it was never published
             removed => removed?,
         }
         self.inodes().unlink(parent, name);
+        self.has_no_name(&path, draft).await;
         Ok(())
     }
 
@@ -392,14 +364,17 @@ impl FileSystem {
         if source.space() != target.space() {
             return Err(Errno::XDEV);
         }
-        let known = self.inodes().find(from.0, from.1);
-        let draft = known.and_then(|inode| self.handles().draft(inode));
+        let (draft, replaced) = (self.draft_at(from.0, from.1), self.draft_at(to.0, to.1));
         if let Some(draft) = draft {
             // Its writer has the old name, so it is published under that and moved.
-            draft.lock().await.publish(&source, &self.spool_dir).await?;
+            draft.lock().await.publish(&source).await?;
         }
         self.once(code::NO_ENTRY, || self.pool.rename(&source, &target, no_replace)).await?;
         self.inodes().rename(from, to);
+        if from != to {
+            self.has_no_name(&target, replaced).await;
+        }
+        self.note_new_names();
         Ok(())
     }
 
@@ -448,7 +423,7 @@ impl FileSystem {
         {
             let mut draft = draft.lock().await;
             if let Some(size) = change.size {
-                draft.set_size(&path, &self.spool_dir, size).await?;
+                draft.set_size(&path, size).await?;
             }
             let before = draft.attributes();
             if change.mtime_ms.is_some() || change.executable.is_some() {
@@ -457,7 +432,7 @@ impl FileSystem {
                 draft.set_attributes(Attributes { mtime_ms, executable });
             }
             if !is_open {
-                draft.publish(&path, &self.spool_dir).await?;
+                draft.publish(&path).await?;
             }
         }
         Ok(self.facts_of_draft(inode, &draft).await)

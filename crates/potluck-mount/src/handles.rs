@@ -31,6 +31,8 @@ pub struct OpenHandle {
     pub handle: Handle,
     /// The process that opened it and has not closed it, if that is known.
     pub opener: Option<u32>,
+    /// Whether it was closed by whoever writes it: a descriptor that another process inherited may still be open.
+    pub is_left: bool,
 }
 
 /// All handles that are open, and the drafts behind them.
@@ -52,7 +54,7 @@ impl OpenHandles {
         }
         *self.of_inode.entry(inode).or_default() += 1;
         self.last += 1;
-        self.open.insert(self.last, OpenHandle { inode, handle, opener });
+        self.open.insert(self.last, OpenHandle { inode, handle, opener, is_left: false });
         self.last
     }
 
@@ -65,7 +67,18 @@ impl OpenHandles {
     pub fn leave(&mut self, number: u64) {
         if let Some(opened) = self.open.get_mut(&number) {
             opened.opener = None;
+            opened.is_left = true;
         }
+    }
+
+    /// Whether a program has a file open that it writes.
+    pub fn is_written(&self) -> bool {
+        self.open.values().any(is_written)
+    }
+
+    /// Whether a program has this file open and writes it.
+    pub fn is_file_written(&self, inode: u64) -> bool {
+        self.open.values().any(|opened| opened.inode == inode && is_written(opened))
     }
 
     /// The draft of a file that is being written.
@@ -102,4 +115,8 @@ impl OpenHandles {
         }
         Some(removed)
     }
+}
+
+fn is_written(opened: &OpenHandle) -> bool {
+    matches!(opened.handle, Handle::Writing { .. }) && !opened.is_left
 }

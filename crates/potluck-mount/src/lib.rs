@@ -4,6 +4,7 @@
 //! closed, and a mount that dies leaves the old version. `ops` is the only module that speaks FUSE: each request
 //! becomes a task of the runtime, so that no thread of FUSE waits for the pool.
 
+mod attaching;
 mod draft;
 mod errno;
 mod file_system;
@@ -13,5 +14,9 @@ mod mounting;
 mod opener;
 mod ops;
 mod reading;
+mod record;
+mod spool;
 
-pub use mounting::{MountOptions, Mounted, detach_stale, is_mounted, mount, unmount};
+pub use attaching::{AttachError, detach_dead, is_mounted, mount_point, unmount};
+pub use mounting::{MountOptions, Mounted, mount};
+pub use record::{FoundRecord, RecordedMount, Unpublished, UnpublishedState, mount_name};

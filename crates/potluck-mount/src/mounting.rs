@@ -1,21 +1,27 @@
 //! Mounts come and go.
 
+use crate::attaching::{AttachError, Attachment, attach, detach, is_mounted, unmount};
 use crate::file_system::FileSystem;
 use crate::ops::KernelRequests;
-use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
+use crate::record::{MountRecord, RecordedMount, Unpublished};
+use crate::spool::Spool;
+use fuser::{Config, Session, SessionACL};
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
-use rustix::fs::stat;
-use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// Threads that take requests from the kernel; what they ask for is done by the runtime.
 const THREADS: usize = 2;
+/// How long programs that write may go on when the mount is asked to stop: less than what service managers allow a
+/// daemon for its end.
+const CLOSING_LIMIT: Duration = Duration::from_secs(20);
+/// Time from one look whether files are written to the next.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How a directory of a pool is mounted.
 #[derive(Debug, Clone)]
@@ -24,101 +30,143 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Other users may look in, too.
     pub allow_other: bool,
+    /// No program in it can be started.
+    pub no_exec: bool,
     /// Where files are kept that are not written in order, until they are closed.
     pub spool_dir: PathBuf,
+    /// Bytes that all of these may have.
+    pub spool_limit: u64,
 }
 
 /// A mount that serves.
 pub struct Mounted {
     files: Arc<FileSystem>,
-    unmounter: SessionUnmounter,
+    record: Arc<MountRecord>,
+    dir: PathBuf,
     serving: JoinHandle<io::Result<()>>,
 }
 
-/// Mounts the directory `root` of a pool at `dir`. It serves when this returns.
+/// Mounts the directory `root` of a pool at the mount point `dir`. It serves when this returns.
 pub fn mount(
     pool: Pool,
     root: &PoolPath,
     dir: &Path,
     options: &MountOptions,
-) -> io::Result<Mounted> {
-    let spool_dir = options.spool_dir.clone();
-    let files = Arc::new(FileSystem::new(pool, root.clone(), spool_dir));
+) -> Result<Mounted, AttachError> {
+    let about = RecordedMount { pid: std::process::id(), path: root.clone(), dir: dir.into() };
+    let record = MountRecord::take(&options.spool_dir, &about).map_err(|why| match why.kind() {
+        io::ErrorKind::ResourceBusy => AttachError::Taken,
+        _ => why.into(),
+    })?;
+    let served = serve_kernel(pool, root, dir, options, &record);
+    if served.is_err() {
+        record.end();
+    }
+    let (files, serving) = served?;
+    Ok(Mounted { files, record, dir: dir.into(), serving })
+}
+
+type Serving = (Arc<FileSystem>, JoinHandle<io::Result<()>>);
+
+fn serve_kernel(
+    pool: Pool,
+    root: &PoolPath,
+    dir: &Path,
+    options: &MountOptions,
+    record: &Arc<MountRecord>,
+) -> Result<Serving, AttachError> {
+    let spool = Spool::new(options.spool_dir.clone(), options.spool_limit);
+    let files = Arc::new(FileSystem::new(pool, root.clone(), spool, Arc::clone(record)));
+    let MountOptions { read_only, allow_other, no_exec, .. } = *options;
+    let source = root.to_string();
+    let device = attach(dir, &Attachment { source, read_only, allow_other, no_exec })?;
     let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(root.to_string()),
-        MountOption::Subtype("potluck".into()),
-        MountOption::DefaultPermissions,
-        MountOption::NoDev,
-        MountOption::NoSuid,
-    ];
-    if options.read_only {
-        config.mount_options.push(MountOption::RO);
-    }
-    if options.allow_other {
-        config.acl = SessionACL::All;
-    }
     config.n_threads = Some(THREADS);
+    config.acl = if allow_other { SessionACL::All } else { SessionACL::Owner };
     let ops = KernelRequests::new(Arc::clone(&files), Handle::current());
-    let mut session = Session::new(ops, dir, &config)?;
-    let unmounter = session.unmount_callable();
-    let serving = spawn_blocking(move || session.run());
-    Ok(Mounted { files, unmounter, serving })
+    let session = Session::from_fd(ops, device, config.acl, config).inspect_err(|_| {
+        let _ = detach(dir);
+    })?;
+    Ok((files, spawn_blocking(move || session.run())))
 }
 
 impl Mounted {
-    /// Serves until somebody unmounts the directory or `stopped` completes. What was closed is in the pool then;
-    /// what was not is named in the log.
-    pub async fn serve(mut self, stopped: impl Future<Output = ()>) -> io::Result<()> {
-        tokio::select! {
-            ended = &mut self.serving => ended.map_err(io::Error::other)??,
-            () = stopped => self.unmounter.unmount()?,
-        }
-        self.files.tell_unpublished().await;
-        Ok(())
-    }
-}
-
-/// Whether a directory of a pool is mounted at `dir`, served or not.
-pub fn is_mounted(dir: &Path) -> io::Result<bool> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
-    let shown = dir.display().to_string().replace('\\', "\\134").replace(' ', "\\040");
-    Ok(mounts.lines().any(|line| {
-        let at = line.split(' ').nth(4);
-        // Root mounts without fusermount3, and the kernel then shows no subtype.
-        let is_pool = |(_, kind): (&str, &str)| {
-            let mut words = kind.split(' ');
-            words.next().is_some_and(|kind| kind == "fuse" || kind == "fuse.potluck")
-                && words.next().is_some_and(PoolPath::is_pool_path)
+    /// Serves until somebody unmounts the directory or `stopped` completes, and publishes what was closed; gives what
+    /// is not in the pool as it was written, which the mount's record names, too.
+    ///
+    /// When it is stopped the directory is unmounted; programs that write may go on for a moment with what they have
+    /// open, until the future that `stopped_again` makes completes.
+    pub async fn serve<F: Future<Output = ()>>(
+        mut self,
+        stopped: impl Future<Output = ()>,
+        stopped_again: impl FnOnce() -> F,
+    ) -> io::Result<Vec<Unpublished>> {
+        let mut stopped = std::pin::pin!(stopped);
+        let served = tokio::select! {
+            ended = &mut self.serving => ended.map_err(io::Error::other)?,
+            () = &mut stopped => {
+                let ended_well = async {
+                    let all_closed = self.unmount_for_good().await;
+                    self.files.publish_closed(all_closed).await;
+                };
+                tokio::select! {
+                    () = ended_well => {}
+                    () = stopped_again() => {}
+                }
+                return Ok(self.record.end());
+            }
         };
-        at == Some(shown.as_str()) && line.split_once(" - ").is_some_and(is_pool)
-    }))
-}
-
-/// Takes away the mount at `dir` of a process that is gone; whether there was one.
-pub fn detach_stale(dir: &Path) -> io::Result<bool> {
-    if !matches!(stat(dir), Err(Errno::NOTCONN)) {
-        return Ok(false);
+        if let Err(why) = &served {
+            tracing::error!("the kernel's requests cannot be taken any more: {why}");
+        }
+        // A connection that was cut leaves a dead mount, with files that programs have not closed. It is this one:
+        // whoever mounts there needs the record, and this process has it.
+        let dir = self.dir.clone();
+        let cut = spawn_blocking(move || match is_mounted(&dir)? {
+            true => detach(&dir).map(|()| true),
+            false => Ok(false),
+        });
+        let is_cut = cut.await.map_err(io::Error::other).flatten().unwrap_or_else(|why| {
+            tracing::error!("cannot take the mount away: {why}");
+            true
+        });
+        tokio::select! {
+            () = self.files.publish_closed(!is_cut) => {}
+            () = &mut stopped => {}
+        }
+        let unpublished = self.record.end();
+        served.map(|()| unpublished)
     }
-    unmount_with(dir, &["-u", "-z"])?;
-    Ok(true)
-}
 
-/// Unmounts `dir`.
-///
-/// Errors: [`io::ErrorKind::ResourceBusy`] while a program has something open in it.
-pub fn unmount(dir: &Path) -> io::Result<()> {
-    unmount_with(dir, &["-u"])
-}
-
-fn unmount_with(dir: &Path, flags: &[&str]) -> io::Result<()> {
-    let ran = Command::new("fusermount3").args(flags).arg("--").arg(dir).output()?;
-    if ran.status.success() {
-        return Ok(());
+    /// Unmounts the directory; whether all programs have closed what they had open.
+    async fn unmount_for_good(&mut self) -> bool {
+        let dir = self.dir.clone();
+        let unmounted = spawn_blocking(move || match unmount(&dir) {
+            Err(why) if why.kind() == io::ErrorKind::ResourceBusy => detach(&dir).map(|()| false),
+            // Somebody was faster.
+            Err(_) if !is_mounted(&dir)? => Ok(true),
+            done => done.map(|()| true),
+        });
+        match unmounted.await.map_err(io::Error::other).flatten() {
+            Ok(true) => {
+                let _ = (&mut self.serving).await;
+                return true;
+            }
+            Ok(false) => {}
+            Err(why) => tracing::error!("cannot unmount {}: {why}", self.dir.display()),
+        }
+        if self.files.is_written() {
+            tracing::warn!(
+                "files are being written: {} seconds are left to close them; a second signal ends the mount at once",
+                CLOSING_LIMIT.as_secs()
+            );
+        }
+        let all_closed = async {
+            while self.files.is_written() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let _ = tokio::time::timeout(CLOSING_LIMIT, all_closed).await;
+        self.serving.is_finished()
     }
-    let said = String::from_utf8_lossy(&ran.stderr).trim().to_owned();
-    Err(match said.contains("busy") {
-        true => io::Error::new(io::ErrorKind::ResourceBusy, said),
-        false => io::Error::other(said),
-    })
 }

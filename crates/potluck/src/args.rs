@@ -32,7 +32,7 @@ pub use metadata::{
     AskingArgs, GcArgs, GcUnknownArgs, ManagerAction, ManagerBackupArgs, ManagerRestoreArgs,
     NewPlaceArgs,
 };
-pub use mounts::{MountArgs, UmountArgs};
+pub use mounts::{MountArgs, START_REPORT, UmountArgs};
 pub use policies::{
     PolicyArgs, PolicyOptions, PolicySetArgs, PolicyShowArgs, SpaceArgs, SpaceCreateArgs,
     SpaceRmArgs,
@@ -202,10 +202,11 @@ pub enum Command {
     Mkdir(MkdirArgs),
     /// Mount a pool, a space or a directory of one as a file system
     #[command(
-        after_help = "Examples:\n  potluck mount pot://lab ~/lab &      (serves until it is unmounted)\n  potluck mount pot://lab/data /mnt/data --read-only\n  potluck umount ~/lab\n\nA file that is written appears whole in the pool when it is closed; one that is read stays the\nversion that was opened."
+        after_help = "Examples:\n  potluck mount pot://lab ~/lab\n  potluck mount pot://lab/data /mnt/data --read-only\n  potluck mount pot://lab ~/lab --foreground      (Ctrl-C unmounts)\n  potluck umount ~/lab\n\nA file that is written appears whole in the pool when it is closed; one that is read stays the\nversion that was opened. In /etc/fstab: pot://lab /mnt/lab potluck _netdev,nofail 0 0"
     )]
     Mount(MountArgs),
-    /// Unmount what `potluck mount` mounted; nothing mounted is no error
+    /// Unmount what `potluck mount` mounted, and wait until what was closed is stored; nothing mounted
+    /// is no error
     #[command(after_help = "Example:\n  potluck umount ~/lab")]
     Umount(UmountArgs),
     /// Add up the sizes below a path

@@ -8,6 +8,7 @@ use crate::systemd::SYSTEM_STATE;
 use etcetera::BaseStrategy;
 use potluck_client::{Pool, RetryLimits};
 use potluck_core::chunk::Digest;
+use potluck_core::size::parse_size;
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -34,6 +35,8 @@ pub struct CommandSettings {
     pub progress: bool,
     /// How long to wait for those who do not answer.
     pub retry_limits: RetryLimits,
+    /// Bytes that files may take on this machine which are written through a mount and not in order.
+    pub spool_max: Option<u64>,
     pool: Option<String>,
 }
 
@@ -57,9 +60,15 @@ impl CommandSettings {
             cache_dir: base.cache_dir().join("potluck"),
             progress: !global.no_progress && file.progress.unwrap_or(true),
             retry_limits: retry_limits(global, &file)?,
+            spool_max: spool_max(&file)?,
             // Set to nothing is how shells unset it for one command.
             pool: global.pool.clone().filter(|pool| !pool.is_empty()).or(file.pool),
         })
+    }
+
+    /// Where mounts keep what they have not published, and what they say of it.
+    pub fn spool_dir(&self) -> PathBuf {
+        self.cache_dir.join("spool")
     }
 
     /// Where identities of users and admins live, one directory a pool.
@@ -202,6 +211,15 @@ fn retry_limits(global: &Global, file: &ConfigFile) -> Result<RetryLimits, Failu
         at_first: asked.unwrap_or(Duration::from_secs(30)),
         under_way: asked.unwrap_or(Duration::from_secs(600)),
         donors: asked.unwrap_or(Duration::from_secs(600)),
+    })
+}
+
+/// The size that the configuration sets for the spool of a mount.
+fn spool_max(file: &ConfigFile) -> Result<Option<u64>, Failure> {
+    let written = file.spool_max.as_deref().map(parse_size).transpose();
+    written.map_err(|why| {
+        let what = format!("`spool-max` in the configuration: {why}");
+        Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what).hint("write it as 20GiB")
     })
 }
 

@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml_edit::Item;
 
-const KEYS: [(&str, SettingKind); 4] = [
+const KEYS: [(&str, SettingKind); 5] = [
     ("pool", SettingKind::Text),
     ("progress", SettingKind::Flag),
     ("mdns", SettingKind::Flag),
     ("retry-for", SettingKind::Time { least: Duration::ZERO }),
+    ("spool-max", SettingKind::Size { least: 0 }),
 ];
 
 /// One configuration file; every field may be absent.
@@ -29,6 +30,9 @@ pub struct ConfigFile {
     pub mdns: Option<bool>,
     /// How long to wait for those who do not answer, such as `10m`.
     pub retry_for: Option<String>,
+    /// The most that files may take on this machine that are written through a mount and not in order, such as
+    /// `20GiB`.
+    pub spool_max: Option<String>,
 }
 
 impl ConfigFile {
@@ -49,6 +53,7 @@ impl ConfigFile {
             progress: document.get("progress").and_then(Item::as_bool),
             mdns: document.get("mdns").and_then(Item::as_bool),
             retry_for: document.get("retry-for").and_then(Item::as_str).map(str::to_owned),
+            spool_max: document.get("spool-max").and_then(Item::as_str).map(str::to_owned),
         })
     }
 
@@ -58,6 +63,7 @@ impl ConfigFile {
             progress: self.progress.or(lower.progress),
             mdns: self.mdns.or(lower.mdns),
             retry_for: self.retry_for.or(lower.retry_for),
+            spool_max: self.spool_max.or(lower.spool_max),
         }
     }
 }

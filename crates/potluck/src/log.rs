@@ -39,7 +39,8 @@ pub fn begin(args: &Args) {
 
 fn is_daemon(command: &Command) -> bool {
     match command {
-        Command::Up(_) | Command::Lend(_) | Command::Mount(_) => true,
+        Command::Up(_) | Command::Lend(_) => true,
+        Command::Mount(mount) => mount.foreground || mount.reports_start,
         Command::Manager(manager) => manager.action.is_none(),
         _ => false,
     }

@@ -9,6 +9,7 @@ mod confirm;
 mod enrolment;
 mod keys;
 mod log;
+mod mount_helper;
 mod output;
 mod progress_bar;
 mod ready;
@@ -29,6 +30,10 @@ const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     potluck_wire::tls::install_provider();
+    if let Some(why) = mount_helper::run_if_called() {
+        eprintln!("mount.potluck: {why}");
+        return ErrorKind::Usage.exit_code().into();
+    }
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(why) => return refuse(&why),

@@ -178,7 +178,7 @@ pub fn told(name: &str) -> Cow<'_, str> {
 }
 
 /// A text of several lines as standard error may show it: each as by [`told`].
-fn told_lines(text: &str) -> String {
+pub fn told_lines(text: &str) -> String {
     text.split('\n').map(told).collect::<Vec<_>>().join("\n")
 }
 

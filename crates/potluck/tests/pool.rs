@@ -66,6 +66,8 @@ mod pool {
     mod metadata_survives;
     mod mirroring;
     mod mounts;
+    mod mounts_and_faults;
+    mod mounts_in_the_background;
     mod names;
     mod operations_as_documented;
     mod pages_as_documented;

@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,6 +27,7 @@ pub fn build(place: &Place, profile: Profile) -> Result<PathBuf> {
     tree.manual_pages(&program)?;
     tree.completions(&program)?;
     tree.units()?;
+    tree.mount_helper()?;
     tree.documentation()?;
     tree.control(&program)?;
 
@@ -94,6 +96,17 @@ impl Staged {
                 let name = unit.file_name().context("a name")?.to_string_lossy().into_owned();
                 self.copy(&unit, &format!("usr/lib/systemd/{scope}/{name}"))?;
             }
+        }
+        Ok(())
+    }
+
+    /// The name by which mount(8) finds the program for lines of /etc/fstab, and its manual page.
+    fn mount_helper(&self) -> Result<()> {
+        for (link, to) in [
+            ("usr/sbin/mount.potluck", "../bin/potluck"),
+            ("usr/share/man/man8/mount.potluck.8.gz", "../man1/potluck-mount.1.gz"),
+        ] {
+            symlink(to, self.place(link)?).with_context(|| format!("linking {link}"))?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Commands about mounts.
 
 use potluck_core::path::PoolPath;
+use potluck_core::size::parse_size;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -9,16 +10,32 @@ pub struct MountArgs {
     pub path: PoolPath,
     /// An empty directory of this machine
     pub dir: PathBuf,
+    /// Stay in the foreground, and log on standard error
+    #[arg(long)]
+    pub foreground: bool,
     /// Nothing can be changed through the mount
     #[arg(long)]
     pub read_only: bool,
+    /// No program that is stored in it can be started
+    #[arg(long)]
+    pub no_exec: bool,
     /// Let other users of this machine look in, too (needs `user_allow_other` in /etc/fuse.conf)
     #[arg(long)]
     pub allow_other: bool,
-    /// Write a file when it is mounted: {"pid", "dir"}
+    /// The most that files may take on this machine that are not written in order; default: spool-max of
+    /// config.toml, or half of what is free there
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub spool_max: Option<u64>,
+    /// Write a file when it is mounted: {"pid", "path", "dir", "log"}
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+    /// Set for the daemon that a command starts, which says on standard output how its start ended
+    #[arg(long, hide = true, env = START_REPORT, hide_env = true, value_parser = clap::builder::FalseyValueParser::new())]
+    pub reports_start: bool,
 }
+
+/// The variable by which a command has its daemon report its start.
+pub const START_REPORT: &str = "POTLUCK_MOUNT_REPORTS_START";
 
 #[derive(Debug, clap::Args)]
 pub struct UmountArgs {

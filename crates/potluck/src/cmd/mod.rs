@@ -42,6 +42,7 @@ mod stat;
 mod status;
 mod tree;
 mod umount;
+mod unpublished;
 mod up;
 mod verify;
 
@@ -79,7 +80,7 @@ pub async fn run(
             let client = watched(settings.client()?);
             mount::run(args, &client, settings, output).await
         }
-        Command::Umount(args) => umount::run(&args, output),
+        Command::Umount(args) => until_stopped_alone(umount::run(&args, settings, output)).await,
         Command::FindManager(args) => find_manager::run(args, settings, output).await,
         Command::Set(args) => set::run(args, settings, output).await,
         Command::Service(args) => service::run(args, settings, output).await,

@@ -1,15 +1,34 @@
 //! `potluck mount`: a directory of a pool as a file system.
 
-use super::{Ending, lend};
+mod background;
+
+use super::{Ending, unpublished};
 use crate::args::MountArgs;
 use crate::command_settings::CommandSettings;
 use crate::output::Output;
 use crate::signals;
 use potluck_client::Pool;
-use potluck_mount::MountOptions;
+use potluck_mount::{AttachError, FoundRecord, MountOptions, Mounted};
 use potluck_wire::control::EntryKind;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::write_private;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The facts about a mount that are told when it serves.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MountServes {
+    /// The number of the process that serves it.
+    pub pid: u32,
+    /// The directory of the pool.
+    pub path: String,
+    /// The directory at which it is mounted.
+    pub dir: PathBuf,
+    /// The file in which its daemon logs, if it does not do so on standard error.
+    pub log: Option<PathBuf>,
+}
 
 pub async fn run(
     args: MountArgs,
@@ -17,23 +36,54 @@ pub async fn run(
     settings: &CommandSettings,
     output: &Output,
 ) -> Result<Ending, Failure> {
-    let (stopped, _hangups) = signals::daemon_signals();
-    let dir = lend::absolute(&args.dir)?;
-    let local = |why: std::io::Error| {
-        let what = format!("cannot mount {} at {}: {why}", args.path, dir.display());
-        Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
-            .hint("the directory must exist, and be yours; other users than root need fusermount3 (Debian: fuse3)")
-    };
-    if potluck_mount::detach_stale(&dir).map_err(local)? {
-        output.note(&format!(
-            "the mount at {} had died and was taken away: what was not closed then is lost",
-            dir.display()
-        ));
+    let dir = mount_point(&args.dir)?;
+    if args.reports_start {
+        return background::serve(args, client, settings, &dir).await;
     }
-    if potluck_mount::is_mounted(&dir).map_err(local)? {
+    // A signal is asked for before anybody takes the mount for ready.
+    let (stopped, _hangups) = signals::daemon_signals();
+    let mut stopped = Box::pin(stopped);
+    tokio::select! {
+        prepared = prepare(&args, client, settings, output, &dir) => prepared?,
+        () = &mut stopped => return Ok(Ending::Interrupted),
+    }
+    if !args.foreground {
+        return super::until_stopped_alone(background::start(settings, output, &dir)).await;
+    }
+    let mounted = attach(&args, client, settings, &dir)?;
+    let serves = announce(&args, &dir, None)?;
+    output.result(&serves, |serves| format!("{} is mounted at {}", serves.path, dir.display()));
+    serve(mounted, client, stopped, &dir).await
+}
+
+/// Looks whether the mount can come about, and takes away what a dead one left at the directory; what it had not
+/// published is told.
+async fn prepare(
+    args: &MountArgs,
+    client: &Pool,
+    settings: &CommandSettings,
+    output: &Output,
+    dir: &Path,
+) -> Result<(), Failure> {
+    let failed = |why: io::Error| cannot_mount(args, dir, &AttachError::Local(why));
+    let record = FoundRecord::find(&settings.spool_dir(), dir).map_err(failed)?;
+    let is_served = match &record {
+        Some(record) => record.is_served().map_err(failed)?,
+        None => false,
+    };
+    if !is_served && potluck_mount::detach_dead(dir).map_err(failed)? {
+        output.note(&format!("the mount at {} had died and was taken away", dir.display()));
+    }
+    if potluck_mount::is_mounted(dir).map_err(failed)? {
         let what = format!("a pool is mounted at {} already", dir.display());
         return Err(Failure::new(ErrorKind::Conflict, code::EXISTS, what)
             .hint(format!("`potluck umount {}` first", dir.display())));
+    }
+    let is_empty = fs::read_dir(dir).map_err(failed)?.next().is_none();
+    if !is_empty {
+        let what = format!("{} is not empty: what is in it would be hidden", dir.display());
+        return Err(Failure::new(ErrorKind::Conflict, code::EXISTS, what)
+            .hint("mount at an empty directory"));
     }
     match client.kind(&args.path).await? {
         Some(EntryKind::Dir) => {}
@@ -48,20 +98,102 @@ pub async fn run(
                 .hint(format!("make it with `potluck mkdir -p {}`", args.path)));
         }
     }
-    let options = MountOptions {
-        read_only: args.read_only,
-        allow_other: args.allow_other,
-        spool_dir: settings.cache_dir.join("spool"),
-    };
-    // From here on a manager that is away is waited for as in the middle of a transfer.
-    let mounted =
-        potluck_mount::mount(client.under_way(), &args.path, &dir, &options).map_err(local)?;
-    let said = serde_json::json!({ "pid": std::process::id(), "path": args.path, "dir": dir });
-    if let Some(file) = &args.ready_file {
-        write_private(file, said.to_string().as_bytes()).map_err(local)?;
+    if let Some(record) = record.filter(|_| !is_served) {
+        unpublished::tell(&record.take_unpublished().map_err(failed)?, dir);
     }
-    output.result(&said, |_| format!("{} is mounted at {}", args.path, dir.display()));
-    mounted.serve(stopped).await.map_err(local)?;
+    Ok(())
+}
+
+/// Mounts the directory, which is served from then on.
+fn attach(
+    args: &MountArgs,
+    client: &Pool,
+    settings: &CommandSettings,
+    dir: &Path,
+) -> Result<Mounted, Failure> {
+    let spool_dir = settings.spool_dir();
+    let spool_limit = match args.spool_max.or(settings.spool_max) {
+        Some(most) => most,
+        None => half_of_what_is_free(&spool_dir)
+            .map_err(|why| cannot_mount(args, dir, &AttachError::Local(why)))?,
+    };
+    let MountArgs { read_only, allow_other, no_exec, .. } = *args;
+    let options = MountOptions { read_only, allow_other, no_exec, spool_dir, spool_limit };
+    // From here on a manager that is away is waited for as in the middle of a transfer.
+    potluck_mount::mount(client.under_way(), &args.path, dir, &options)
+        .map_err(|why| cannot_mount(args, dir, &why))
+}
+
+fn half_of_what_is_free(dir: &Path) -> io::Result<u64> {
+    fs::create_dir_all(dir)?;
+    let disk = rustix::fs::statvfs(dir)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize) / 2)
+}
+
+/// Writes the file that says that the mount serves.
+fn announce(args: &MountArgs, dir: &Path, log: Option<PathBuf>) -> Result<MountServes, Failure> {
+    let (pid, path, dir) = (std::process::id(), args.path.to_string(), dir.to_owned());
+    let serves = MountServes { pid, path, dir, log };
+    if let Some(file) = &args.ready_file {
+        let text = serde_json::to_vec(&serves).expect("plain data");
+        write_private(file, &text).map_err(|why| {
+            let what = format!("cannot write {}: {why}", file.display());
+            Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
+        })?;
+    }
+    Ok(serves)
+}
+
+/// Serves the mount until it ends; what is not in the pool then as it was written is told.
+async fn serve(
+    mounted: Mounted,
+    client: &Pool,
+    stopped: impl Future<Output = ()>,
+    dir: &Path,
+) -> Result<Ending, Failure> {
+    let served = mounted.serve(stopped, || signals::daemon_signals().0).await;
     client.settle().await;
-    Ok(Ending::Done)
+    let lost = served.map_err(|why| {
+        let what = format!("the mount at {} failed: {why}", dir.display());
+        Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
+    })?;
+    unpublished::log(&lost);
+    Ok(if lost.is_empty() { Ending::Done } else { Ending::Partial })
+}
+
+/// The directory as lists of mounts name it.
+pub fn mount_point(dir: &Path) -> Result<PathBuf, Failure> {
+    potluck_mount::mount_point(dir).map_err(|why| {
+        let what = format!("“{}” is no directory to mount at: {why}", dir.display());
+        let kind = match why.kind() {
+            io::ErrorKind::NotFound => ErrorKind::NotFound,
+            _ => ErrorKind::Other,
+        };
+        Failure::new(kind, code::LOCAL_IO, what).hint("make it first, with `mkdir`")
+    })
+}
+
+fn cannot_mount(args: &MountArgs, dir: &Path, why: &AttachError) -> Failure {
+    let what = format!("cannot mount {} at {}: {why}", args.path, dir.display());
+    let (kind, hint) = match why {
+        AttachError::NoDevice => (ErrorKind::Other, "load the kernel's module: sudo modprobe fuse"),
+        AttachError::DeviceNotAllowed => {
+            (ErrorKind::Auth, "root may let all users do so: sudo chmod 666 /dev/fuse")
+        }
+        AttachError::NoHelper(_) => {
+            (ErrorKind::Other, "other users than root need fusermount3 (Debian: fuse3)")
+        }
+        AttachError::OthersNotAllowed => (
+            ErrorKind::Auth,
+            "root may add a line `user_allow_other` to /etc/fuse.conf; without --allow-other only you look in",
+        ),
+        AttachError::Taken => (ErrorKind::Retry, "`potluck umount` waits for its end"),
+        AttachError::Local(why) if why.kind() == io::ErrorKind::NotFound => {
+            (ErrorKind::NotFound, "make the directory first, with `mkdir`")
+        }
+        AttachError::Local(_) | AttachError::Refused(_) => {
+            (ErrorKind::Other, "the directory must be yours, and empty")
+        }
+    };
+    Failure::new(kind, code::LOCAL_IO, what).hint(hint)
 }

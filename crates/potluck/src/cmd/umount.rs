@@ -1,29 +1,74 @@
-//! `potluck umount`: end a mount.
+//! `potluck umount`: end a mount, and wait until what was closed in it is in the pool.
 
-use super::{Ending, lend};
+use super::{Ending, mount, unpublished};
 use crate::args::UmountArgs;
+use crate::command_settings::CommandSettings;
 use crate::output::Output;
+use potluck_mount::FoundRecord;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io;
+use std::path::Path;
+use std::time::Duration;
 
-pub fn run(args: &UmountArgs, output: &Output) -> Result<Ending, Failure> {
-    let dir = lend::absolute(&args.dir)?;
+/// How long the end of a daemon is waited for without a word.
+const SILENT: Duration = Duration::from_secs(2);
+
+pub async fn run(
+    args: &UmountArgs,
+    settings: &CommandSettings,
+    output: &Output,
+) -> Result<Ending, Failure> {
+    let dir = mount::mount_point(&args.dir)?;
     let failed = |why: io::Error| {
         let what = format!("cannot unmount {}: {why}", dir.display());
         match why.kind() {
             io::ErrorKind::ResourceBusy => Failure::new(ErrorKind::Retry, code::LOCAL_IO, what)
                 .hint("a program has something open in it, or works in it"),
             _ => Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
-                .hint("it takes fusermount3 (Debian: fuse3)"),
+                .hint("it takes fusermount3 (Debian: fuse3), and to be who mounted it"),
         }
     };
-    let mounted = potluck_mount::is_mounted(&dir).map_err(failed)?;
-    if mounted && !potluck_mount::detach_stale(&dir).map_err(failed)? {
-        potluck_mount::unmount(&dir).map_err(failed)?;
+    // It is of a mount that this user made; of others' nothing is known here.
+    let record = FoundRecord::find(&settings.spool_dir(), &dir).map_err(failed)?;
+    let was_mounted = potluck_mount::is_mounted(&dir).map_err(failed)?;
+    if was_mounted {
+        end_mount(&dir, record.as_ref()).map_err(failed)?;
     }
-    output.result(&serde_json::json!({ "dir": dir, "was_mounted": mounted }), |_| match mounted {
+    let lost = match record {
+        Some(record) => {
+            // It waits until the daemon has ended.
+            let taken = tokio::task::spawn_blocking(move || record.take_unpublished());
+            let mut taken = std::pin::pin!(taken);
+            let taken = match tokio::time::timeout(SILENT, &mut taken).await {
+                Ok(taken) => taken,
+                Err(_) => {
+                    output.note("waiting until what was closed is in the pool");
+                    taken.await
+                }
+            };
+            taken.map_err(io::Error::other).flatten().map_err(failed)?
+        }
+        None => Vec::new(),
+    };
+    unpublished::tell(&lost, &dir);
+    let result = serde_json::json!({ "dir": dir, "was_mounted": was_mounted, "unpublished": lost });
+    output.result(&result, |_| match was_mounted {
         true => String::new(),
         false => format!("no pool is mounted at {}", dir.display()),
     });
-    Ok(Ending::Done)
+    Ok(if lost.is_empty() { Ending::Done } else { Ending::Partial })
+}
+
+/// Unmounts the directory; programs that have something open in a dead mount do not hold it.
+fn end_mount(dir: &Path, record: Option<&FoundRecord>) -> io::Result<()> {
+    match potluck_mount::unmount(dir) {
+        Err(why) if why.kind() == io::ErrorKind::ResourceBusy => {
+            let is_served = record.map_or(Ok(false), FoundRecord::is_served)?;
+            match !is_served && potluck_mount::detach_dead(dir)? {
+                true => Ok(()),
+                false => Err(why),
+            }
+        }
+        done => done,
+    }
 }

@@ -13,16 +13,19 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// A mount that is taken away when it is dropped.
-struct Mount {
-    running: Running,
-    dir: PathBuf,
+pub struct Mount {
+    pub running: Running,
+    pub dir: PathBuf,
 }
 
 impl Mount {
-    fn start(lab: &Lab, path: &str, options: &[&str]) -> Self {
+    /// Mounts a path of a pool below the test's directory.
+    pub fn start(lab: &Lab, path: &str, options: &[&str]) -> Self {
         let (dir, ready) = (lab.dir().join("mounted"), lab.dir().join("mount.ready"));
         let _ = fs::create_dir(&dir); // it is there where a mount died
-        let args = [&["mount", path, arg(&dir), "--ready-file", arg(&ready)], options].concat();
+        let _ = fs::remove_file(&ready); // of an earlier mount
+        let args = ["mount", "--foreground", path, arg(&dir), "--ready-file", arg(&ready)];
+        let args = [&args, options].concat();
         let mut running = lab.cli.start(&args);
         wait_until("the mount to serve", DEADLINE, || {
             assert!(running.ended().is_none(), "{}", lab.cli.said_by_the_last());
@@ -31,7 +34,8 @@ impl Mount {
         Self { running, dir }
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    /// Where a path of the mounted directory is.
+    pub fn at(&self, path: &str) -> PathBuf {
         self.dir.join(path)
     }
 }
@@ -45,7 +49,8 @@ impl Drop for Mount {
     }
 }
 
-fn can_mount(test: &str) -> bool {
+/// Whether this machine and user can mount; says so where they cannot.
+pub fn can_mount(test: &str) -> bool {
     let can = Path::new("/dev/fuse").exists() && is_root() && has_program("fusermount3");
     if !can {
         skip(test, "mounting takes /dev/fuse, root and fusermount3");
@@ -121,7 +126,7 @@ fn a_mount_on_another_machine_shows_who_may_read_what_was_granted_and_no_more() 
     );
 
     alice.sh("potluck space grant lab everyone read").ok();
-    laptop.start("potluck mount pot://lab m", "is mounted at");
+    laptop.start("potluck mount --foreground pot://lab m", "is mounted at");
     let sum =
         |machine: &Machine, file: &str| machine.sh(&format!("sha256sum < {file}")).ok().text();
     assert_eq!(sum(laptop, "m/f"), sum(alice, "f"));
@@ -167,7 +172,6 @@ fn names_change_through_a_mount_as_programs_expect_and_a_dead_mount_is_taken_awa
     drop(writer);
     let dead = fs::metadata(&mount.dir).expect_err("nobody serves");
     assert_eq!(dead.raw_os_error(), Some(libc::ENOTCONN));
-    fs::remove_file(lab.dir().join("mount.ready")).expect("removed");
     let mut next = Mount::start(&lab, "pot://lab", &["--read-only"]);
     assert_eq!(fs::read_dir(&next.dir).expect("served again").count(), 0);
     let refused = fs::write(next.at("x"), "x").expect_err("read-only");
@@ -196,6 +200,8 @@ fn a_file_that_is_over_quota_is_refused_by_write_or_close_and_the_old_version_st
     assert_eq!(why, Some(libc::EDQUOT));
     assert_eq!(lab.cli.cat("pot://lab/f"), b"old");
     // The kernel gives the file up after close() has returned; nothing comes of it then either.
-    lab.cli.ok(&["umount", arg(&mount.dir)]);
+    let said = lab.cli.run(&["--json", "umount", arg(&mount.dir)]).exits(4).json();
+    assert_eq!(said["unpublished"][0]["path"], "pot://lab/f", "{said}");
+    assert_eq!(said["unpublished"][0]["state"], "failed", "{said}");
     assert_eq!(lab.cli.cat("pot://lab/f"), b"old");
 }

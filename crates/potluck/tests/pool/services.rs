@@ -70,6 +70,35 @@ fn systemd_understands_every_unit_and_finds_the_services_of_the_system_well_conf
     }
 }
 
+/// The unit of a user's mounts is a template; it is shipped, and enabled by its name alone.
+#[test]
+fn systemd_understands_the_unit_of_mounts() {
+    let test = "systemd_understands_the_unit_of_mounts";
+    if !has_program("systemd-analyze") {
+        return skip(test, "systemd-analyze is not here (Debian package systemd)");
+    }
+    let lab = Lab::empty();
+    let shipped =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd/user/potluck-mount@.service");
+    let text = fs::read_to_string(shipped).expect("a unit");
+    let program = env!("CARGO_BIN_EXE_potluck");
+    let unit = lab.dir().join("potluck-mount@.service");
+    fs::write(&unit, text.replace("/usr/bin/potluck", program)).expect("written");
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--user", "--man=no"]).arg(lab.dir().join("potluck-mount@lab.service"));
+    verify.env("SYSTEMD_UNIT_PATH", format!("{}:", lab.dir().display()));
+    verify.env("XDG_RUNTIME_DIR", lab.dir());
+    let said = verify.output().expect("systemd-analyze");
+    let words = String::from_utf8_lossy(&said.stderr);
+    let ours = words.lines().filter(|line| line.contains("potluck"));
+    assert_eq!(ours.collect::<Vec<_>>(), Vec::<&str>::new());
+    assert!(said.status.success(), "{words}");
+    assert!(
+        !text.lines().any(|line| line.starts_with("NoNewPrivileges")),
+        "fusermount3 needs them"
+    );
+}
+
 fn files_named(dir: &Path, name: &str) -> Vec<PathBuf> {
     let found = super::lent::all_files(dir);
     found.into_iter().filter(|path| path.file_name().is_some_and(|it| it == name)).collect()

@@ -1,0 +1,474 @@
+//! What a mount has not published, in a file beside the spool, so that it can be told when the mount has died.
+//!
+//! The file is locked for as long as the mount is served. Its first line says which mount it is of, and each of the
+//! others what becomes of a draft; a later line takes the place of an earlier one about the same draft. Lines are
+//! not synced: they outlive the process, and after a power failure some may be missing.
+
+use potluck_core::chunk::Digest;
+use potluck_core::path::PoolPath;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Bytes of lines that were overtaken after which the file is written anew.
+const OVERTAKEN: u64 = 256 << 10;
+
+/// The facts about a mount that its record begins with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedMount {
+    /// The number of the process that serves it.
+    pub pid: u32,
+    /// The directory of the pool.
+    pub path: PoolPath,
+    /// The directory at which it is mounted.
+    pub dir: PathBuf,
+}
+
+/// A file that was written through a mount, and is not in the pool as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unpublished {
+    /// The path of the file in the pool.
+    pub path: PoolPath,
+    /// How far its writer came.
+    #[serde(flatten)]
+    pub state: UnpublishedState,
+}
+
+/// How far the writer of a file came that is not published.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum UnpublishedState {
+    /// It was not closed: what was written is lost.
+    Open,
+    /// It was being published when the mount died: the pool has the new version or the old one.
+    Publishing,
+    /// It was closed and could not be published.
+    Failed {
+        /// The error in words.
+        why: String,
+    },
+}
+
+/// One line after the first: the state of a draft, or that it is over.
+#[derive(Serialize, Deserialize)]
+struct RecordLine {
+    draft: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unpublished: Option<Unpublished>,
+}
+
+/// The record of a mount that this process serves.
+#[derive(Debug)]
+pub struct MountRecord {
+    place: PathBuf,
+    state: Mutex<RecordState>,
+}
+
+#[derive(Debug)]
+struct RecordState {
+    file: File,
+    first_line: Vec<u8>,
+    /// Where the next line begins.
+    end: u64,
+    open: BTreeMap<u64, Unpublished>,
+    last: u64,
+    /// The record says what it will ever say.
+    has_ended: bool,
+    has_failed: bool,
+}
+
+/// A draft's place in the record; the draft is over when it is dropped.
+#[derive(Debug)]
+pub struct DraftNote {
+    record: Arc<MountRecord>,
+    draft: u64,
+    noted: Option<Unpublished>,
+}
+
+impl MountRecord {
+    /// Takes the record of a mount in `spool_dir` for this process; what was in it is gone.
+    ///
+    /// Errors: [`io::ErrorKind::ResourceBusy`] while another process serves a mount at that directory.
+    pub fn take(spool_dir: &Path, mount: &RecordedMount) -> io::Result<Arc<Self>> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(spool_dir)?;
+        let place = spool_dir.join(file_name(&mount.dir));
+        let file = loop {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).mode(0o600);
+            let file = options.open(&place)?;
+            match file.try_lock() {
+                Ok(()) if is_at(&file, &place)? => break file,
+                Ok(()) => {} // the mount before removed it meanwhile
+                Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::ResourceBusy.into()),
+                Err(TryLockError::Error(why)) => return Err(why),
+            }
+        };
+        let mut first_line = serde_json::to_vec(mount)?;
+        first_line.push(b'\n');
+        let (end, open) = (first_line.len() as u64, BTreeMap::new());
+        let mut state = RecordState {
+            file,
+            first_line,
+            end,
+            open,
+            last: 0,
+            has_ended: false,
+            has_failed: false,
+        };
+        state.write_anew()?;
+        Ok(Arc::new(Self { place, state: Mutex::new(state) }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, RecordState> {
+        self.state.lock().expect("no holder panics")
+    }
+
+    /// Gives a new draft its place.
+    pub fn draft(self: &Arc<Self>) -> DraftNote {
+        let mut state = self.state();
+        state.last += 1;
+        DraftNote { record: Arc::clone(self), draft: state.last, noted: None }
+    }
+
+    /// A file of this name is published or removed: what failed under its name before is no loss any more.
+    pub fn forget_failures(&self, path: &PoolPath) {
+        let mut state = self.state();
+        let is_failure = |kept: &Unpublished| {
+            kept.path == *path && matches!(kept.state, UnpublishedState::Failed { .. })
+        };
+        let open = state.open.iter();
+        let failures: Vec<u64> =
+            open.filter_map(|(draft, kept)| is_failure(kept).then_some(*draft)).collect();
+        for draft in failures {
+            state.say(draft, None);
+        }
+    }
+
+    /// Ends the record, and gives what it names: that is kept for whoever unmounts or mounts there next. One that
+    /// names nothing is removed.
+    pub fn end(&self) -> Vec<Unpublished> {
+        let mut state = self.state();
+        state.has_ended = true;
+        let done = match state.open.is_empty() {
+            true => std::fs::remove_file(&self.place),
+            false => state.write_anew(),
+        };
+        if let Err(why) = done {
+            tracing::warn!("cannot write {}: {why}", self.place.display());
+        }
+        state.open.values().cloned().collect()
+    }
+}
+
+impl RecordState {
+    fn say(&mut self, draft: u64, unpublished: Option<Unpublished>) {
+        if self.has_ended {
+            return;
+        }
+        let was_there = match &unpublished {
+            Some(unpublished) => self.open.insert(draft, unpublished.clone()),
+            None => self.open.remove(&draft),
+        };
+        if was_there.is_none() && unpublished.is_none() {
+            return;
+        }
+        let first = self.first_line.len() as u64;
+        let said = match self.open.is_empty() {
+            true => {
+                self.end = first;
+                self.file.set_len(first)
+            }
+            false if self.end - first > OVERTAKEN * (1 + self.open.len() as u64 / 1024) => {
+                self.write_anew()
+            }
+            false => {
+                let line = line_of(draft, unpublished);
+                let at = self.end;
+                self.end += line.len() as u64;
+                self.file.write_all_at(&line, at)
+            }
+        };
+        if let Err(why) = said
+            && !self.has_failed
+        {
+            self.has_failed = true;
+            tracing::warn!("cannot note which files are not closed: {why}");
+        }
+    }
+
+    fn write_anew(&mut self) -> io::Result<()> {
+        let mut text = self.first_line.clone();
+        for (draft, unpublished) in &self.open {
+            text.extend(line_of(*draft, Some(unpublished.clone())));
+        }
+        self.end = text.len() as u64;
+        // A process that is killed in between leaves a rest of the earlier lines, which end in the same state.
+        self.file.write_all_at(&text, 0)?;
+        self.file.set_len(self.end)
+    }
+}
+
+fn line_of(draft: u64, unpublished: Option<Unpublished>) -> Vec<u8> {
+    let mut line = serde_json::to_vec(&RecordLine { draft, unpublished }).expect("plain data");
+    line.push(b'\n');
+    line
+}
+
+impl DraftNote {
+    /// Notes that something was written to a file and is not published.
+    pub fn unpublished(&mut self, path: &PoolPath) {
+        self.say(path, UnpublishedState::Open);
+    }
+
+    /// Notes that it is being published.
+    pub fn publishing(&mut self, path: &PoolPath) {
+        self.say(path, UnpublishedState::Publishing);
+    }
+
+    /// Notes that it could not be published. That outlasts the draft, until a file of its name is published.
+    pub fn failed(&mut self, path: &PoolPath, why: String) {
+        self.record.forget_failures(path);
+        self.say(path, UnpublishedState::Failed { why });
+        self.noted = None;
+        let mut state = self.record.state();
+        state.last += 1;
+        self.draft = state.last;
+    }
+
+    /// Notes that all of it is published.
+    pub fn published(&mut self) {
+        let Some(noted) = self.noted.clone() else { return };
+        self.is_over();
+        self.record.forget_failures(&noted.path);
+    }
+
+    fn say(&mut self, path: &PoolPath, state: UnpublishedState) {
+        if self.noted.as_ref().is_some_and(|noted| noted.path == *path && noted.state == state) {
+            return;
+        }
+        let unpublished = Unpublished { path: path.clone(), state };
+        self.noted = Some(unpublished.clone());
+        self.record.state().say(self.draft, Some(unpublished));
+    }
+
+    /// Notes that nothing more is to be said of the draft.
+    pub fn is_over(&mut self) {
+        if self.noted.take().is_some() {
+            self.record.state().say(self.draft, None);
+        }
+    }
+}
+
+impl Drop for DraftNote {
+    fn drop(&mut self) {
+        self.is_over();
+    }
+}
+
+/// The record of a mount, as others find it.
+#[derive(Debug)]
+pub struct FoundRecord {
+    file: File,
+    place: PathBuf,
+    /// The mount that it is of.
+    pub mount: RecordedMount,
+}
+
+impl FoundRecord {
+    /// The record in `spool_dir` of a mount at `dir`, if there is one.
+    pub fn find(spool_dir: &Path, dir: &Path) -> io::Result<Option<Self>> {
+        let place = spool_dir.join(file_name(dir));
+        let mut file = match File::open(&place) {
+            Ok(file) => file,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(why) => return Err(why),
+        };
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        // One that is just being made says nothing yet.
+        let mount: Option<RecordedMount> = serde_json::from_slice(first).ok();
+        Ok(mount.map(|mount| Self { file, place, mount }))
+    }
+
+    /// Whether the process that serves the mount goes on.
+    pub fn is_served(&self) -> io::Result<bool> {
+        match self.file.try_lock_shared() {
+            Ok(()) => {
+                self.file.unlock()?;
+                Ok(false)
+            }
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(why)) => Err(why),
+        }
+    }
+
+    /// Waits until the process that serves the mount has ended, and takes away what it could not publish: it is
+    /// told once.
+    pub fn take_unpublished(mut self) -> io::Result<Vec<Unpublished>> {
+        self.file.lock()?;
+        self.file.seek(SeekFrom::Start(0))?;
+        let mut text = Vec::new();
+        self.file.read_to_end(&mut text)?;
+        if is_at(&self.file, &self.place)? {
+            std::fs::remove_file(&self.place)?;
+        }
+        Ok(unpublished_in(&text))
+    }
+}
+
+/// What the lines of a record come to.
+fn unpublished_in(text: &[u8]) -> Vec<Unpublished> {
+    let mut open = BTreeMap::new();
+    for line in text.split(|byte| *byte == b'\n').skip(1) {
+        // A line that a dying process did not end says nothing.
+        let Ok(line) = serde_json::from_slice::<RecordLine>(line) else { continue };
+        match line.unpublished {
+            Some(unpublished) => open.insert(line.draft, unpublished),
+            None => open.remove(&line.draft),
+        };
+    }
+    open.into_values().collect()
+}
+
+/// Whether an open file is the one that has a name.
+fn is_at(file: &File, place: &Path) -> io::Result<bool> {
+    let open = file.metadata()?;
+    match std::fs::metadata(place) {
+        Ok(named) => Ok((named.dev(), named.ino()) == (open.dev(), open.ino())),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(why) => Err(why),
+    }
+}
+
+/// A name for files about the mount at `dir`, which people recognise and no other mount of this machine has.
+pub fn mount_name(dir: &Path) -> String {
+    let bytes = dir.as_os_str().as_bytes();
+    let last = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain = |letter: &char| letter.is_ascii_alphanumeric() || "-_.".contains(*letter);
+    let last: String = last.chars().filter(plain).take(64).collect();
+    format!("{last}-{}", Digest::of(bytes).short())
+}
+
+fn file_name(dir: &Path) -> String {
+    format!("{}.mount", mount_name(dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fixture {
+        dir: tempfile::TempDir,
+        mount: RecordedMount,
+    }
+
+    impl Fixture {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().expect("a directory");
+            let path = "pot://lab".parse().expect("a path");
+            Self { dir, mount: RecordedMount { pid: 7, path, dir: "/mnt/my lab".into() } }
+        }
+
+        fn take(&self) -> Arc<MountRecord> {
+            MountRecord::take(self.dir.path(), &self.mount).expect("free")
+        }
+
+        /// What is left when the process has died: its lock is gone, and nothing was dropped.
+        fn after_death(&self, record: Arc<MountRecord>) -> Vec<Unpublished> {
+            record.state().file.unlock().expect("unlocked");
+            self.find().expect("a record").take_unpublished().expect("read")
+        }
+
+        fn find(&self) -> Option<FoundRecord> {
+            FoundRecord::find(self.dir.path(), &self.mount.dir).expect("looked")
+        }
+    }
+
+    fn path(name: &str) -> PoolPath {
+        format!("pot://lab/{name}").parse().expect("a path")
+    }
+
+    fn open(name: &str) -> Unpublished {
+        Unpublished { path: path(name), state: UnpublishedState::Open }
+    }
+
+    #[test]
+    fn a_dead_mount_left_the_names_of_what_it_had_not_published_and_of_nothing_else() {
+        let fixture = Fixture::new();
+        let record = fixture.take();
+        let again = MountRecord::take(fixture.dir.path(), &fixture.mount).expect_err("taken");
+        assert_eq!(again.kind(), io::ErrorKind::ResourceBusy);
+        let mut notes: Vec<_> = (0..5).map(|_| record.draft()).collect();
+        notes[0].unpublished(&path("written"));
+        notes[1].unpublished(&path("old name"));
+        notes[1].unpublished(&path("new\nname"));
+        notes[2].publishing(&path("being closed"));
+        notes[3].publishing(&path("closed"));
+        notes[3].published();
+        notes[4].unpublished(&path("removed"));
+        drop(notes.pop());
+        let found = fixture.find().expect("a record");
+        assert!(found.is_served().expect("asked"));
+        assert_eq!(found.mount, fixture.mount);
+        let being_closed =
+            Unpublished { state: UnpublishedState::Publishing, ..open("being closed") };
+        let left = fixture.after_death(Arc::clone(&record));
+        assert_eq!(left, [open("written"), open("new\nname"), being_closed]);
+        assert!(fixture.find().is_none(), "it is told once");
+    }
+
+    #[test]
+    fn what_failed_is_kept_until_a_file_of_that_name_is_published_or_removed() {
+        let fixture = Fixture::new();
+        let record = fixture.take();
+        for name in ["a", "b", "b", "removed"] {
+            let mut note = record.draft();
+            note.publishing(&path(name));
+            note.failed(&path(name), "no space".into());
+        }
+        record.forget_failures(&path("removed"));
+        let mut note = record.draft();
+        note.publishing(&path("a"));
+        note.published();
+        let failed =
+            Unpublished { state: UnpublishedState::Failed { why: "no space".into() }, ..open("b") };
+        note.unpublished(&path("c"));
+        assert_eq!(record.end(), [failed.clone(), open("c")]);
+        note.unpublished(&path("too late"));
+        assert_eq!(fixture.after_death(record), [failed, open("c")]);
+
+        let clean = fixture.take();
+        assert_eq!(clean.end(), []);
+        assert!(fixture.find().is_none(), "nothing is left of a mount that ended well");
+    }
+
+    #[test]
+    fn the_file_stays_small_however_many_files_are_written() {
+        let fixture = Fixture::new();
+        let record = fixture.take();
+        let mut kept = record.draft();
+        kept.unpublished(&path("kept"));
+        for number in 0..10_000 {
+            let mut note = record.draft();
+            note.publishing(&path(&format!("file-{number}")));
+            note.published();
+        }
+        let size = std::fs::metadata(&record.place).expect("there").len();
+        assert!(size < 1 << 20, "{size} bytes");
+        assert_eq!(fixture.after_death(record), [open("kept")]);
+    }
+
+    #[test]
+    fn names_of_mounts_are_told_apart_and_are_names_of_files() {
+        let names = ["/mnt/a", "/srv/a", "/", "/home/ada/my lab/ä/../x"].map(Path::new);
+        let names = names.map(mount_name);
+        assert!(names[0].starts_with("a-") && names[0] != names[1], "{names:?}");
+        assert!(names.iter().all(|name| !name.contains(['/', ' ']) && name.is_ascii()));
+    }
+}

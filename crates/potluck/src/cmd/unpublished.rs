@@ -1,0 +1,49 @@
+//! What a mount that ended did not publish, in words.
+
+use potluck_mount::{Unpublished, UnpublishedState};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Names that are told on a terminal; all of them are in the result for programs, and in a daemon's log.
+const TOLD: usize = 20;
+
+/// Returns what became of a file, with its name.
+pub fn sentence(file: &Unpublished) -> String {
+    let path = &file.path;
+    match &file.state {
+        UnpublishedState::Open => {
+            format!(
+                "{path} was not closed: what was written to it is lost, and what was there before stays"
+            )
+        }
+        UnpublishedState::Publishing => format!(
+            "{path} was being closed: it is there as it was written, or what was there before stays"
+        ),
+        UnpublishedState::Failed { why } => {
+            format!("{path} could not be stored when it was closed: {why}")
+        }
+    }
+}
+
+/// Tells people, on standard error, what a mount at `dir` did not publish: also those who asked for quiet, for it is
+/// told once.
+pub fn tell(unpublished: &[Unpublished], dir: &Path) {
+    if unpublished.is_empty() {
+        return;
+    }
+    let mut text = format!("not in the pool as it was written through {}:\n", dir.display());
+    for file in unpublished.iter().take(TOLD) {
+        text.push_str(&format!("  {}\n", crate::output::told_lines(&sentence(file))));
+    }
+    if let Some(more) = unpublished.len().checked_sub(TOLD + 1) {
+        text.push_str(&format!("  and {} more\n", more + 1));
+    }
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Writes to the log what the mount that this process served did not publish.
+pub fn log(unpublished: &[Unpublished]) {
+    for file in unpublished {
+        tracing::warn!("{}", sentence(file));
+    }
+}

@@ -1,0 +1,151 @@
+//! `mount.potluck`: how mount(8) calls this program for a line of /etc/fstab, under this name.
+//!
+//! Its arguments become those of `potluck mount`, which then runs in this process.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// The name of the link by which mount(8) finds it.
+const NAME: &str = "mount.potluck";
+/// Options that are for mount(8), systemd or the kernel, and that a mount of a pool has or does without.
+const IGNORED: [&str; 19] = [
+    "defaults",
+    "rw",
+    "auto",
+    "noauto",
+    "user",
+    "users",
+    "nouser",
+    "owner",
+    "group",
+    "_netdev",
+    "nofail",
+    "nodev",
+    "nosuid",
+    "exec",
+    "async",
+    "atime",
+    "noatime",
+    "relatime",
+    "nodiratime",
+];
+const USAGE: &str = "usage: mount.potluck pot://SPACE[/DIR] DIR [-fnsv] [-o OPTION,…]\n  options: ro, \
+                     noexec, allow_other, pool=NAME|DIR, spool_max=SIZE, retry_for=TIME; others of fstab(5) are ignored";
+
+/// Runs `potluck mount` in the place of this process if mount(8) called it; returns if it did not, or if its
+/// arguments make no sense, with what is wrong with them.
+pub fn run_if_called() -> Option<String> {
+    let mut args = std::env::args_os();
+    let called = args.next()?;
+    if Path::new(&called).file_name() != Some(OsStr::new(NAME)) {
+        return None;
+    }
+    let args: Vec<OsString> = args.collect();
+    let translated = match translated(&args) {
+        Ok(Some(translated)) => translated,
+        Ok(None) => std::process::exit(0),
+        Err(why) => return Some(format!("{why}\n{USAGE}")),
+    };
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(why) => return Some(format!("cannot find the program: {why}")),
+    };
+    let why = Command::new(program).args(translated).exec();
+    Some(format!("cannot run potluck: {why}"))
+}
+
+/// The arguments of `potluck` for those of a helper of mount(8); `None` where nothing is to be done.
+fn translated(args: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
+    let mut words = Vec::new();
+    let mut flags: Vec<OsString> = Vec::new();
+    let (mut is_sloppy, mut is_fake) = (false, false);
+    let mut options = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_bytes() {
+            [b'-', letters @ ..] if !letters.is_empty() => {
+                for letter in letters {
+                    match letter {
+                        b's' => is_sloppy = true,
+                        b'f' => is_fake = true,
+                        b'v' => flags.push("-v".into()),
+                        b'n' => {}
+                        b'o' => options.push(value(&mut args, "-o")?),
+                        // The type is known, and a namespace was entered by mount(8).
+                        b't' | b'N' => drop(value(&mut args, "-t")?),
+                        other => return Err(format!("unknown flag -{}", char::from(*other))),
+                    }
+                }
+            }
+            _ => words.push(arg.clone()),
+        }
+    }
+    let [path, dir] = <[OsString; 2]>::try_from(words)
+        .map_err(|words| format!("two arguments are needed, and there are {}", words.len()))?;
+    for list in options {
+        let list = list.to_str().ok_or("options must be in UTF-8")?;
+        for option in list.split(',').filter(|option| !option.is_empty()) {
+            match option.split_once('=').map_or((option, None), |(key, value)| (key, Some(value))) {
+                ("ro", None) => flags.push("--read-only".into()),
+                ("noexec", None) => flags.push("--no-exec".into()),
+                ("allow_other", None) => flags.push("--allow-other".into()),
+                ("pool", Some(value)) => flags.push(format!("--pool={value}").into()),
+                ("spool_max", Some(value)) => flags.push(format!("--spool-max={value}").into()),
+                ("retry_for", Some(value)) => flags.push(format!("--retry-for={value}").into()),
+                (key, _) if IGNORED.contains(&key) => {}
+                (key, _) if key.starts_with("x-") || key == "comment" => {}
+                _ if is_sloppy => {}
+                _ => return Err(format!("unknown option “{option}”")),
+            }
+        }
+    }
+    if is_fake {
+        return Ok(None);
+    }
+    let is_verbose = flags.iter().any(|flag| flag == "-v");
+    let mut translated = vec![OsString::from("mount")];
+    translated.extend((!is_verbose).then(|| OsString::from("--quiet")));
+    translated.extend(flags);
+    translated.extend([OsString::from("--"), path, dir]);
+    Ok(Some(translated))
+}
+
+fn value<'a>(
+    args: &mut impl Iterator<Item = &'a OsString>,
+    flag: &str,
+) -> Result<OsString, String> {
+    args.next().cloned().ok_or_else(|| format!("{flag} needs a value"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translate(line: &str) -> Result<Option<String>, String> {
+        let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let joined =
+            |args: Vec<OsString>| args.join(OsStr::new(" ")).to_string_lossy().into_owned();
+        translated(&args).map(|args| args.map(joined))
+    }
+
+    #[test]
+    fn lines_of_fstab_become_arguments_and_unknown_options_are_refused() {
+        let line = "pot://lab /mnt/lab -v -o rw,noauto,_netdev,x-systemd.automount";
+        assert_eq!(translate(line), Ok(Some("mount -v -- pot://lab /mnt/lab".into())));
+        let line = "pot://lab /m -o ro,allow_other,pool=/etc/potluck/pools/lab,spool_max=4GiB";
+        let expected = "mount --quiet --read-only --allow-other --pool=/etc/potluck/pools/lab \
+                        --spool-max=4GiB -- pot://lab /m";
+        assert_eq!(translate(line), Ok(Some(expected.into())));
+        assert_eq!(translate("pot://lab /m -fnv -t potluck"), Ok(None));
+        assert_eq!(translate("pot://lab /m -o ra").expect_err("?"), "unknown option “ra”");
+        assert_eq!(
+            translate("pot://lab /m -s -o ra"),
+            Ok(Some("mount --quiet -- pot://lab /m".into()))
+        );
+        assert!(translate("pot://lab -o").expect_err("no value").contains("-o needs"));
+        assert!(translate("pot://lab").expect_err("no directory").contains("there are 1"));
+    }
+}

@@ -1,0 +1,242 @@
+//! What programs see of a mounted pool while its manager, its donors and the mount itself die.
+
+use super::content::{arg, assert_same, bytes};
+use super::lab::Lab;
+use super::mounts::{Mount, can_mount};
+use super::waiting::{DEADLINE, pause, wait_until};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+const SIZE: usize = 24 << 20;
+/// Bytes that a program writes or reads at a time.
+const PIECE: usize = 64 << 10;
+
+/// A program that works through a file from its begin to its end, a piece at a time.
+struct Worker<T> {
+    done: Arc<AtomicUsize>,
+    thread: JoinHandle<T>,
+}
+
+impl<T: Send + 'static> Worker<T> {
+    fn start(work: impl FnOnce(&AtomicUsize) -> T + Send + 'static) -> Self {
+        let done = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&done);
+        Self { done, thread: thread::spawn(move || work(&counted)) }
+    }
+
+    fn wait_for(&self, bytes: usize) {
+        wait_until("the program to come so far", DEADLINE, || {
+            assert!(!self.thread.is_finished(), "it should be in the middle");
+            self.done.load(Ordering::Relaxed) >= bytes
+        });
+    }
+
+    fn end(self) -> T {
+        wait_until("the program to end", 3 * DEADLINE, || self.thread.is_finished());
+        self.thread.join().expect("the program met no error")
+    }
+}
+
+/// Moves on only so fast that what happens in the middle does so.
+fn go_on(done: &AtomicUsize, bytes: usize) {
+    done.fetch_add(bytes, Ordering::Relaxed);
+    pause(Duration::from_millis(5));
+}
+
+fn writes(path: &Path, content: &[u8]) -> Worker<()> {
+    let (path, content) = (path.to_owned(), content.to_owned());
+    Worker::start(move |done| {
+        let mut file = File::create(path).expect("made");
+        for piece in content.chunks(PIECE) {
+            file.write_all(piece).expect("written");
+            go_on(done, piece.len());
+        }
+        file.sync_all().expect("synced");
+    })
+}
+
+fn reads(path: &Path) -> Worker<Vec<u8>> {
+    let path = path.to_owned();
+    Worker::start(move |done| {
+        let mut file = File::open(path).expect("opened");
+        let mut content = Vec::new();
+        let mut piece = vec![0; PIECE];
+        loop {
+            let read = file.read(&mut piece).expect("read");
+            if read == 0 {
+                return content;
+            }
+            content.extend_from_slice(&piece[..read]);
+            go_on(done, read);
+        }
+    })
+}
+
+/// Looks at names and changes them, again and again, until it is told to stop.
+fn looks(dir: &Path, stop: &Arc<AtomicUsize>) -> Worker<usize> {
+    let (dir, stop) = (dir.to_owned(), Arc::clone(stop));
+    Worker::start(move |done| {
+        let mut round = 0;
+        while stop.load(Ordering::Relaxed) == 0 {
+            let (made, moved) = (dir.join(format!("made-{round}")), dir.join("moved"));
+            fs::create_dir(&made).expect("made");
+            fs::rename(&made, &moved).expect("moved");
+            fs::write(moved.join("small"), format!("{round}")).expect("written");
+            assert!(fs::metadata(&moved).expect("looked at").is_dir());
+            assert_eq!(fs::read_dir(&moved).expect("listed").count(), 1);
+            assert_eq!(fs::read(moved.join("small")).expect("read"), round.to_string().as_bytes());
+            fs::remove_file(moved.join("small")).expect("removed");
+            fs::remove_dir(&moved).expect("removed");
+            round += 1;
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+        round
+    })
+}
+
+#[test]
+fn programs_do_not_notice_that_the_manager_is_killed_and_started_again() {
+    if !can_mount("programs_do_not_notice_that_the_manager_is_killed") {
+        return;
+    }
+    let mut lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "256KiB"]);
+    let mount = Mount::start(&lab, "pot://lab", &[]);
+    let (old, new) = (bytes(1, SIZE), bytes(2, SIZE));
+    fs::write(mount.at("old"), &old).expect("written");
+    fs::create_dir(mount.at("names")).expect("made");
+
+    let stop = Arc::<AtomicUsize>::default();
+    let (writer, reader) = (writes(&mount.at("new"), &new), reads(&mount.at("old")));
+    let looker = looks(&mount.at("names"), &stop);
+    writer.wait_for(SIZE / 3);
+    reader.wait_for(SIZE / 3);
+    lab.kill_manager();
+    let seen = looker.done.load(Ordering::Relaxed);
+    pause(Duration::from_secs(2));
+    assert!(looker.done.load(Ordering::Relaxed) <= seen + 1, "names are the manager's");
+    lab.start_manager();
+    assert_same(&reader.end(), &old, "what was read meanwhile");
+    writer.end();
+    looker.wait_for(seen + 2);
+    stop.store(1, Ordering::Relaxed);
+    looker.end();
+    assert_same(&lab.cli.cat("pot://lab/new"), &new, "what was written meanwhile");
+    // A file that is changed in place is stored when it is closed, also by a manager that is just starting.
+    let changing = OpenOptions::new().read(true).write(true).open(mount.at("old")).expect("opened");
+    changing.write_all_at(b"changed", 1 << 20).expect("written");
+    lab.kill_manager();
+    let closing = thread::spawn(move || {
+        let path = changing;
+        path.sync_all().expect("the spool is on this machine");
+        drop(path);
+    });
+    pause(Duration::from_secs(1));
+    lab.start_manager();
+    closing.join().expect("closed");
+    let mut expected = old;
+    expected[1 << 20..][..7].copy_from_slice(b"changed");
+    assert_same(&lab.cli.cat("pot://lab/old"), &expected, "what was closed meanwhile");
+    // Where nothing is to be stored, the end of a mount needs no manager.
+    lab.kill_manager();
+    let ran = lab.cli.run(&["umount", arg(&mount.dir)]).ok();
+    assert!(ran.took < DEADLINE, "{:?}", ran.took);
+}
+
+#[test]
+fn programs_do_not_notice_that_one_of_the_donors_of_two_copies_is_killed() {
+    if !can_mount("programs_do_not_notice_that_one_of_the_donors_is_killed") {
+        return;
+    }
+    let mut lab = Lab::with_donors(3);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "256KiB"]);
+    let mount = Mount::start(&lab, "pot://lab", &[]);
+    let (old, new) = (bytes(3, SIZE), bytes(4, SIZE));
+    fs::write(mount.at("old"), &old).expect("written");
+    let (writer, reader) = (writes(&mount.at("new"), &new), reads(&mount.at("old")));
+    writer.wait_for(SIZE / 3);
+    reader.wait_for(SIZE / 3);
+    lab.kill_donor("donor-2");
+    assert_same(&reader.end(), &old, "what was read meanwhile");
+    writer.end();
+    assert_same(&lab.cli.cat("pot://lab/new"), &new, "what was written meanwhile");
+    // New files are written and old ones read, sequentially and elsewhere, while it stays dead.
+    fs::write(mount.at("after"), &old).expect("written");
+    assert_same(&fs::read(mount.at("new")).expect("read"), &new, "the mount's");
+    let mut part = vec![0; 1000];
+    let file = File::open(mount.at("after")).expect("opened");
+    file.read_exact_at(&mut part, 20 << 20).expect("read");
+    assert_same(&part, &old[20 << 20..][..1000], "a part");
+    drop(file);
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
+}
+
+#[test]
+fn a_mount_that_is_killed_leaves_old_versions_and_the_next_says_what_was_lost() {
+    if !can_mount("a_mount_that_is_killed_leaves_old_versions") {
+        return;
+    }
+    let lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "256KiB"]);
+    let mut mount = Mount::start(&lab, "pot://lab", &[]);
+    let old = bytes(5, 3 << 20);
+    for name in ["streamed", "changed", "only read", "closed"] {
+        fs::write(mount.at(name), &old).expect("written");
+    }
+    let mut streamed = File::create(mount.at("streamed")).expect("opened");
+    streamed.write_all(&bytes(6, 2 << 20)).expect("written");
+    streamed.sync_all().expect("donors have it");
+    let open = |name: &str| OpenOptions::new().read(true).write(true).open(mount.at(name));
+    let changed = open("changed").expect("opened");
+    changed.write_all_at(b"new", 1 << 20).expect("written");
+    let only_read = open("only read").expect("opened");
+    fs::write(mount.at("closed"), "closed").expect("written");
+    let mut renamed = File::create(mount.at("first name")).expect("made");
+    fs::create_dir(mount.at("dir")).expect("made");
+    fs::rename(mount.at("first name"), mount.at("dir/second name")).expect("moved");
+    renamed.write_all(b"more").expect("written");
+    let removed = File::create(mount.at("removed")).expect("made");
+    fs::remove_file(mount.at("removed")).expect("removed");
+
+    mount.running.kill_9();
+    assert!(streamed.write_all(b"x").is_err(), "nobody serves");
+    drop((streamed, changed, only_read, renamed, removed));
+    for name in ["streamed", "changed", "only read"] {
+        assert_same(&lab.cli.cat(&format!("pot://lab/{name}")), &old, name);
+    }
+    assert_eq!(lab.cli.cat("pot://lab/closed"), b"closed");
+
+    let next = Mount::start(&lab, "pot://lab", &[]);
+    let said = lab.cli.said_by_the_last();
+    assert!(said.contains("had died and was taken away"), "{said}");
+    let named = |name: &str| said.contains(&format!("pot://lab/{name} was not closed"));
+    assert!(named("streamed") && named("changed") && named("dir/second name"), "{said}");
+    for name in ["only read", "pot://lab/closed", "removed", "first name"] {
+        assert!(!said.contains(name), "{name}: {said}");
+    }
+    assert_same(&fs::read(next.at("streamed")).expect("served again"), &old, "the mount's");
+    let spool = super::lent::all_files(lab.dir()).into_iter();
+    let spool: Vec<_> =
+        spool.filter(|path| path.parent().is_some_and(|dir| dir.ends_with("spool"))).collect();
+    assert_eq!(spool.len(), 1, "nothing but the record of this mount: {spool:?}");
+    lab.cli.ok(&["umount", arg(&next.dir)]);
+    let mut last = Mount::start(&lab, "pot://lab", &[]);
+    let said = lab.cli.said_by_the_last();
+    assert!(!said.contains("not closed") && !said.contains("had died"), "told once: {said}");
+
+    // Whoever takes a dead mount away is told as well, even while a program has something open in it.
+    let mut writer = File::create(last.at("streamed")).expect("opened");
+    writer.write_all(b"half").expect("written");
+    last.running.kill_9();
+    let said = lab.cli.run(&["--json", "umount", arg(&last.dir)]).exits(4).json();
+    let lost = serde_json::json!([{ "path": "pot://lab/streamed", "state": "open" }]);
+    assert_eq!(said["unpublished"], lost);
+    assert_eq!(fs::read_dir(&last.dir).expect("the directory below").count(), 0);
+    drop(writer);
+}
