@@ -34,12 +34,15 @@ pub fn workspace_root() -> Result<PathBuf> {
     Ok(here.parent().context("xtask stands in no workspace")?.to_owned())
 }
 
-/// Builds the program as the tests use it, and the example beside it that plays a hostile member, and says where the
-/// program is. A selection of packages and targets without tests or examples has features of its own, with which half
-/// of the dependencies would be compiled once more.
+/// The arguments that build the program as the tests use it, and the example beside it that plays a hostile member. A
+/// selection of packages and targets without tests or examples has features of its own, with which half of the
+/// dependencies would be compiled once more.
+pub const TESTED_PROGRAM: [&str; 6] =
+    ["build", "--workspace", "--bin", "potluck", "--example", "hostile_member"];
+
+/// Builds the program as the tests use it, and says where it is.
 pub fn tested_program() -> Result<PathBuf> {
-    let targets = ["--bin", "potluck", "--example", "hostile_member"];
-    let built = cargo(&[&["build", "--workspace"], &targets[..]].concat()).status()?;
+    let built = cargo(&TESTED_PROGRAM).status()?;
     ensure!(built.success(), "the build failed");
     Ok(target_directory()?.join("debug/potluck"))
 }

@@ -30,8 +30,8 @@ const TRACE: &str = "POTLUCK_SIM_TRACE";
 const RUIN: &str = "POTLUCK_SIM_RUIN";
 /// How many seeds to try.
 const SEEDS: &str = "POTLUCK_SIM_SEEDS";
-/// Fits one and a half minutes on two cores.
-const DEFAULT_SEEDS: u64 = 200;
+/// As many as the test command has time for.
+const DEFAULT_SEEDS: u64 = 140;
 
 /// Mixed into every thread's randomness.
 static CHANCE: AtomicU64 = AtomicU64::new(0);

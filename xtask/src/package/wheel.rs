@@ -1,5 +1,6 @@
 //! The Python wheel that carries the program, made by maturin as python/pyproject.toml says.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::{Place, Profile, done, output_of};
+use crate::cargo::{TESTED_PROGRAM, workspace_root};
 
 /// The newest one that this was tried with.
 const MATURIN: &str = "maturin==1.16.0";
@@ -60,6 +62,11 @@ fn make(place: &Place, maturin: &Path, profile: Profile) -> Result<PathBuf> {
     let _ = fs::remove_dir_all(&out);
     let mut command = Command::new(maturin);
     command.args(["build", "--profile", profile.name()]).current_dir("python");
+    if profile == Profile::Dev {
+        let real = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        command.env("CARGO_TO_CALL", real).env("TESTED_PROGRAM", TESTED_PROGRAM.join(" "));
+        command.env("CARGO", workspace_root()?.join("xtask/src/package/cargo_as_tested.sh"));
+    }
     done(command.arg("--target-dir").arg(&place.target).arg("--out").arg(&out))?;
     let mut made = fs::read_dir(&out)?;
     Ok(made.next().context("maturin made no wheel")??.path())
