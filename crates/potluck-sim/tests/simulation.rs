@@ -30,7 +30,7 @@ const TRACE: &str = "POTLUCK_SIM_TRACE";
 const RUIN: &str = "POTLUCK_SIM_RUIN";
 /// How many seeds to try.
 const SEEDS: &str = "POTLUCK_SIM_SEEDS";
-/// As many as the test command has time for.
+/// The test command has time for so many seeds.
 const DEFAULT_SEEDS: u64 = 140;
 
 /// Mixed into every thread's randomness.
