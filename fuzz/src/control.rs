@@ -31,7 +31,7 @@ pub fn of_users(bytes: &[u8]) {
     one_of!(bytes: c::Reserve, c::Offer, c::Grow, c::Renew, c::Commit, c::Abort, c::Open, c::Report,
         c::Unreached, c::List, c::Stat, c::Usage, c::MakeDir, c::Move, c::CopyFiles, c::Remove, c::SpaceCreate,
         c::SpaceGrant, c::PolicySet, c::QuotaSet, c::GroupChange, c::AuditRead, c::Fsck, c::GiveBack, c::Revoke,
-        c::Join, c::Invite, c::Find, c::Away, c::OpenPart, c::LostParts);
+        c::Join, c::Invite, c::Find, c::Away, c::OpenPart, c::LostParts, c::SetAttributes);
 }
 
 pub fn of_donors(bytes: &[u8]) {

@@ -19,6 +19,7 @@ use super::versions;
 use super::visible::{FileToPut, PutTarget, Visible, is_refusal};
 use super::walk::{Walk, WalkedEntry, What};
 use crate::sql::{Tx, params};
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::{SessionId, SpaceId, VersionId};
 use potluck_core::path::{BadPath, PoolPath};
 use potluck_core::policy::AskedPolicy;
@@ -103,7 +104,8 @@ pub(crate) fn copy(
         visible: Visible::new(db, Some(&space), now_ms, wall_ms).asking(wanted.asked),
         files: Vec::new(),
     };
-    let next = match entries::existing(db, &wanted.from)?.place {
+    let found = entries::existing(db, &wanted.from)?;
+    let next = match found.place {
         EntryPlace::File(version) => {
             copying.file(versions::get(db, version)?, wanted.to.clone())?;
             None
@@ -115,10 +117,10 @@ pub(crate) fn copy(
             let mut walk = Walk::new(db, dir, true, wanted.after.as_deref())?;
             if wanted.after.is_none() {
                 // Where a file stands in its place nothing can be copied.
-                entries::make_dirs(db, &wanted.to, wall_ms)?;
-                changes::append(db, &ChangeOp::Dir(wanted.to.clone()))?;
+                entries::make_dirs(db, &wanted.to, found.attributes)?;
+                changes::append(db, &ChangeOp::Dir(wanted.to.clone(), found.attributes))?;
             }
-            copying.page(&mut walk, wall_ms)?
+            copying.page(&mut walk)?
         }
     };
     let again = copying.visible.close()?;
@@ -153,7 +155,7 @@ struct Copying<'db> {
 
 impl Copying<'_> {
     /// Copies entries until a page is full; from where to go on.
-    fn page(&mut self, walk: &mut Walk<'_>, wall_ms: i64) -> Result<Option<String>, Error> {
+    fn page(&mut self, walk: &mut Walk<'_>) -> Result<Option<String>, Error> {
         let (mut entries, mut chunks) = (0, 0);
         while let Some(item) = walk.next_or_broken()? {
             let path = match &item {
@@ -161,9 +163,9 @@ impl Copying<'_> {
                 Err(broken) => broken.path.clone(),
             };
             let to = below(&self.wanted.to, &path)?;
-            match item.map(|item| item.what) {
-                Ok(What::Dir(_)) => self.dir(&to, wall_ms)?,
-                Ok(What::File(version)) => {
+            match item.map(|item| (item.what, item.attributes)) {
+                Ok((What::Dir(_), attributes)) => self.dir(&to, attributes)?,
+                Ok((What::File(version), _)) => {
                     chunks += version.chunks;
                     self.file(*version, to)?;
                 }
@@ -178,9 +180,9 @@ impl Copying<'_> {
     }
 
     /// Makes a directory; what stands in its place is told once for it, and again for each file.
-    fn dir(&mut self, path: &PoolPath, wall_ms: i64) -> Result<(), Error> {
-        match entries::make_dirs(self.db, path, wall_ms) {
-            Ok(_) => changes::append(self.db, &ChangeOp::Dir(path.clone())),
+    fn dir(&mut self, path: &PoolPath, attributes: EntryAttributes) -> Result<(), Error> {
+        match entries::make_dirs(self.db, path, attributes) {
+            Ok(_) => changes::append(self.db, &ChangeOp::Dir(path.clone(), attributes)),
             Err(why) if is_refusal(&why) => {
                 self.files.push((path.clone(), Err(why)));
                 Ok(())

@@ -11,6 +11,7 @@ use super::versions;
 use super::walk::{Walk, WalkedEntry, What};
 use super::wholes;
 use crate::sql::Tx;
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
@@ -23,39 +24,41 @@ use potluck_wire::control::{ChildUse, EntryKind, ListedEntry, Listing, Used, Use
 /// Entries in one reply.
 const PAGE: usize = 2000;
 
-fn dir_entry(path: String, mtime_ms: i64) -> ListedEntry {
+fn dir_entry(path: String, attributes: EntryAttributes) -> ListedEntry {
+    let EntryAttributes { mtime, permissions } = attributes;
     ListedEntry {
         path,
         kind: EntryKind::Dir,
         size: 0,
-        mtime_ms,
+        mtime,
         version: None,
         digest: None,
         copies: None,
         ec: None,
         in_catalog: false,
-        executable: false,
+        permissions,
     }
 }
 
 fn file_entry(path: String, version: &Version) -> ListedEntry {
+    let EntryAttributes { mtime, permissions } = version.attributes;
     ListedEntry {
         path,
         kind: EntryKind::File,
         size: version.size,
-        mtime_ms: version.mtime_ms,
+        mtime,
         version: Some(version.id),
         digest: Some(version.digest),
         copies: Some(version.copies),
         ec: version.ec,
         in_catalog: version.chunks == 0,
-        executable: version.executable,
+        permissions,
     }
 }
 
 fn entry(item: WalkedEntry) -> ListedEntry {
     match item.what {
-        What::Dir(_) => dir_entry(item.path, item.mtime_ms),
+        What::Dir(_) => dir_entry(item.path, item.attributes),
         What::File(version) => file_entry(item.path, &version),
     }
 }
@@ -114,7 +117,7 @@ pub(crate) fn stat(db: &Tx, path: &PoolPath) -> Result<EntryFacts, Error> {
     let policy = dir_policies::effective(db, path)?;
     Ok(match found.place {
         EntryPlace::Dir(_) => EntryFacts {
-            entry: dir_entry(String::new(), found.mtime_ms),
+            entry: dir_entry(String::new(), found.attributes),
             policy,
             version: None,
             layout: Layout::default(),

@@ -8,12 +8,14 @@ use super::error::Error;
 use super::spaces::{self, Sums};
 use super::trash;
 use super::versions;
+use super::visible;
 use super::walk::{Walk, What};
 use crate::sql::Tx;
+use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::ids::VersionId;
 use potluck_core::path::{MAX_PATH, PoolPath};
 use potluck_pool::redundancy::Version;
-use potluck_wire::control::Removed;
+use potluck_wire::control::{Condition, Removed};
 
 /// Entries of a tree that are counted when it is removed: less than a tenth of a second, so that a removal waits
 /// for no turn behind sums of other trees.
@@ -35,20 +37,74 @@ fn split(path: &PoolPath) -> Result<(PoolPath, &str), Error> {
     Ok((parent, path.file_name().ok_or_else(outside)?))
 }
 
-/// Makes a directory; with `parents` also those above it, and one that exists is as good.
-pub(crate) fn make_dir(db: &Tx, path: &PoolPath, parents: bool, when: When) -> Result<(), Error> {
+/// Makes a directory; with `parents` also those above it, and one that exists is as good, whatever its attributes.
+pub(crate) fn make_dir(
+    db: &Tx,
+    path: &PoolPath,
+    parents: bool,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
     if parents && !path.space().is_empty() {
-        entries::make_dirs(db, path, when.wall_ms)?;
-        return changes::append(db, &ChangeOp::Dir(path.clone()));
+        entries::make_dirs(db, path, attributes)?;
+        return changes::append(db, &ChangeOp::Dir(path.clone(), attributes));
     }
     let (above, name) = split(path)?;
     let parent = entries::existing_dir(db, &above)?;
     if entries::lookup(db, parent, name)?.is_some() {
         return Err(Error::Exists(path.clone()));
     }
-    let dir = DirId(super::meta::Counter::Dir.take(db, 1)?);
-    entries::insert(db, parent, name, EntryPlace::Dir(dir), when.wall_ms)?;
-    changes::append(db, &ChangeOp::Dir(path.clone()))
+    entries::make_dir(db, parent, name, attributes)?;
+    changes::append(db, &ChangeOp::Dir(path.clone(), attributes))
+}
+
+/// The attributes of an entry that are to be set; the others stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AttributesToSet {
+    /// The modification time.
+    pub mtime: Option<FileTime>,
+    /// Who may do what with it.
+    pub permissions: Option<Permissions>,
+}
+
+/// Sets attributes of a file, which has to be of `version` if one is given, of a directory or of a space. Neither
+/// version nor content changes, and what opened the file before goes on with what it was told then.
+pub(crate) fn set_attributes(
+    db: &Tx,
+    path: &PoolPath,
+    version: Option<VersionId>,
+    new: AttributesToSet,
+) -> Result<(), Error> {
+    if path.space().is_empty() {
+        return Err(Error::OutsideSpaces(path.clone()));
+    }
+    let found = entries::existing(db, path)?;
+    match found.place {
+        EntryPlace::File(id) => {
+            if let Some(expected) = version {
+                visible::check_condition(db, path, Condition::IfVersion(expected), Some(id))?;
+            }
+            let before = versions::get(db, id)?.attributes;
+            let attributes = before.with(new.mtime, new.permissions);
+            if attributes == before {
+                return Ok(());
+            }
+            versions::set_attributes(db, id, attributes)?;
+            changes::append(db, &ChangeOp::VersionAttributes(id))
+        }
+        EntryPlace::Dir(_) if version.is_some() => Err(Error::IsADirectory(path.clone())),
+        EntryPlace::Dir(_) => {
+            let attributes = found.attributes.with(new.mtime, new.permissions);
+            if attributes == found.attributes {
+                return Ok(());
+            }
+            let (parent, name) = match split(path) {
+                Ok((above, name)) => (entries::existing_dir(db, &above)?, name),
+                Err(_) => (DirId::ROOT, path.space()),
+            };
+            entries::set_attributes(db, parent, name, attributes)?;
+            changes::append(db, &ChangeOp::PathAttributes(path.clone(), attributes))
+        }
+    }
 }
 
 /// Refuses the move of a directory that would give something below it a path longer than any may be.
@@ -109,8 +165,8 @@ pub(crate) fn move_entry(
             return Err(Error::NotADirectory(to.clone()));
         }
     }
-    entries::delete(db, from_dir, from_name)?;
-    entries::insert(db, to_dir, to_name, moved.place, moved.mtime_ms)?;
+    entries::delete(db, to_dir, to_name)?;
+    entries::rename(db, (from_dir, from_name), (to_dir, to_name))?;
     changes::append(db, &ChangeOp::Moved { from: from.clone(), to: to.clone() })?;
     match replaced {
         Some(version) => drop_version(db, to, version, when),

@@ -155,7 +155,8 @@ fn children(db: &Tx, dir: DirId, limit: usize) -> Result<Vec<(String, EntryPlace
     let mut rows = rows.query(params![dir.0, limit as i64])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push((row.get(0)?, FoundEntry::of(row.get(1)?, row.get(2)?, 0)?.place));
+        let place = FoundEntry::of((row.get(1)?, row.get(2)?), (None, None))?.place;
+        found.push((row.get(0)?, place));
     }
     Ok(found)
 }

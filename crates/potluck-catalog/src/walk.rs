@@ -5,6 +5,7 @@ use super::error::Error;
 use super::grants::SeenSpaces;
 use super::versions::{self, COLUMNS};
 use crate::sql::{Tx, params};
+use potluck_core::attributes::EntryAttributes;
 use potluck_pool::redundancy::Version;
 use std::collections::VecDeque;
 
@@ -16,8 +17,8 @@ const FETCH: usize = 256;
 pub struct WalkedEntry {
     /// The path of the entry, relative to where the walk began.
     pub path: String,
-    /// When it was made, for people; of a file, its modification time at the source.
-    pub mtime_ms: i64,
+    /// The attributes of the entry.
+    pub attributes: EntryAttributes,
     /// A directory, or a file's version.
     pub what: What,
 }
@@ -148,7 +149,7 @@ impl<'db> Walk<'db> {
 
 fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
     let mut rows = db.prepare(&format!(
-        "SELECT e.name, e.dir, e.version, e.mtime_ms, {COLUMNS}
+        "SELECT e.name, e.dir, e.version, e.mtime_ns, e.permissions, {COLUMNS}
          FROM entries e LEFT JOIN versions v ON v.id = e.version
          WHERE e.parent = ?1 AND e.name > ?2 ORDER BY e.name LIMIT {FETCH}"
     ))?;
@@ -157,12 +158,12 @@ fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
     while let Some(row) = rows.next()? {
         fetched += 1;
         let name: String = row.get(0)?;
-        let found = FoundEntry::of(row.get(1)?, row.get(2)?, row.get(3)?)?;
+        let found = FoundEntry::of((row.get(1)?, row.get(2)?), (row.get(3)?, row.get(4)?))?;
         let path = format!("{}{name}", level.prefix);
         level.after = name;
         let what = match found.place {
             EntryPlace::Dir(dir) => What::Dir(dir),
-            EntryPlace::File(version) => match versions::of_row(&row, 4) {
+            EntryPlace::File(version) => match versions::of_row(&row, 5) {
                 Ok(Some(version)) => What::File(Box::new(version)),
                 unreadable => {
                     let why = match unreadable {
@@ -174,11 +175,11 @@ fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
                 }
             },
         };
-        let mtime_ms = match &what {
-            What::Dir(_) => found.mtime_ms,
-            What::File(version) => version.mtime_ms,
+        let attributes = match &what {
+            What::Dir(_) => found.attributes,
+            What::File(version) => version.attributes,
         };
-        level.fetched.push_back(Ok(WalkedEntry { path, mtime_ms, what }));
+        level.fetched.push_back(Ok(WalkedEntry { path, attributes, what }));
     }
     level.exhausted = fetched < FETCH;
     Ok(())

@@ -8,6 +8,7 @@ use crate::source::{Input, Item};
 use crate::write::options::PutOptions;
 use crate::write::report::PutReport;
 use crate::write::session::put;
+use potluck_core::attributes::Permissions;
 use potluck_core::ids::SessionId;
 use potluck_core::path::{BadPath, PoolPath};
 use potluck_core::policy::Redundancy;
@@ -125,9 +126,11 @@ async fn feed(
             let (source, target) = (below(from, &entry.path)?, below(to, &entry.path)?);
             // A directory has no file if what follows it is not inside it.
             if let Some(dir) = empty.take().filter(|dir| !target.is_inside(dir)) {
-                client.call_retrying(&MakeDir { path: dir, parents: true }).await?;
+                make_dir(client, dir, Permissions::DIR).await?;
             }
-            if entry.kind == EntryKind::Dir {
+            if entry.kind == EntryKind::Dir && entry.permissions != Permissions::DIR {
+                make_dir(client, target, entry.permissions).await?;
+            } else if entry.kind == EntryKind::Dir {
                 empty = Some(target);
             } else if !read_one(client, &source, target, &entry, items).await {
                 return Ok(()); // the writer has given up, and says why
@@ -139,9 +142,13 @@ async fn feed(
         }
     }
     match empty {
-        Some(dir) => client.call_retrying(&MakeDir { path: dir, parents: true }).await.map(drop),
+        Some(dir) => make_dir(client, dir, Permissions::DIR).await,
         None => Ok(()),
     }
+}
+
+async fn make_dir(client: &Pool, path: PoolPath, permissions: Permissions) -> Result<(), Failure> {
+    client.call_retrying(&MakeDir { path, parents: true, permissions }).await.map(drop)
 }
 
 /// Reads one file into the hands of its writer; false when that one is gone.
@@ -156,8 +163,8 @@ async fn read_one(
     let input = Input::Reader {
         reader: Box::new(PipeReader { pipe, part: io::Cursor::default(), ended: false }),
         bytes: entry.size,
-        mtime_ms: entry.mtime_ms,
-        executable: entry.executable,
+        mtime: entry.mtime,
+        permissions: entry.permissions,
     };
     let (items, item) = (items.clone(), Item { path: target, input });
     let queued = client.env.offload.run(move || items.send(item).is_ok()).await;

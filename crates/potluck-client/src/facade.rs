@@ -8,11 +8,12 @@ use crate::pool::Pool;
 use crate::write::options::PutOptions;
 use crate::write::session::Session;
 use crate::writer::{Attributes, Writer};
+use potluck_core::attributes::Permissions;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_wire::control::{
-    EntryKind, List, ListedEntry, Listing, MakeDir, Move, Remove, Removed, SpaceCreate,
-    SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, Stat, Stated, Usage, Used,
+    EntryKind, List, ListedEntry, Listing, MakeDir, Move, Remove, Removed, SetAttributes,
+    SpaceCreate, SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, Stat, Stated, Usage, Used,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 
@@ -129,7 +130,17 @@ impl Pool {
     /// Errors: [`code::EXISTS`], [`code::NO_ENTRY`] without `parents`, [`code::WRONG_KIND`] where a file is in the way,
     /// [`code::BAD_PATH`] for a path outside of spaces.
     pub async fn make_dir(&self, path: &PoolPath, parents: bool) -> Result<(), Failure> {
-        self.call(&MakeDir { path: path.clone(), parents }).await.map(drop)
+        let permissions = Permissions::DIR;
+        self.call(&MakeDir { path: path.clone(), parents, permissions }).await.map(drop)
+    }
+
+    /// Sets when a file or directory was modified, and who may do what with it, as `call` says; a file keeps its
+    /// version.
+    ///
+    /// Errors: [`code::NO_ENTRY`], [`code::WRONG_VERSION`] where the file is not of the version that is meant,
+    /// [`code::BAD_PATH`] for the root of the pool.
+    pub async fn set_attributes(&self, call: &SetAttributes) -> Result<(), Failure> {
+        self.call(call).await.map(drop)
     }
 
     /// Moves a file or directory to the path `to` of the same space, atomically. A file that is there is

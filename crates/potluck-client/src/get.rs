@@ -329,8 +329,8 @@ async fn write_file(
     progress: &Arc<dyn Progress>,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| local_failure(to, &error);
-    let local =
-        LocalFile::create(to, file.is_executable(), &*client.env.entropy).map_err(failed)?;
+    let local = LocalFile::create(to, file.attributes().permissions, &*client.env.entropy)
+        .map_err(failed)?;
     if let Some(content) = file.inline() {
         local.writer().write_at(content, 0).map_err(failed)?;
         progress.advance(content.len() as u64);
@@ -357,7 +357,7 @@ async fn write_file(
     });
     let written = chunks.try_buffer_unordered(UNITS_AT_ONCE).try_for_each(|()| async { Ok(()) });
     written.await?;
-    local.finish(file.mtime_ms(), replace).map_err(failed)
+    local.finish(file.attributes().mtime, replace).map_err(failed)
 }
 
 async fn write_chunk(

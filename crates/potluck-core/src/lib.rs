@@ -5,6 +5,7 @@
 //! ([`clock`], [`entropy`]). So every rule can be property-tested, and a whole pool can be run
 //! from one seed.
 
+pub mod attributes;
 pub mod chunk;
 pub mod clock;
 pub mod entropy;

@@ -9,6 +9,7 @@ use fuser::{
     ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
     ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_wire::control::EntryKind;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -105,12 +106,10 @@ fn kind(kind: EntryKind) -> FileType {
 }
 
 fn shown(facts: &ShownEntry, owner: (u32, u32)) -> FileAttr {
-    let since = Duration::from_millis(facts.mtime_ms.max(0) as u64);
-    let time = UNIX_EPOCH + since;
-    let (perm, nlink) = match (facts.kind, facts.executable) {
-        (EntryKind::Dir, _) => (0o755, 2),
-        (EntryKind::File, true) => (0o755, 1),
-        (EntryKind::File, false) => (0o644, 1),
+    let time = facts.attributes.mtime.system();
+    let nlink = match facts.kind {
+        EntryKind::Dir => 2,
+        EntryKind::File => 1,
     };
     FileAttr {
         ino: INodeNo(facts.inode),
@@ -121,7 +120,7 @@ fn shown(facts: &ShownEntry, owner: (u32, u32)) -> FileAttr {
         ctime: time,
         crtime: time,
         kind: kind(facts.kind),
-        perm,
+        perm: facts.attributes.permissions.bits() as u16,
         nlink,
         uid: owner.0,
         gid: owner.1,
@@ -143,13 +142,16 @@ fn mode(flags: i32) -> OpenMode {
     }
 }
 
-fn millis(time: TimeOrNow) -> i64 {
-    let time = match time {
-        TimeOrNow::SpecificTime(time) => time,
+fn file_time(time: TimeOrNow) -> FileTime {
+    FileTime::of_system(match time {
+        // The nanoseconds of a time before 1970 go on from its second, and fuser 0.18 takes them off it.
+        TimeOrNow::SpecificTime(time) => match UNIX_EPOCH.duration_since(time) {
+            Ok(before) => time + Duration::from_nanos(2 * u64::from(before.subsec_nanos())),
+            Err(_) => time,
+        },
         #[allow(clippy::disallowed_methods)] // a file's time, by which nothing is decided
         TimeOrNow::Now => SystemTime::now(),
-    };
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+    })
 }
 
 impl Filesystem for KernelRequests {
@@ -216,8 +218,8 @@ impl Filesystem for KernelRequests {
         if special || !is_owned(uid, owner.0) || !is_owned(gid, owner.1) {
             return reply.error(fuser::Errno::EPERM);
         }
-        let executable = permissions.map(|bits| bits & 0o100 != 0);
-        let change = AttributeChange { size, mtime_ms: mtime.map(millis), executable };
+        let permissions = permissions.map(Permissions::of_mode);
+        let change = AttributeChange { size, mtime: mtime.map(file_time), permissions };
         self.spawn(|files| async move {
             match files.change(inode.0, change).await {
                 Ok(facts) => reply.attr(&BELIEVED, &shown(&facts, owner)),
@@ -226,10 +228,18 @@ impl Filesystem for KernelRequests {
         });
     }
 
-    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
         let name = text(name);
         self.reply_entry(reply, move |files: Arc<FileSystem>| async move {
-            files.make_dir(parent.0, &name?).await
+            files.make_dir(parent.0, &name?, Permissions::of_mode(mode)).await
         });
     }
 
@@ -298,8 +308,8 @@ impl Filesystem for KernelRequests {
         self.spawn(|files| async move {
             let created = match name {
                 Ok(name) => {
-                    let executable = permissions & 0o100 != 0;
-                    files.create(parent.0, &name, mode(flags), executable, opener).await
+                    let permissions = Permissions::of_mode(permissions);
+                    files.create(parent.0, &name, mode(flags), permissions, opener).await
                 }
                 Err(why) => Err(why),
             };
@@ -444,10 +454,7 @@ impl Filesystem for KernelRequests {
             Ok(entries) => entries,
             Err(why) => return reply.error(number(why)),
         };
-        let dir = |inode: u64| {
-            let (kind, executable) = (EntryKind::Dir, false);
-            shown(&ShownEntry { inode, kind, size: 0, mtime_ms: 0, executable }, self.owner)
-        };
+        let dir = |inode: u64| shown(&ShownEntry::of_dir(inode), self.owner);
         for at in offset..entries.len() as u64 + 2 {
             let (name, facts) = match at {
                 0 => (".", dir(inode.0)),

@@ -2,13 +2,13 @@
 
 use crate::commit::PreparedFile;
 use crate::engine::{self, Database};
-use crate::entries::{self, EntryPlace};
+use crate::entries::{self, DirId, EntryPlace};
 use crate::export::{self, CatalogSnapshot};
 use crate::fixture::{Fixture, chunk, coded, file, in_parts, new_space, path};
 use crate::log_position::{Advance, LogCopy, Position};
 use crate::members::{self, NewMember, StoredMember};
 use crate::meta;
-use crate::names::{self, When};
+use crate::names::{self, AttributesToSet, When};
 use crate::records::Record;
 use crate::replay::Replay;
 use crate::spaces::{self, NewSpace};
@@ -18,6 +18,7 @@ use crate::{
     Error, changes, conversions, dir_policies, donors, grants, groups, log_position, notes, parts,
     policy_changes, quotas, reaping, restored, sessions, units, versions,
 };
+use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, MemberId, VersionId};
 use potluck_core::policy::{Override, Policy, Redundancy};
@@ -29,6 +30,7 @@ use potluck_wire::token::Role;
 use tempfile::TempDir;
 
 const WHEN: When = When { pool_ms: 5, wall_ms: 6 };
+const MADE: EntryAttributes = EntryAttributes::of_dir(6);
 
 /// An empty catalog to replay onto.
 struct Target {
@@ -93,6 +95,8 @@ fn told(db: &Tx) -> Vec<String> {
         let key = space.key.as_ref().map(|key| *key.as_bytes());
         let (sums, maker) = (space.sums, space.made_by);
         told.push(format!("{} {:?} {key:?} {sums:?} {maker:?}", root.name, space.policy));
+        let entry = entries::lookup(db, DirId::ROOT, &root.name).expect("read").expect("there");
+        told.push(format!("{:?}", entry.attributes));
         told.push(format!("{:?}", grants::in_space(db, &root.name).expect("grants")));
         let mut walk = Walk::new(db, root.dir, true, None).expect("a walk");
         while let Some(item) = walk.next_item().expect("read") {
@@ -100,6 +104,10 @@ fn told(db: &Tx) -> Vec<String> {
             match item.what {
                 What::Dir(dir) => {
                     told.push(format!("{at} {:?}", dir_policies::get(db, dir).expect("read")));
+                    // Of one that was made for a file the log does not say when.
+                    let EntryAttributes { mtime, permissions } = item.attributes;
+                    let mtime = (permissions != Permissions::DIR).then_some(mtime);
+                    told.push(format!("{at} {mtime:?} {permissions}"));
                 }
                 What::File(version) if version.parts > 0 => {
                     told.push(format!("{at} {version:?}"));
@@ -158,6 +166,11 @@ fn steps() -> Vec<fn(&mut Fixture)> {
     fn moved(fixture: &Fixture, from: &str, to: &str) {
         names::move_entry(&fixture.db, &path(from), &path(to), false, WHEN).expect("moved");
     }
+    fn set(fixture: &Fixture, at: &str, mtime: i64, mode: u32) {
+        let (mtime, permissions) = (Some(FileTime(mtime)), Some(Permissions::of_mode(mode)));
+        let new = AttributesToSet { mtime, permissions };
+        names::set_attributes(&fixture.db, &path(at), None, new).expect("set");
+    }
     vec![
         |f| {
             f.put(file("pot://lab/a/one", &[1, 2, 2], &[1]));
@@ -170,10 +183,15 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             f.put(coded("pot://lab/coded", "2+1", 2, chunks));
         },
         |f| {
-            names::make_dir(&f.db, &path("pot://lab/b/c"), true, WHEN).expect("made");
+            names::make_dir(&f.db, &path("pot://lab/b/c"), true, MADE).expect("made");
         },
         |f| {
             f.put(file("pot://lab/a/one", &[2, 5], &[1])); // replaces
+        },
+        |f| {
+            set(f, "pot://lab/a/one", 1_700_000_000_123_456_789, 0o400);
+            set(f, "pot://lab/b/c", -5, 0o750);
+            set(f, "pot://lab", 77, 0o700);
         },
         |f| moved(f, "pot://lab/a/one", "pot://lab/b/c/two"),
         |f| moved(f, "pot://lab/b", "pot://lab/d"),
@@ -188,7 +206,10 @@ fn steps() -> Vec<fn(&mut Fixture)> {
         |f| {
             let over = Override { copies: Some(3), ..Override::default() };
             policy_changes::set(&f.db, &path("pot://lab/d/c"), &over).expect("set");
+            set(f, "pot://lab/d/c", 8, 0o711);
+            set(f, "pot://lab/d/c/two", 9, 0o711);
             moved(f, "pot://lab/d/c", "pot://lab/e");
+            set(f, "pot://lab/e/two", 10, 0o100);
         },
         |f| {
             let key = SpaceKey::from_bytes([7; 32]);
@@ -196,7 +217,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             spaces::create(&f.db, &new_space("other", policy.clone(), Some(key.clone())), 0)
                 .expect("a space");
             spaces::create(&f.db, &new_space("third", policy.clone(), None), 0).expect("a space");
-            names::make_dir(&f.db, &path("pot://third/x"), false, WHEN).expect("made");
+            names::make_dir(&f.db, &path("pot://third/x"), false, MADE).expect("made");
             spaces::remove(&f.db, "third", true).expect("removed");
             while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
             let over = Override { copies: Some(2), ..Override::default() };
@@ -329,7 +350,7 @@ fn after_a_gap_what_fits_is_taken_and_the_rest_is_counted() {
     target.apply(&drain(&fixture.db));
     spaces::create(&fixture.db, &new_space("lost", Policy::default(), None), 0).expect("a space");
     drain(&fixture.db); // and nobody has it
-    names::make_dir(&fixture.db, &path("pot://lost/dir"), false, WHEN).expect("made");
+    names::make_dir(&fixture.db, &path("pot://lost/dir"), false, MADE).expect("made");
     fixture.put(file("pot://lab/kept", &[1], &[1]));
     target.apply(&drain(&fixture.db));
     assert_eq!(target.replay.left_out, 1);
@@ -552,10 +573,11 @@ fn an_entry_with_too_long_a_path_is_left_out_of_the_log_and_all_others_are_in_it
     fixture.commit(vec![small("pot://lab/a/one", b"1"), small("pot://lab/z", b"2")]);
     let db = &*fixture.db;
     let long = format!("pot://lab{}", format!("/{}", "d".repeat(199)).repeat(20));
-    names::make_dir(db, &path(&long), true, WHEN).expect("made");
+    names::make_dir(db, &path(&long), true, MADE).expect("made");
     let deep = entries::existing_dir(db, &path(&long)).expect("there");
     let one = entries::existing(db, &path("pot://lab/a/one")).expect("there");
-    entries::insert(db, deep, &"f".repeat(200), one.place, 1).expect("put");
+    let EntryPlace::File(one) = one.place else { panic!("a file") };
+    entries::put_file(db, deep, &"f".repeat(200), one).expect("put");
     let (records, _) = base(&fixture);
     let files = records.iter().filter_map(|record| match record {
         Record::File { path, .. } => Some(path.to_string()),

@@ -9,15 +9,16 @@ use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{Catalog, Error, Met, PageLimit, SeenSpaces};
+use potluck_catalog::{AttributesToSet, Catalog, Error, Met, PageLimit, SeenSpaces};
+use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::path::PoolPath;
 use potluck_core::quota::QuotaOf;
 use potluck_core::rights::Right;
 use potluck_pool::Pool;
 use potluck_pool::redundancy::{Layout, Version, chunk_facts, judge_file};
 use potluck_wire::control::{
-    Done, Health, HealthLevel, List, Listing, MakeDir, Move, Remove, Removed, Stat, Stated, Usage,
-    Used,
+    Done, Health, HealthLevel, List, Listing, MakeDir, Move, Remove, Removed, SetAttributes, Stat,
+    Stated, Usage, Used,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::Failure;
@@ -184,7 +185,20 @@ impl NamingCalls {
 impl Answer<MakeDir> for NamingCalls {
     async fn answer(self, call: MakeDir, caller: CallingMember) -> Result<Done, Failure> {
         self.access.need(&caller, Right::Write, &call.path).await?;
-        self.catalog.make_directory(call.path, call.parents, self.time.when()).await?;
+        let MakeDir { path, parents, permissions } = call;
+        let mtime = FileTime::of_ms(self.time.when().wall_ms);
+        let attributes = EntryAttributes { mtime, permissions };
+        self.catalog.make_directory(path, parents, attributes).await?;
+        Ok(Done {})
+    }
+}
+
+impl Answer<SetAttributes> for NamingCalls {
+    async fn answer(self, call: SetAttributes, caller: CallingMember) -> Result<Done, Failure> {
+        let SetAttributes { path, version, mtime, permissions } = call;
+        self.access.need(&caller, Right::Write, &path).await?;
+        let new = AttributesToSet { mtime, permissions };
+        self.catalog.set_attributes(path, version, new).await?;
         Ok(Done {})
     }
 }

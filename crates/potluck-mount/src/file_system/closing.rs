@@ -36,9 +36,16 @@ impl FileSystem {
             let _ = self.publish(&opened).await;
         }
         let removed = self.handles().remove(handle);
-        if let Some(OpenHandle { inode, .. }) = removed {
-            self.forget(inode, 0); // the kernel may have done so while it was open
+        let Some(removed) = removed else { return };
+        // Attributes may have been set since it was published, by who found it open.
+        let path = self.inodes().path(removed.inode);
+        if let (Handle::Writing { draft, .. }, Ok(path)) = (&removed.handle, path)
+            && !self.is_open(removed.inode, draft)
+            && let Err(why) = draft.lock().await.publish_attributes(&path).await
+        {
+            tracing::warn!("attributes that were set are not in the pool: {why}");
         }
+        self.forget(removed.inode, 0); // the kernel may have done so while it was open
     }
 
     /// Whether a program has a file open that it writes.

@@ -2,6 +2,7 @@
 
 use super::{Call, Condition, Done, call};
 use crate::error::{Failure, code};
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
@@ -33,9 +34,9 @@ pub struct ListedEntry {
     /// Plaintext bytes; 0 for a directory.
     #[serde(default)]
     pub size: u64,
-    /// Modification time, milliseconds since 1970.
-    #[serde(default)]
-    pub mtime_ms: i64,
+    /// Modification time, nanoseconds since 1970.
+    #[serde(default, rename = "mtime_ns")]
+    pub mtime: FileTime,
     /// The version of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<VersionId>,
@@ -51,9 +52,9 @@ pub struct ListedEntry {
     /// Whether nothing of a file is on donors: it is in the catalog, whatever its policy asks for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_catalog: bool,
-    /// Whether a file's owner may execute it.
+    /// Who may do what with it.
     #[serde(default)]
-    pub executable: bool,
+    pub permissions: Permissions,
 }
 
 /// Lists a directory, a space, or with `pot://` the spaces.
@@ -252,7 +253,15 @@ pub struct MakeDir {
     /// Make missing parents, and accept one that exists.
     #[serde(default)]
     pub parents: bool,
+    /// The permissions of what is made; those of one that exists stay.
+    #[serde(default = "dir_permissions")]
+    pub permissions: Permissions,
 }
+
+fn dir_permissions() -> Permissions {
+    Permissions::DIR
+}
+
 impl Call for MakeDir {
     const NAME: &'static str = "make-dir";
     type Reply = Done;
@@ -261,6 +270,25 @@ impl Call for MakeDir {
         self.parents
     }
 }
+
+/// Sets when something was modified, and who may do what with it, without touching its content or its version; what
+/// is left out stays.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SetAttributes {
+    /// The path of a file, a directory or a space.
+    pub path: PoolPath,
+    /// The version of a file that is meant: where another is there by now, nothing is set. A call that is repeated
+    /// because its reply was lost does so no harm to what somebody else stored in between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<VersionId>,
+    /// The modification time, nanoseconds since 1970.
+    #[serde(default, rename = "mtime_ns", skip_serializing_if = "Option::is_none")]
+    pub mtime: Option<FileTime>,
+    /// Who may do what with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Permissions>,
+}
+call!(SetAttributes => Done, "set-attributes");
 
 /// Moves a file or directory inside a space, atomically.
 #[derive(Debug, Clone, Serialize, Deserialize)]

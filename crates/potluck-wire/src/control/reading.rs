@@ -3,6 +3,7 @@
 use super::DonorAccess;
 use super::{Call, Done, call};
 use crate::packed::{Blob, Packed};
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::chunk::Digest;
 use potluck_core::erasure::Ec;
@@ -69,11 +70,12 @@ pub struct OpenFile {
     pub size: u64,
     /// Digest of the plaintext.
     pub digest: Digest,
-    /// Modification time, milliseconds since 1970.
-    pub mtime_ms: i64,
-    /// Whether its owner may execute it.
+    /// Modification time, nanoseconds since 1970.
+    #[serde(rename = "mtime_ns")]
+    pub mtime: FileTime,
+    /// Who may do what with it.
     #[serde(default)]
-    pub executable: bool,
+    pub permissions: Permissions,
     /// The content, when it lives in the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<Blob>,

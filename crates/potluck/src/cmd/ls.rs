@@ -56,7 +56,7 @@ fn long(asked: &PoolPath, entries: &[ListedEntry], exact: bool) -> String {
             let size = (entry.kind == EntryKind::File).then(|| shown(entry.size));
             vec![
                 or_dash(size),
-                time(entry.mtime_ms),
+                time(entry.mtime.ms()),
                 or_dash(entry.version.map(|version| version.to_string())),
                 or_dash(kept_as(entry)),
                 shown_name(asked, entry),

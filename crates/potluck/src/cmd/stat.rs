@@ -40,11 +40,13 @@ fn text(path: &str, stated: &Stated) -> String {
     let sealing = if policy.sealed { "sealed" } else { "plain" };
     if entry.kind == EntryKind::Dir {
         line("kind", "directory".into());
+        line("mode", entry.permissions.to_string());
         line("policy", health::policy(policy));
         return text;
     }
     line("size", format!("{} ({})", format_size(entry.size), count(entry.size, "byte")));
-    line("modified", format!("{} UTC", time(entry.mtime_ms)));
+    line("modified", format!("{} UTC", time(entry.mtime.ms())));
+    line("mode", entry.permissions.to_string());
     if let (Some(version), Some(digest)) = (entry.version, entry.digest) {
         line("version", version.to_string());
         line("digest", digest.to_string());

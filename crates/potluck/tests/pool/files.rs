@@ -20,13 +20,13 @@ fn files_of_every_size_come_back_with_time_and_mode() {
     let sizes = [0, 1, 4095, 4096, 4097, 65_535, 65_536, 65_537, 131_072, 1_000_003];
     for (seed, size) in sizes.into_iter().enumerate() {
         let (input, content) = file(lab.dir(), &format!("in-{size}"), seed as u64, size);
-        let time = UNIX_EPOCH + Duration::from_millis(1_234_567_890_123);
+        let time = UNIX_EPOCH + Duration::from_nanos(1_234_567_890_123_456_789);
         File::options()
             .write(true)
             .open(&input)
             .and_then(|f| f.set_modified(time))
             .expect("a time");
-        fs::set_permissions(&input, fs::Permissions::from_mode(0o755)).expect("a mode");
+        fs::set_permissions(&input, fs::Permissions::from_mode(0o741)).expect("a mode");
         for space in ["lab", "open"] {
             let path = format!("pot://{space}/size/{size}");
             let report = lab.cli.json(&["cp", arg(&input), &path]);
@@ -38,7 +38,7 @@ fn files_of_every_size_come_back_with_time_and_mode() {
             assert_same(&fs::read(&to).expect("the copy"), &content, &path);
             let about = fs::metadata(&to).expect("metadata");
             assert_eq!(about.modified().expect("a time"), time, "{path}");
-            assert_ne!(about.permissions().mode() & 0o100, 0, "{path} lost its x");
+            assert_eq!(about.permissions().mode() & 0o777, 0o741, "{path}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A mounted pool, through the system calls that programs make.
 
+mod attributes;
+
 use super::content::{arg, assert_same, bytes};
 use super::lab::{Lab, stop};
 use super::machines::{Machine, Machines, Naming};
