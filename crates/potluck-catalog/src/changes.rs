@@ -10,6 +10,7 @@ use super::error::Error;
 use crate::sql::{Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::{DonorId, MemberId, VersionId};
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Override;
 use potluck_core::quota::QuotaOf;
@@ -33,7 +34,9 @@ pub enum ChangeOp {
     Version(VersionId),
     /// A directory is there, made with these attributes, as those above it that were missing.
     Dir(PoolPath, EntryAttributes),
-    /// The attributes of a directory are these now.
+    /// A symbolic link is there, with those directories above it that were missing.
+    Link(PoolPath, LinkTarget, EntryAttributes),
+    /// The attributes of a directory or a link are these now.
     PathAttributes(PoolPath, EntryAttributes),
     /// The attributes of a version were set.
     VersionAttributes(VersionId),
@@ -76,6 +79,7 @@ impl ChangeOp {
         match self {
             Self::Files(files) => files.first().map(|(path, _)| path.space()),
             Self::Dir(path, _)
+            | Self::Link(path, ..)
             | Self::PathAttributes(path, _)
             | Self::Removed(path)
             | Self::Policy(path, _) => Some(path.space()),
@@ -101,6 +105,7 @@ impl ChangeOp {
         match self {
             Self::Files(files) => files.iter().all(|(path, _)| path.is_system()),
             Self::Dir(path, _)
+            | Self::Link(path, ..)
             | Self::PathAttributes(path, _)
             | Self::Removed(path)
             | Self::Policy(path, _) => path.is_system(),

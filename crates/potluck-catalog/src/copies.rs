@@ -12,6 +12,7 @@ use super::commit::{PreparedFile, repeated};
 use super::enough_copies::{self, AcknowledgedFile, WriteSafety};
 use super::entries::{self, EntryPlace};
 use super::error::Error;
+use super::links::{self, LinkToMake};
 use super::meta::Counter;
 use super::parts;
 use super::spaces::{self, Space};
@@ -21,6 +22,7 @@ use super::walk::{Walk, WalkedEntry, What};
 use crate::sql::{Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::{SessionId, SpaceId, VersionId};
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{BadPath, PoolPath};
 use potluck_core::policy::AskedPolicy;
 use potluck_pool::InUseAgain;
@@ -56,6 +58,8 @@ pub struct CopyRequest {
 pub struct Copied {
     /// Each file's path, and its version or why it was refused.
     pub files: Vec<(PoolPath, Result<CopiedVersion, Error>)>,
+    /// How many links were copied.
+    pub links: u64,
     /// The cursor from which the copy goes on; `None` when all was copied.
     pub next: Option<String>,
     /// Chunks that nobody used before.
@@ -103,9 +107,17 @@ pub(crate) fn copy(
         space: space.id,
         visible: Visible::new(db, Some(&space), now_ms, wall_ms).asking(wanted.asked),
         files: Vec::new(),
+        links: 0,
     };
     let found = entries::existing(db, &wanted.from)?;
     let next = match found.place {
+        EntryPlace::Link(target) if wanted.recursive => {
+            copying.link(target, found.attributes, wanted.to.clone())?;
+            None
+        }
+        EntryPlace::Link(target) => {
+            return Err(Error::IsALink { path: wanted.from.clone(), target });
+        }
         EntryPlace::File(version) => {
             copying.file(versions::get(db, version)?, wanted.to.clone())?;
             None
@@ -124,7 +136,7 @@ pub(crate) fn copy(
         }
     };
     let again = copying.visible.close()?;
-    let copied = Copied { files: copying.files, next, again };
+    let copied = Copied { files: copying.files, links: copying.links, next, again };
     db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![command.0, page, now_ms as i64, reply(&copied)?])?;
     Ok(CopyOutcome::Fresh(copied))
@@ -151,6 +163,7 @@ struct Copying<'db> {
     space: SpaceId,
     visible: Visible<'db>,
     files: Vec<(PoolPath, Result<CopiedVersion, Error>)>,
+    links: u64,
 }
 
 impl Copying<'_> {
@@ -165,6 +178,7 @@ impl Copying<'_> {
             let to = below(&self.wanted.to, &path)?;
             match item.map(|item| (item.what, item.attributes)) {
                 Ok((What::Dir(_), attributes)) => self.dir(&to, attributes)?,
+                Ok((What::Link(target), attributes)) => self.link(target, attributes, to)?,
                 Ok((What::File(version), _)) => {
                     chunks += version.chunks;
                     self.file(*version, to)?;
@@ -189,6 +203,21 @@ impl Copying<'_> {
             }
             Err(why) => Err(why),
         }
+    }
+
+    fn link(
+        &mut self,
+        target: LinkTarget,
+        attributes: EntryAttributes,
+        to: PoolPath,
+    ) -> Result<(), Error> {
+        let made = LinkToMake { path: to.clone(), target, attributes };
+        match links::make(self.db, &made, true, self.wanted.condition) {
+            Ok(()) => self.links += 1,
+            Err(why) if is_refusal(&why) => self.files.push((to, Err(why))),
+            Err(why) => return Err(why),
+        }
+        Ok(())
     }
 
     fn file(&mut self, source: Version, to: PoolPath) -> Result<(), Error> {

@@ -2,9 +2,10 @@
 
 use super::error::Error;
 use super::meta::Counter;
-use crate::sql::{Tx, params};
+use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::ids::VersionId;
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 
 /// The number of a directory.
@@ -16,51 +17,64 @@ impl DirId {
     pub const ROOT: Self = Self(0);
 }
 
-/// The directory or file that an entry leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What an entry is.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryPlace {
     /// The entry leads to a directory.
     Dir(DirId),
     /// A file's current version.
     File(VersionId),
+    /// A symbolic link, which leads nowhere in the catalog: it is never followed here.
+    Link(LinkTarget),
 }
 
 /// An entry, as it was found in the catalog.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundEntry {
-    /// The directory or file that it leads to.
+    /// What it is.
     pub place: EntryPlace,
-    /// The attributes of a directory. Those of a file are with its version, and here is nothing.
+    /// The attributes of a directory or a link. Those of a file are with its version, and here is nothing.
     pub attributes: EntryAttributes,
 }
 
 impl FoundEntry {
-    /// Reads an entry from its columns `dir` and `version`, and `mtime_ns` and `permissions`.
-    pub fn of(
-        (dir, version): (Option<i64>, Option<i64>),
-        (mtime, permissions): (Option<i64>, Option<u32>),
-    ) -> Result<Self, Error> {
-        let place = match (dir, version) {
-            (Some(dir), None) => EntryPlace::Dir(DirId(dir)),
-            (None, Some(version)) => EntryPlace::File(VersionId(version as u64)),
-            _ => return Err(Error::Damaged("an entry is neither file nor directory".into())),
-        };
+    /// Reads an entry from its columns, of which [`PLACE`] begins at `at` and [`ATTRIBUTES`] follows.
+    pub fn of(row: &Row<'_>, at: usize) -> Result<Self, Error> {
+        let place = EntryPlace::of(row, at)?;
+        let (mtime, permissions): (Option<i64>, Option<u32>) = (row.get(at + 3)?, row.get(at + 4)?);
         let mtime = FileTime(mtime.unwrap_or_default());
         let permissions = Permissions::of_mode(permissions.unwrap_or_default());
         Ok(Self { place, attributes: EntryAttributes { mtime, permissions } })
     }
 }
 
+/// The columns of an entry `e` that say what it is.
+pub(crate) const PLACE: &str = "e.dir, e.version, e.target";
+/// The columns of an entry `e` that follow [`PLACE`], with its attributes.
+pub(crate) const ATTRIBUTES: &str = "e.mtime_ns, e.permissions";
+
+impl EntryPlace {
+    /// Reads [`PLACE`] from column `at` on.
+    pub fn of(row: &Row<'_>, at: usize) -> Result<Self, Error> {
+        let (dir, version): (Option<i64>, Option<i64>) = (row.get(at)?, row.get(at + 1)?);
+        match (dir, version, row.get::<Option<String>>(at + 2)?) {
+            (Some(dir), None, None) => Ok(Self::Dir(DirId(dir))),
+            (None, Some(version), None) => Ok(Self::File(VersionId(version as u64))),
+            (None, None, Some(target)) => target
+                .try_into()
+                .map(Self::Link)
+                .map_err(|why| Error::Damaged(format!("an entry: {why}"))),
+            _ => Err(Error::Damaged("an entry is neither file nor directory nor link".into())),
+        }
+    }
+}
+
 /// The entry `name` of a directory.
 pub(crate) fn lookup(db: &Tx, parent: DirId, name: &str) -> Result<Option<FoundEntry>, Error> {
-    let row = db
-        .prepare(
-            "SELECT dir, version, mtime_ns, permissions FROM entries WHERE parent = ?1 AND name = ?2",
-        )?
-        .query_one(params![parent.0, name], |row| {
-            Ok(((row.get(0)?, row.get(1)?), (row.get(2)?, row.get(3)?)))
-        })?;
-    row.map(|(place, attributes)| FoundEntry::of(place, attributes)).transpose()
+    db.prepare(&format!(
+        "SELECT {PLACE}, {ATTRIBUTES} FROM entries e WHERE e.parent = ?1 AND e.name = ?2"
+    ))?
+    .query_one(params![parent.0, name], |row| FoundEntry::of(row, 0))
 }
 
 /// Finds the entry at `path`; `None` if nothing is there. A space that does not exist is an error, and so
@@ -105,7 +119,7 @@ pub(crate) fn existing(db: &Tx, path: &PoolPath) -> Result<FoundEntry, Error> {
 pub(crate) fn existing_dir(db: &Tx, path: &PoolPath) -> Result<DirId, Error> {
     match existing(db, path)?.place {
         EntryPlace::Dir(dir) => Ok(dir),
-        EntryPlace::File(_) => Err(Error::NotADirectory(path.clone())),
+        EntryPlace::File(_) | EntryPlace::Link(_) => Err(Error::NotADirectory(path.clone())),
     }
 }
 
@@ -171,7 +185,23 @@ pub(crate) fn put_file(
     Ok(())
 }
 
-/// Sets the attributes of a directory.
+/// Makes a symbolic link where nothing is.
+pub(crate) fn make_link(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    target: &LinkTarget,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    let EntryAttributes { mtime, permissions } = attributes;
+    db.prepare(
+        "INSERT INTO entries (parent, name, target, mtime_ns, permissions) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute(params![parent.0, name, target.as_str(), mtime.0, permissions.bits()])?;
+    Ok(())
+}
+
+/// Sets the attributes of a directory or a link.
 pub(crate) fn set_attributes(
     db: &Tx,
     parent: DirId,

@@ -152,6 +152,9 @@ fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
             sound(keeping(db, id, out))?;
         }
         ChangeOp::Dir(path, attributes) => out.add(Record::Dir { path, attributes }),
+        ChangeOp::Link(path, target, attributes) => {
+            out.add(Record::Link { path, target, attributes });
+        }
         ChangeOp::PathAttributes(path, attributes) => {
             out.add(Record::PathAttributes { path, attributes });
         }
@@ -363,6 +366,9 @@ impl CatalogSnapshot {
                 }
                 What::File(version) => {
                     sound(out.file(db, path, &version))?;
+                }
+                What::Link(target) => {
+                    out.add(Record::Link { path, target, attributes: item.attributes });
                 }
                 What::Dir(dir) => {
                     let (path, attributes) = (path.clone(), item.attributes);

@@ -29,6 +29,7 @@ mod followed;
 mod grantees;
 mod grants;
 mod groups;
+mod links;
 mod lists;
 mod log_position;
 mod members;

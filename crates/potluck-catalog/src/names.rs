@@ -14,7 +14,6 @@ use crate::sql::Tx;
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::ids::VersionId;
 use potluck_core::path::{MAX_PATH, PoolPath};
-use potluck_pool::redundancy::Version;
 use potluck_wire::control::{Condition, Removed};
 
 /// Entries of a tree that are counted when it is removed: less than a tenth of a second, so that a removal waits
@@ -92,8 +91,14 @@ pub(crate) fn set_attributes(
             changes::append(db, &ChangeOp::VersionAttributes(id))
         }
         EntryPlace::Dir(_) if version.is_some() => Err(Error::IsADirectory(path.clone())),
-        EntryPlace::Dir(_) => {
-            let attributes = found.attributes.with(new.mtime, new.permissions);
+        EntryPlace::Link(target) if version.is_some() => {
+            Err(Error::IsALink { path: path.clone(), target })
+        }
+        EntryPlace::Dir(_) | EntryPlace::Link(_) => {
+            let is_link = matches!(found.place, EntryPlace::Link(_));
+            // Nothing asks for those of a link.
+            let permissions = new.permissions.filter(|_| !is_link);
+            let attributes = found.attributes.with(new.mtime, permissions);
             if attributes == found.attributes {
                 return Ok(());
             }
@@ -146,30 +151,35 @@ pub(crate) fn move_entry(
     let to_dir = entries::existing_dir(db, &to_above)?;
     let target = entries::lookup(db, to_dir, to_name)?;
     let mut replaced = None;
+    let is_there = target.is_some();
+    use EntryPlace::{Dir, File, Link};
     match (moved.place, target.map(|target| target.place)) {
         (_, None) => {}
-        (EntryPlace::File(_), Some(EntryPlace::File(_))) if no_replace => {
+        (File(_) | Link(_), Some(File(_) | Link(_))) if no_replace => {
             return Err(Error::Exists(to.clone()));
         }
-        (EntryPlace::File(_), Some(EntryPlace::File(version))) => replaced = Some(version),
-        (EntryPlace::Dir(_), Some(EntryPlace::Dir(dir))) => {
+        (File(_) | Link(_), Some(File(version))) => replaced = Some(Some(version)),
+        (File(_) | Link(_), Some(Link(_))) => replaced = Some(None),
+        (Dir(_), Some(Dir(dir))) => {
             if entries::has_children(db, dir)? {
                 return Err(Error::NotEmpty(to.clone()));
             }
             dir_policies::forget(db, dir)?;
         }
-        (EntryPlace::File(_), Some(EntryPlace::Dir(_))) => {
+        (File(_) | Link(_), Some(Dir(_))) => {
             return Err(Error::IsADirectory(to.clone()));
         }
-        (EntryPlace::Dir(_), Some(EntryPlace::File(_))) => {
+        (Dir(_), Some(File(_) | Link(_))) => {
             return Err(Error::NotADirectory(to.clone()));
         }
     }
-    entries::delete(db, to_dir, to_name)?;
+    if is_there {
+        entries::delete(db, to_dir, to_name)?;
+    }
     entries::rename(db, (from_dir, from_name), (to_dir, to_name))?;
     changes::append(db, &ChangeOp::Moved { from: from.clone(), to: to.clone() })?;
     match replaced {
-        Some(version) => drop_version(db, to, version, when),
+        Some(version) => drop_file(db, to, version, when),
         None => Ok(()),
     }
 }
@@ -185,7 +195,11 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     match place {
         EntryPlace::File(version) => {
             entries::delete(db, parent, name)?;
-            drop_version(db, path, version, when)
+            drop_file(db, path, Some(version), when)
+        }
+        EntryPlace::Link(_) => {
+            entries::delete(db, parent, name)?;
+            drop_file(db, path, None, when)
         }
         EntryPlace::Dir(dir) if !entries::has_children(db, dir)? => {
             entries::delete(db, parent, name)?;
@@ -199,24 +213,34 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     }
 }
 
-fn drop_version(db: &Tx, path: &PoolPath, version: VersionId, when: When) -> Result<(), Error> {
-    let mut counts = ReferenceCounts::new(db, when.pool_ms);
-    let version = versions::delete(db, version, &mut counts)?;
-    counts.close()?;
+/// Ends the version of a file that is gone, and takes the file, or the link without one, from the sums of its space.
+fn drop_file(
+    db: &Tx,
+    path: &PoolPath,
+    version: Option<VersionId>,
+    when: When,
+) -> Result<(), Error> {
+    let mut bytes = 0;
+    if let Some(version) = version {
+        let mut counts = ReferenceCounts::new(db, when.pool_ms);
+        bytes = versions::delete(db, version, &mut counts)?.size;
+        counts.close()?;
+    }
     let mut sums = Sums::default();
-    sums.sub(version.size as i64);
+    sums.sub(bytes as i64);
     spaces::add_sums(db, spaces::named(db, path.space())?.id, sums)
 }
 
 /// Counts the files that [`remove`] would remove, [`COUNTED`] entries at most.
 pub(crate) fn count(db: &Tx, path: &PoolPath) -> Result<Removed, Error> {
     let mut removed = Removed::default();
-    let mut add = |version: &Version| {
+    let mut add = |bytes: u64| {
         removed.files += 1;
-        removed.bytes += version.size;
+        removed.bytes += bytes;
     };
     match entries::existing(db, path)?.place {
-        EntryPlace::File(version) => add(&versions::get(db, version)?),
+        EntryPlace::File(version) => add(versions::get(db, version)?.size),
+        EntryPlace::Link(_) => add(0),
         EntryPlace::Dir(dir) => {
             let (mut walk, mut left) = (Walk::new(db, dir, true, None)?, COUNTED);
             while let Some(item) = walk.next_item()? {
@@ -225,8 +249,10 @@ pub(crate) fn count(db: &Tx, path: &PoolPath) -> Result<Removed, Error> {
                     break;
                 }
                 left -= 1;
-                if let What::File(version) = item.what {
-                    add(&version);
+                match item.what {
+                    What::File(version) => add(version.size),
+                    What::Link(_) => add(0),
+                    What::Dir(_) => {}
                 }
             }
         }

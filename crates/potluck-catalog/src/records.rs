@@ -11,6 +11,7 @@ use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{MemberId, VersionId};
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::quota::{Quota, QuotaOf};
@@ -53,9 +54,19 @@ pub enum Record {
         #[serde(flatten)]
         attributes: EntryAttributes,
     },
-    /// The attributes of a directory or a space are these now.
+    /// A symbolic link is there, in the place of what was there.
+    Link {
+        /// The path of the link.
+        path: PoolPath,
+        /// Where it leads.
+        target: LinkTarget,
+        /// The attributes that it has.
+        #[serde(flatten)]
+        attributes: EntryAttributes,
+    },
+    /// The attributes of a directory, a link or a space are these now.
     PathAttributes {
-        /// The path of the directory.
+        /// The path of the directory or link.
         path: PoolPath,
         /// The attributes that it has.
         #[serde(flatten)]

@@ -19,6 +19,7 @@ use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{SpaceId, VersionId};
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::Entry;
 use potluck_pool::redundancy::Version;
@@ -80,6 +81,10 @@ impl Replay {
                 }
             }
             Record::Dir { path, attributes } => entries::make_dirs(db, &path, attributes).map(drop),
+            Record::Link { path, target, attributes } => {
+                self.settled(&path);
+                link(db, &path, &target, attributes)
+            }
             Record::PathAttributes { path, attributes } => {
                 let new = AttributesToSet {
                     mtime: Some(attributes.mtime),
@@ -297,6 +302,22 @@ fn remove(db: &Tx, path: &PoolPath) -> Result<(), Error> {
         Ok(None) | Err(Error::NoSpaceNamed(_) | Error::NotADirectory(_)) => Ok(()),
         Err(why) => Err(why),
     }
+}
+
+/// Makes a link in the place of what was there.
+fn link(
+    db: &Tx,
+    path: &PoolPath,
+    target: &LinkTarget,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    let outside = || Error::OutsideSpaces(path.clone());
+    let (above, name) = (path.parent().ok_or_else(outside)?, path.file_name().ok_or_else(outside)?);
+    remove(db, path)?;
+    let dir = entries::make_dirs(db, &above, EntryAttributes::of_dir(attributes.mtime.ms()))?;
+    entries::make_link(db, dir, name, target, attributes)?;
+    let space = spaces::named(db, path.space())?;
+    spaces::add_sums(db, space.id, Sums { files: 1, bytes: 0 })
 }
 
 fn moved(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {

@@ -116,6 +116,7 @@ impl<'db> Visible<'db> {
         let replaced = match found.map(|found| found.place) {
             Some(EntryPlace::Dir(_)) => return Err(Error::IsADirectory(path)),
             Some(EntryPlace::File(version)) => Some(version),
+            Some(EntryPlace::Link(target)) => return Err(Error::IsALink { path, target }),
             None => None,
         };
         check_condition(self.db, &path, condition, replaced)?;
@@ -288,6 +289,8 @@ pub fn is_refusal(why: &Error) -> bool {
             | Error::HasContent { .. }
             | Error::NotADirectory(_)
             | Error::IsADirectory(_)
+            | Error::IsALink { .. }
+            | Error::IsAFile(_)
             | Error::OutsideSpaces(_)
             | Error::NotAcknowledged { .. }
             | Error::TooFewCopies { .. }

@@ -1,11 +1,12 @@
 //! Walking a tree in order of names, parents before children, page by page.
 
-use super::entries::{DirId, EntryPlace, FoundEntry};
+use super::entries::{ATTRIBUTES, DirId, EntryPlace, FoundEntry, PLACE};
 use super::error::Error;
 use super::grants::SeenSpaces;
 use super::versions::{self, COLUMNS};
 use crate::sql::{Tx, params};
 use potluck_core::attributes::EntryAttributes;
+use potluck_core::link_target::LinkTarget;
 use potluck_pool::redundancy::Version;
 use std::collections::VecDeque;
 
@@ -19,7 +20,7 @@ pub struct WalkedEntry {
     pub path: String,
     /// The attributes of the entry.
     pub attributes: EntryAttributes,
-    /// A directory, or a file's version.
+    /// A directory, a file's version, or where a link leads.
     pub what: What,
 }
 
@@ -30,6 +31,8 @@ pub enum What {
     Dir(DirId),
     /// The entry is a file, with its current version.
     File(Box<Version>),
+    /// The entry is a symbolic link.
+    Link(LinkTarget),
 }
 
 /// An entry whose record cannot be read.
@@ -149,7 +152,7 @@ impl<'db> Walk<'db> {
 
 fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
     let mut rows = db.prepare(&format!(
-        "SELECT e.name, e.dir, e.version, e.mtime_ns, e.permissions, {COLUMNS}
+        "SELECT e.name, {PLACE}, {ATTRIBUTES}, {COLUMNS}
          FROM entries e LEFT JOIN versions v ON v.id = e.version
          WHERE e.parent = ?1 AND e.name > ?2 ORDER BY e.name LIMIT {FETCH}"
     ))?;
@@ -158,12 +161,13 @@ fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
     while let Some(row) = rows.next()? {
         fetched += 1;
         let name: String = row.get(0)?;
-        let found = FoundEntry::of((row.get(1)?, row.get(2)?), (row.get(3)?, row.get(4)?))?;
+        let found = FoundEntry::of(&row, 1)?;
         let path = format!("{}{name}", level.prefix);
         level.after = name;
         let what = match found.place {
             EntryPlace::Dir(dir) => What::Dir(dir),
-            EntryPlace::File(version) => match versions::of_row(&row, 5) {
+            EntryPlace::Link(target) => What::Link(target),
+            EntryPlace::File(version) => match versions::of_row(&row, 6) {
                 Ok(Some(version)) => What::File(Box::new(version)),
                 unreadable => {
                     let why = match unreadable {
@@ -176,7 +180,7 @@ fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
             },
         };
         let attributes = match &what {
-            What::Dir(_) => found.attributes,
+            What::Dir(_) | What::Link(_) => found.attributes,
             What::File(version) => version.attributes,
         };
         level.fetched.push_back(Ok(WalkedEntry { path, attributes, what }));

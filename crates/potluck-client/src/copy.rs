@@ -2,6 +2,7 @@
 //! spaces are sealed with different keys by reading and writing again.
 
 use crate::get::{self, ByteRange};
+use crate::pending_links::PendingLinks;
 use crate::pool::Pool;
 use crate::progress::{Progress, Quiet};
 use crate::source::{Input, Item};
@@ -13,7 +14,8 @@ use potluck_core::ids::SessionId;
 use potluck_core::path::{BadPath, PoolPath};
 use potluck_core::policy::Redundancy;
 use potluck_wire::control::{
-    Condition, CopiedFile, CopyFiles, EntryKind, List, ListedEntry, Listing, MakeDir, NotCopied,
+    Condition, CopiedFile, CopyFiles, EntryKind, List, ListedEntry, Listing, MakeDir, NewLink,
+    NotCopied,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, Read, Write};
@@ -31,6 +33,8 @@ const PARTS_AHEAD: usize = 2;
 pub struct CopyReport {
     /// The files that were copied.
     pub files: Vec<CopiedFile>,
+    /// How many links were copied.
+    pub links: u64,
     /// The files that were not copied, and why. Those that only lack holders ([`NotCopied::lacks_holders`]) can
     /// be copied through this client.
     pub failed: Vec<NotCopied>,
@@ -65,6 +69,7 @@ impl Pool {
         loop {
             let copied = self.call_retrying(&page).await?;
             report.files.extend(copied.files);
+            report.links += copied.links;
             report.failed.extend(copied.failed);
             page.page += 1;
             page.after = copied.next;
@@ -86,11 +91,18 @@ impl Pool {
         progress: Arc<dyn Progress>,
     ) -> Result<PutReport, Failure> {
         let (items, queue) = sync_channel(FILES_AHEAD);
+        let mut links = PendingLinks::new(self, options.condition);
         let reading = async move {
             for (from, to) in pairs {
-                feed(self, from, to, &items).await.map_err(|failure| (from.clone(), failure))?;
+                if let Err(failure) = feed(self, from, to, &items, &mut links).await {
+                    links.failed.push((from.clone(), failure));
+                    break;
+                }
             }
-            Ok(())
+            if let Err(failure) = links.make().await {
+                links.failed.push((root.clone(), failure));
+            }
+            (links.made, links.failed)
         };
         let writing = put(self, root, Box::new(queue.into_iter()), options, progress);
         tokio::pin!(reading, writing);
@@ -103,19 +115,21 @@ impl Pool {
             }
         };
         let mut report = written?;
-        if let Some(Err(failed)) = read {
-            report.failed.push(failed); // what was found before is stored
+        if let Some((links, failed)) = read {
+            report.links += links;
+            report.failed.extend(failed); // what was found before is stored
         }
         Ok(report)
     }
 }
 
-/// Reads everything at `from`, one file after the other, and makes directories that have no file.
+/// Reads everything at `from`, one file after the other, and makes directories that have no file, and links.
 async fn feed(
     client: &Pool,
     from: &PoolPath,
     to: &PoolPath,
     items: &SyncSender<Item>,
+    links: &mut PendingLinks,
 ) -> Result<(), Failure> {
     let mut after = None;
     let mut empty: Option<PoolPath> = None;
@@ -132,6 +146,9 @@ async fn feed(
                 make_dir(client, target, entry.permissions).await?;
             } else if entry.kind == EntryKind::Dir {
                 empty = Some(target);
+            } else if let Some(leads_to) = entry.target {
+                let mtime = Some(entry.mtime);
+                links.add(NewLink { path: target, target: leads_to, mtime }).await?;
             } else if !read_one(client, &source, target, &entry, items).await {
                 return Ok(()); // the writer has given up, and says why
             }

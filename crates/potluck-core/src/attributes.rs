@@ -51,6 +51,8 @@ impl Permissions {
     pub const FILE: Self = Self(0o644);
     /// What a directory has of which nobody said anything.
     pub const DIR: Self = Self(0o755);
+    /// What a symbolic link has, which nothing is decided by.
+    pub const LINK: Self = Self(0o777);
     const ALL: u32 = 0o777;
 
     /// The permissions in the mode of a file; its other bits are left out.

@@ -12,6 +12,7 @@ pub mod entropy;
 pub mod erasure;
 pub mod hedging;
 pub mod ids;
+pub mod link_target;
 pub mod load;
 pub mod matching;
 pub mod merkle;

@@ -3,8 +3,11 @@
 mod attributes;
 mod capacity;
 mod closing;
+mod extended_attributes;
+mod links;
 
 pub use attributes::AttributeChange;
+pub use extended_attributes::PoolAttribute;
 
 use crate::draft::{Draft, DraftPlace};
 use crate::errno::errno;
@@ -404,6 +407,18 @@ fn facts_of(inode: u64, entry: &ListedEntry) -> ShownEntry {
 fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {
     let ShownEntry { kind, size, attributes, version, .. } = *facts;
     let EntryAttributes { mtime, permissions } = attributes;
-    let (digest, copies, ec, in_catalog) = Default::default();
-    ListedEntry { path, kind, size, mtime, version, digest, copies, ec, in_catalog, permissions }
+    let (digest, copies, ec, in_catalog, target) = Default::default();
+    ListedEntry {
+        path,
+        kind,
+        size,
+        mtime,
+        version,
+        digest,
+        copies,
+        ec,
+        in_catalog,
+        permissions,
+        target,
+    }
 }

@@ -1,29 +1,29 @@
 //! The requests of the kernel, and nothing else that speaks FUSE. Each becomes a task of the runtime, which has the
 //! reply: a thread of FUSE waits for nobody.
 
-use crate::file_system::{AttributeChange, FileSystem, OpenMode, ShownEntry};
+mod translation;
+
+use crate::file_system::{AttributeChange, FileSystem, PoolAttribute, ShownEntry};
 use crate::opener::process_of;
 use fuser::{
-    BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
-    ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use potluck_core::attributes::{FileTime, Permissions};
-use potluck_wire::control::EntryKind;
-use rustix::fs::OFlags;
+use potluck_core::attributes::Permissions;
+use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
+use translation::{LARGEST_WRITE, file_time, kind, mode, number, shown, text};
 
 /// How long the kernel believes what it was told: what others change is seen within this time.
 const BELIEVED: Duration = Duration::from_secs(1);
-/// Bytes of one write; a thread's buffer is touched so far.
-const LARGEST_WRITE: u32 = 1 << 20;
 /// Bytes in which sizes of a file system are counted.
 const BLOCK: u32 = 4096;
 /// The number of what the kernel did not ask for yet, as libfuse gives it.
@@ -87,71 +87,6 @@ where
     fn run(self, files: Arc<FileSystem>) -> impl Future<Output = Result<T, Errno>> + Send {
         self(files)
     }
-}
-
-fn number(why: Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(why.raw_os_error())
-}
-
-/// A name as the pool has names.
-fn text(name: &OsStr) -> Result<String, Errno> {
-    name.to_str().map(str::to_owned).ok_or(Errno::ILSEQ)
-}
-
-fn kind(kind: EntryKind) -> FileType {
-    match kind {
-        EntryKind::File => FileType::RegularFile,
-        EntryKind::Dir => FileType::Directory,
-    }
-}
-
-fn shown(facts: &ShownEntry, owner: (u32, u32)) -> FileAttr {
-    let time = facts.attributes.mtime.system();
-    let nlink = match facts.kind {
-        EntryKind::Dir => 2,
-        EntryKind::File => 1,
-    };
-    FileAttr {
-        ino: INodeNo(facts.inode),
-        size: facts.size,
-        blocks: facts.size.div_ceil(512),
-        atime: time,
-        mtime: time,
-        ctime: time,
-        crtime: time,
-        kind: kind(facts.kind),
-        perm: facts.attributes.permissions.bits() as u16,
-        nlink,
-        uid: owner.0,
-        gid: owner.1,
-        rdev: 0,
-        blksize: LARGEST_WRITE,
-        flags: 0,
-    }
-}
-
-fn mode(flags: i32) -> OpenMode {
-    let access = OpenFlags(flags).acc_mode();
-    let given = OFlags::from_bits_retain(flags as u32);
-    OpenMode {
-        reads: access != OpenAccMode::O_WRONLY,
-        writes: access != OpenAccMode::O_RDONLY,
-        truncates: given.contains(OFlags::TRUNC),
-        appends: given.contains(OFlags::APPEND),
-        is_exclusive: given.contains(OFlags::EXCL),
-    }
-}
-
-fn file_time(time: TimeOrNow) -> FileTime {
-    FileTime::of_system(match time {
-        // The nanoseconds of a time before 1970 go on from its second, and fuser 0.18 takes them off it.
-        TimeOrNow::SpecificTime(time) => match UNIX_EPOCH.duration_since(time) {
-            Ok(before) => time + Duration::from_nanos(2 * u64::from(before.subsec_nanos())),
-            Err(_) => time,
-        },
-        #[allow(clippy::disallowed_methods)] // a file's time, by which nothing is decided
-        TimeOrNow::Now => SystemTime::now(),
-    })
 }
 
 impl Filesystem for KernelRequests {
@@ -254,8 +189,27 @@ impl Filesystem for KernelRequests {
         self.unlink(request, parent, name, reply);
     }
 
-    fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &Path, reply: ReplyEntry) {
-        reply.error(fuser::Errno::EOPNOTSUPP);
+    fn symlink(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let (name, target) = (text(name), text(target.as_os_str()));
+        self.reply_entry(reply, move |files: Arc<FileSystem>| async move {
+            files.make_link(parent.0, &name?, target?).await
+        });
+    }
+
+    fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
+        self.spawn(|files| async move {
+            match files.target(inode.0).await {
+                Ok(target) => reply.data(target.as_str().as_bytes()),
+                Err(why) => reply.error(number(why)),
+            }
+        });
     }
 
     fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
@@ -500,6 +454,59 @@ impl Filesystem for KernelRequests {
                 }
                 Err(why) => reply.error(number(why)),
             }
+        });
+    }
+
+    fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let attribute = match text(name).and_then(|name| PoolAttribute::named(&name)) {
+            Ok(attribute) => attribute,
+            Err(why) => return reply.error(number(why)),
+        };
+        self.spawn(|files| async move {
+            match files.pool_attribute(inode.0, attribute).await {
+                Ok(value) if size == 0 => reply.size(value.len() as u32),
+                Ok(value) if value.len() > size as usize => reply.error(fuser::Errno::ERANGE),
+                Ok(value) => reply.data(value.as_bytes()),
+                Err(why) => reply.error(number(why)),
+            }
+        });
+    }
+
+    fn listxattr(&self, _: &Request, _: INodeNo, size: u32, reply: ReplyXattr) {
+        // None are listed: who copies a file with all that are would set them on the copy, and so its policy.
+        match size {
+            0 => reply.size(0),
+            _ => reply.data(&[]),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        let attribute = match text(name).and_then(|name| PoolAttribute::named(&name)) {
+            Ok(_) if XattrFlags::from_bits_retain(flags as u32).contains(XattrFlags::CREATE) => {
+                return reply.error(fuser::Errno::EEXIST); // a policy always holds
+            }
+            Ok(attribute) => attribute,
+            Err(_) => return reply.error(fuser::Errno::EOPNOTSUPP),
+        };
+        let value = std::str::from_utf8(value).map(str::to_owned).map_err(|_| Errno::INVAL);
+        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+            files.set_pool_attribute(inode.0, attribute, &value?).await
+        });
+    }
+
+    fn removexattr(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply.error(match text(name).and_then(|name| PoolAttribute::named(&name)) {
+            Ok(_) => fuser::Errno::EPERM, // a policy always holds
+            Err(why) => number(why),
         });
     }
 

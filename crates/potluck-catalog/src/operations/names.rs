@@ -2,6 +2,7 @@
 
 use crate::copies::{self, Copied, CopyOutcome, CopyRequest};
 use crate::grants::SeenSpaces;
+use crate::links;
 use crate::lists::{self, EntryFacts};
 use crate::names::{self, AttributesToSet, When};
 use crate::{Catalog, Durability, Error};
@@ -9,7 +10,7 @@ use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::{SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_pool::DonorSnapshot;
-use potluck_wire::control::{Listing, Removed, Used, UsedUpTo};
+use potluck_wire::control::{Condition, Listing, NewLink, Removed, Used, UsedUpTo};
 
 impl Catalog {
     /// The entries of a directory after `after`, or with `recursive` of the tree there; a page. Of the root of
@@ -48,6 +49,18 @@ impl Catalog {
         attributes: EntryAttributes,
     ) -> Result<(), Error> {
         let make = move |db: &_| names::make_dir(db, &path, parents, attributes);
+        self.write(Durability::Disk, make).await
+    }
+
+    /// Makes symbolic links, as `condition` says in the place of others; gives those that were refused.
+    pub async fn make_links(
+        &self,
+        links: Vec<NewLink>,
+        parents: bool,
+        condition: Condition,
+        when: When,
+    ) -> Result<Vec<(PoolPath, Error)>, Error> {
+        let make = move |db: &_| links::make_all(db, &links, parents, condition, when);
         self.write(Durability::Disk, make).await
     }
 

@@ -79,12 +79,14 @@ CREATE TABLE group_members (
 CREATE INDEX group_members_by_group ON group_members (group_name, member);
 
 -- Directory 0 holds the spaces' roots. An entry has either a directory's number or a version, so
--- that a directory moves in O(1). mtime_ns, permissions: of a directory; NULL for a file, whose version has them.
+-- that a directory moves in O(1), or where a symbolic link leads. mtime_ns, permissions: of a directory or a link;
+-- NULL for a file, whose version has them.
 CREATE TABLE entries (
     parent      INTEGER NOT NULL,
     name        TEXT NOT NULL,
     dir         INTEGER,
     version     INTEGER,
+    target      TEXT,
     mtime_ns    INTEGER,
     permissions INTEGER,
     PRIMARY KEY (parent, name)

@@ -15,8 +15,8 @@ use crate::spaces::{self, NewSpace};
 use crate::sql::{Tx, params};
 use crate::walk::{Walk, What};
 use crate::{
-    Error, changes, conversions, dir_policies, donors, grants, groups, log_position, notes, parts,
-    policy_changes, quotas, reaping, restored, sessions, units, versions,
+    Error, changes, conversions, dir_policies, donors, grants, groups, links, log_position, notes,
+    parts, policy_changes, quotas, reaping, restored, sessions, units, versions,
 };
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::chunk::Digest;
@@ -26,6 +26,7 @@ use potluck_core::quota::{Quota, QuotaOf};
 use potluck_core::recipe::PART_CHUNKS;
 use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
 use potluck_core::seal::SpaceKey;
+use potluck_wire::control::{Condition, NewLink};
 use potluck_wire::token::Role;
 use tempfile::TempDir;
 
@@ -109,6 +110,9 @@ fn told(db: &Tx) -> Vec<String> {
                     let mtime = (permissions != Permissions::DIR).then_some(mtime);
                     told.push(format!("{at} {mtime:?} {permissions}"));
                 }
+                What::Link(target) => {
+                    told.push(format!("{at} {target} {:?}", item.attributes));
+                }
                 What::File(version) if version.parts > 0 => {
                     told.push(format!("{at} {version:?}"));
                     for part in parts::of(db, version.id).expect("parts") {
@@ -165,6 +169,12 @@ fn steps() -> Vec<fn(&mut Fixture)> {
     }
     fn moved(fixture: &Fixture, from: &str, to: &str) {
         names::move_entry(&fixture.db, &path(from), &path(to), false, WHEN).expect("moved");
+    }
+    fn link(fixture: &Fixture, at: &str, leads_to: &str) {
+        let target = leads_to.to_owned().try_into().expect("a target");
+        let new = [NewLink { path: path(at), target, mtime: Some(FileTime(11)) }];
+        let refused = links::make_all(&fixture.db, &new, true, Condition::Always, WHEN);
+        assert_eq!(refused.expect("made"), []);
     }
     fn set(fixture: &Fixture, at: &str, mtime: i64, mode: u32) {
         let (mtime, permissions) = (Some(FileTime(mtime)), Some(Permissions::of_mode(mode)));
@@ -297,6 +307,28 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             let goal = Redundancy::Copies(2);
             versions::set_goal(&f.db, id, Some(goal)).expect("a goal");
             assert!(conversions::arrive(&f.db, id, goal, 0).expect("switched"));
+        },
+        |f| {
+            link(f, "pot://lab/l/first", "../a/one");
+            link(f, "pot://lab/l/second", "x");
+        },
+        |f| {
+            link(f, "pot://lab/l/first", "elsewhere"); // replaces
+            set(f, "pot://lab/l/second", 12, 0o777);
+            moved(f, "pot://lab/l", "pot://lab/m");
+        },
+        |f| {
+            f.put(file("pot://lab/m/file", &[30], &[1]));
+            moved(f, "pot://lab/m/first", "pot://lab/m/file");
+            f.put(file("pot://lab/m/third", &[31], &[1]));
+            moved(f, "pot://lab/m/third", "pot://lab/m/second");
+        },
+        |f| {
+            link(f, "pot://lab/m/gone", "x");
+            remove(f, "pot://lab/m/gone");
+            f.put(file("pot://lab/m/gone", &[32], &[1]));
+            remove(f, "pot://lab/m/gone");
+            link(f, "pot://lab/m/gone", "back");
         },
         |f| remove(f, "pot://lab/a/inline"),
         |f| {

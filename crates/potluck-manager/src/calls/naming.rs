@@ -17,11 +17,11 @@ use potluck_core::rights::Right;
 use potluck_pool::Pool;
 use potluck_pool::redundancy::{Layout, Version, chunk_facts, judge_file};
 use potluck_wire::control::{
-    Done, Health, HealthLevel, List, Listing, MakeDir, Move, Remove, Removed, SetAttributes, Stat,
-    Stated, Usage, Used,
+    Done, Health, HealthLevel, List, Listing, MAX_LINKS, MadeLinks, MakeDir, MakeLinks, Move,
+    NotMade, Remove, Removed, SetAttributes, Stat, Stated, Usage, Used,
 };
 use potluck_wire::env::Env;
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 
 /// Entries and chunks that one answer adds up: some tenths of a second.
@@ -190,6 +190,26 @@ impl Answer<MakeDir> for NamingCalls {
         let attributes = EntryAttributes { mtime, permissions };
         self.catalog.make_directory(path, parents, attributes).await?;
         Ok(Done {})
+    }
+}
+
+impl Answer<MakeLinks> for NamingCalls {
+    async fn answer(self, call: MakeLinks, caller: CallingMember) -> Result<MadeLinks, Failure> {
+        let MakeLinks { links, parents, condition } = call;
+        let Some(first) = links.first() else { return Ok(MadeLinks::default()) };
+        let space = first.path.space();
+        if links.len() > MAX_LINKS || links.iter().any(|link| link.path.space() != space) {
+            let what = format!("one call makes at most {MAX_LINKS} links, and in one space");
+            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint("make them by several calls"));
+        }
+        self.access.need(&caller, Right::Write, &first.path).await?;
+        let made = self.catalog.make_links(links, parents, condition, self.time.when());
+        let failed = made.await?.into_iter().map(|(path, why)| {
+            let failure = Failure::from(why);
+            NotMade { path, failure }
+        });
+        Ok(MadeLinks { failed: failed.collect() })
     }
 }
 

@@ -10,9 +10,9 @@ use potluck_core::rights::{Grantee, Right, Rights};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
     AuditEntry, AuditKind, AuditRead, Call, Condition, CopyFiles, EntryKind, Fsck, GroupChange,
-    GroupCreate, GroupList, GroupRemove, List, MakeDir, Move, Open, Outcome, PolicySet, QuotaList,
-    QuotaSet, Remove, Reserve, Reserved, Revoke, SetAttributes, SpaceCreate, SpaceGrant, SpaceList,
-    SpaceRemove, SpaceRevoke, SpaceWho, Stat, Status, Usage,
+    GroupCreate, GroupList, GroupRemove, List, MakeDir, MakeLinks, Move, NewLink, Open, Outcome,
+    PolicySet, QuotaList, QuotaSet, Remove, Reserve, Reserved, Revoke, SetAttributes, SpaceCreate,
+    SpaceGrant, SpaceList, SpaceRemove, SpaceRevoke, SpaceWho, Stat, Status, Usage,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
@@ -60,6 +60,12 @@ fn policy_set(at: &str) -> PolicySet {
     PolicySet { path: path(at), policy, new_files_only: true, dry_run: false }
 }
 
+fn link(at: &str) -> MakeLinks {
+    let target = "anywhere".to_owned().try_into().expect("a target");
+    let links = vec![NewLink { path: path(at), target, mtime: None }];
+    MakeLinks { links, parents: true, condition: Condition::IfAbsent }
+}
+
 fn permissions_of(at: &str, mode: u32) -> SetAttributes {
     let permissions = Some(Permissions::of_mode(mode));
     SetAttributes { path: path(at), version: None, mtime: None, permissions }
@@ -98,6 +104,7 @@ async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
         )
         .await,
         refused(caller, &permissions_of(&at("f"), 0o600)).await,
+        refused(caller, &link(&at("l"))).await,
         refused(caller, &Move { from: path(&at("f")), to: path(&at("g")), no_replace: false })
             .await,
         refused(caller, &Remove { path: path(&at("f")), recursive: true }).await,
@@ -190,6 +197,7 @@ async fn who_may_list_sees_names_and_neither_digests_nor_recipes_nor_keys() {
         Right::Write,
     )
     .await;
+    lacks(&bert, &link("pot://lab/l"), Right::Write).await;
     for at in ["pot://lab/d/f", "pot://lab/d", "pot://lab"] {
         lacks(&bert, &permissions_of(at, 0o600), Right::Write).await;
     }

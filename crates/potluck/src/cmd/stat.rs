@@ -38,6 +38,12 @@ fn text(path: &str, stated: &Stated) -> String {
     line("path", name(path).into());
     let policy = &stated.policy;
     let sealing = if policy.sealed { "sealed" } else { "plain" };
+    if let Some(target) = &entry.target {
+        line("kind", "link".into());
+        line("leads to", name(target.as_str()).into());
+        line("modified", format!("{} UTC", time(entry.mtime.ms())));
+        return text;
+    }
     if entry.kind == EntryKind::Dir {
         line("kind", "directory".into());
         line("mode", entry.permissions.to_string());
