@@ -291,7 +291,7 @@ impl Draft {
     }
 
     /// Sets the attributes at `path`, if any were set since its content was published, and that is as it was.
-    pub async fn publish_attributes(&mut self, path: &PoolPath) -> Result<(), Errno> {
+    async fn publish_attributes(&mut self, path: &PoolPath) -> Result<(), Errno> {
         if self.is_dirty || !self.has_new_attributes {
             return Ok(());
         }

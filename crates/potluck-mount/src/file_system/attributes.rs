@@ -35,9 +35,9 @@ impl FileSystem {
                 Arc::new(AsyncMutex::new(self.begin_draft(inode, mode).await?))
             }
         };
-        let path = self.inodes().path(inode)?;
         {
             let mut draft = shared.lock().await;
+            let path = self.inodes().path(inode)?;
             if let Some(size) = size {
                 draft.set_size(&path, size).await?;
             }
