@@ -38,7 +38,7 @@ pub struct DraftPlace {
     pub pool: Pool,
     /// Where it is kept if it is not written in order.
     pub spool: Arc<Spool>,
-    /// Its place in the mount's record.
+    /// The place of the draft in the mount's record.
     pub note: DraftNote,
 }
 
@@ -142,7 +142,7 @@ impl Draft {
         }
     }
 
-    /// Its name leads nowhere any more, or elsewhere: the mount's record is silent about it.
+    /// The mount's record is silent about a draft whose name leads nowhere any more, or elsewhere.
     pub fn has_no_name(&mut self) {
         self.note.is_over();
     }

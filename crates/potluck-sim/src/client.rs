@@ -126,10 +126,12 @@ impl Actor {
             Ok(report) => self.account(report, &mut writes, begun),
             Err(failure) => {
                 self.say(format_args!("put failed: {} {:?}", failure.code, failure.kind));
-                let unknown = matches!(
-                    failure.kind,
-                    ErrorKind::Retry | ErrorKind::Other | ErrorKind::Integrity
-                );
+                // Of several files some may have become visible before the others failed.
+                let unknown = writes.len() > 1
+                    || matches!(
+                        failure.kind,
+                        ErrorKind::Retry | ErrorKind::Other | ErrorKind::Integrity
+                    );
                 let fate = if unknown { Fate::Unknown } else { refusal(&failure) };
                 self.stage.board().health.below_policy |= unknown;
                 writes.values().for_each(|id| self.end(id, fate));

@@ -25,9 +25,6 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::open_files;
 use std::process::ExitCode;
 
-/// The exit code of something interrupted by its user.
-const INTERRUPTED: u8 = 130;
-
 fn main() -> ExitCode {
     potluck_wire::tls::install_provider();
     if let Some(why) = mount_helper::run_if_called() {
@@ -84,7 +81,7 @@ fn end(done: Result<cmd::Ending, Failure>, output: &Output) -> ExitCode {
         Ok(cmd::Ending::Done) => ExitCode::SUCCESS,
         Ok(cmd::Ending::Partial) => ErrorKind::Partial.exit_code().into(),
         Ok(cmd::Ending::Said(kind)) => kind.exit_code().into(),
-        Ok(cmd::Ending::Interrupted) => INTERRUPTED.into(),
+        Ok(cmd::Ending::Interrupted) => signals::INTERRUPTED.into(),
         Err(failure) => output.fail(&failure),
     }
 }

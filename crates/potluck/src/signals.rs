@@ -2,6 +2,9 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// The exit code of something interrupted by its user.
+pub const INTERRUPTED: u8 = 130;
+
 /// Completes when a command is asked to end: Ctrl-C, the terminate signal, or a terminal that is gone.
 /// From this call on, and not only while it is waited for, these no longer end the process by
 /// themselves.

@@ -19,7 +19,7 @@ for page in potluck potluck-cp potluck-nodes-ls; do
 done
 bash -c 'source /usr/share/bash-completion/completions/potluck && complete -p potluck'
 test -s /usr/share/doc/potluck/copyright
-gzip -dc /usr/share/man/man8/mount.potluck.8.gz | grep -q allow-other
+gzip -dc /usr/share/man/man8/mount.potluck.8.gz | grep -q 'allow.*other'
 test -s /usr/lib/systemd/user/potluck-mount@.service
 # The helper of mount(8) finds that nobody has joined a pool here.
 mkdir /tmp/mounted

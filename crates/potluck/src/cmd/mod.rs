@@ -48,7 +48,6 @@ mod verify;
 
 pub use ending::Ending;
 
-use crate::INTERRUPTED;
 use crate::args::Command;
 use crate::command_settings::CommandSettings;
 use crate::output::Output;
@@ -145,7 +144,7 @@ fn own_donors(
 async fn until_stopped_alone(
     work: impl Future<Output = Result<Ending, Failure>>,
 ) -> Result<Ending, Failure> {
-    signals::second_stop_ends(INTERRUPTED);
+    signals::second_stop_ends(signals::INTERRUPTED);
     tokio::select! {
         ending = work => ending,
         () = signals::asked_to_stop() => Ok(Ending::Interrupted),

@@ -26,7 +26,7 @@ impl LeftDaemon {
 
     /// The daemons that serve mounts in a machine.
     fn all_in(machine: &Machine) -> Vec<Self> {
-        let found = machine.sh("cat /root/.cache/potluck/spool/*.mount").text();
+        let found = machine.sh("cat ~root/.cache/potluck/spool/*.mount").text();
         let first = found.lines().filter_map(|line| serde_json::from_str(line).ok());
         first.filter(|said: &Value| said["pid"].is_i64()).map(|said| Self::of(&said)).collect()
     }
