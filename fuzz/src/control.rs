@@ -31,7 +31,8 @@ pub fn of_users(bytes: &[u8]) {
     one_of!(bytes: c::Reserve, c::Offer, c::Grow, c::Renew, c::Commit, c::Abort, c::Open, c::Report,
         c::Unreached, c::List, c::Stat, c::Usage, c::MakeDir, c::Move, c::CopyFiles, c::Remove, c::SpaceCreate,
         c::SpaceGrant, c::PolicySet, c::QuotaSet, c::GroupChange, c::AuditRead, c::Fsck, c::GiveBack, c::Revoke,
-        c::Join, c::Invite, c::Find, c::Away, c::OpenPart, c::LostParts);
+        c::Join, c::Invite, c::Find, c::Away, c::OpenPart, c::LostParts, c::SetAttributes,
+        c::MakeLinks);
 }
 
 pub fn of_donors(bytes: &[u8]) {
@@ -41,7 +42,7 @@ pub fn of_donors(bytes: &[u8]) {
 pub fn replies(bytes: &[u8]) {
     one_of!(bytes: c::HeartbeatReply, c::Registered, c::Reserved, c::Offered, c::Grown, c::Renewed,
         c::Committed, c::Opened, c::Listing, c::Stated, c::Used, c::Joined, c::Found, c::PoolStatus, c::Source,
-        c::CopiedFiles, c::FsckReport, c::CommittedParts);
+        c::CopiedFiles, c::FsckReport, c::CommittedParts, c::MadeLinks);
 }
 
 fn ca() -> &'static Ca {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::entropy::SystemEntropy;
 use potluck_core::ids::{DonorId, Incarnation, SessionId};
@@ -127,8 +128,8 @@ fn users() -> Vec<Vec<u8>> {
         path: path(),
         size: 5000,
         digest: Digest([3; 32]),
-        mtime_ms: 0,
-        executable: false,
+        mtime: FileTime::of_ms(0),
+        permissions: Permissions::FILE,
         chunk_size: 1 << 22,
         copies: 1,
         inline: None,

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use potluck_catalog::{
     Batch, Catalog, CommitOutcome, PreparedChunk, PreparedFile, StoredFile, StoredSession, When,
 };
+use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::chunk::Digest;
 use potluck_core::clock::{SystemClock, Tick};
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, VersionId};
@@ -100,8 +101,7 @@ fn prepared(layout: &Layout, file: u64) -> Result<PreparedFile> {
             id: VersionId(0),
             size: EACH * u64::from(LEN),
             digest,
-            mtime_ms: 1,
-            executable: false,
+            attributes: EntryAttributes { mtime: FileTime::of_ms(1), ..EntryAttributes::default() },
             chunk_size: LEN,
             copies: 2,
             ec: None,

@@ -8,7 +8,9 @@
 
 use super::error::Error;
 use crate::sql::{Tx, params};
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::{DonorId, MemberId, VersionId};
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Override;
 use potluck_core::quota::QuotaOf;
@@ -30,8 +32,14 @@ pub enum ChangeOp {
     Part(VersionId, u32),
     /// The redundancy of a version was changed, or its goal.
     Version(VersionId),
-    /// A directory was made, with those above it that were missing.
-    Dir(PoolPath),
+    /// A directory is there, made with these attributes, as those above it that were missing.
+    Dir(PoolPath, EntryAttributes),
+    /// A symbolic link is there, with those directories above it that were missing.
+    Link(PoolPath, LinkTarget, EntryAttributes),
+    /// The attributes of a directory or a link are these now.
+    PathAttributes(PoolPath, EntryAttributes),
+    /// The attributes of a version were set.
+    VersionAttributes(VersionId),
     /// An entry was moved.
     Moved {
         /// The path of the entry before the move.
@@ -70,11 +78,16 @@ impl ChangeOp {
     pub fn space(&self) -> Option<&str> {
         match self {
             Self::Files(files) => files.first().map(|(path, _)| path.space()),
-            Self::Dir(path) | Self::Removed(path) | Self::Policy(path, _) => Some(path.space()),
+            Self::Dir(path, _)
+            | Self::Link(path, ..)
+            | Self::PathAttributes(path, _)
+            | Self::Removed(path)
+            | Self::Policy(path, _) => Some(path.space()),
             Self::Moved { from, .. } => Some(from.space()),
             Self::Grant(space, _) | Self::Quota(QuotaOf::Space(space)) => Some(space),
             Self::Part(..)
             | Self::Version(_)
+            | Self::VersionAttributes(_)
             | Self::Space(_)
             | Self::SpaceRemoved(_)
             | Self::Group(_)
@@ -91,11 +104,16 @@ impl ChangeOp {
     fn is_system(&self) -> bool {
         match self {
             Self::Files(files) => files.iter().all(|(path, _)| path.is_system()),
-            Self::Dir(path) | Self::Removed(path) | Self::Policy(path, _) => path.is_system(),
+            Self::Dir(path, _)
+            | Self::Link(path, ..)
+            | Self::PathAttributes(path, _)
+            | Self::Removed(path)
+            | Self::Policy(path, _) => path.is_system(),
             Self::Moved { from, .. } => from.is_system(),
             Self::Space(name) | Self::SpaceRemoved(name) => name == SYSTEM_SPACE,
             Self::Part(..)
             | Self::Version(_)
+            | Self::VersionAttributes(_)
             | Self::Grant(..)
             | Self::Quota(_)
             | Self::Group(_)

@@ -12,6 +12,7 @@ use super::commit::{PreparedFile, repeated};
 use super::enough_copies::{self, AcknowledgedFile, WriteSafety};
 use super::entries::{self, EntryPlace};
 use super::error::Error;
+use super::links::{self, LinkToMake};
 use super::meta::Counter;
 use super::parts;
 use super::spaces::{self, Space};
@@ -19,7 +20,9 @@ use super::versions;
 use super::visible::{FileToPut, PutTarget, Visible, is_refusal};
 use super::walk::{Walk, WalkedEntry, What};
 use crate::sql::{Tx, params};
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::{SessionId, SpaceId, VersionId};
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{BadPath, PoolPath};
 use potluck_core::policy::AskedPolicy;
 use potluck_pool::InUseAgain;
@@ -55,6 +58,8 @@ pub struct CopyRequest {
 pub struct Copied {
     /// Each file's path, and its version or why it was refused.
     pub files: Vec<(PoolPath, Result<CopiedVersion, Error>)>,
+    /// How many links were copied.
+    pub links: u64,
     /// The cursor from which the copy goes on; `None` when all was copied.
     pub next: Option<String>,
     /// Chunks that nobody used before.
@@ -102,8 +107,17 @@ pub(crate) fn copy(
         space: space.id,
         visible: Visible::new(db, Some(&space), now_ms, wall_ms).asking(wanted.asked),
         files: Vec::new(),
+        links: 0,
     };
-    let next = match entries::existing(db, &wanted.from)?.place {
+    let found = entries::existing(db, &wanted.from)?;
+    let next = match found.place {
+        EntryPlace::Link(target) if wanted.recursive => {
+            copying.link(target, found.attributes, wanted.to.clone())?;
+            None
+        }
+        EntryPlace::Link(target) => {
+            return Err(Error::IsALink { path: wanted.from.clone(), target });
+        }
         EntryPlace::File(version) => {
             copying.file(versions::get(db, version)?, wanted.to.clone())?;
             None
@@ -115,14 +129,14 @@ pub(crate) fn copy(
             let mut walk = Walk::new(db, dir, true, wanted.after.as_deref())?;
             if wanted.after.is_none() {
                 // Where a file stands in its place nothing can be copied.
-                entries::make_dirs(db, &wanted.to, wall_ms)?;
-                changes::append(db, &ChangeOp::Dir(wanted.to.clone()))?;
+                entries::make_dirs(db, &wanted.to, found.attributes)?;
+                changes::append(db, &ChangeOp::Dir(wanted.to.clone(), found.attributes))?;
             }
-            copying.page(&mut walk, wall_ms)?
+            copying.page(&mut walk)?
         }
     };
     let again = copying.visible.close()?;
-    let copied = Copied { files: copying.files, next, again };
+    let copied = Copied { files: copying.files, links: copying.links, next, again };
     db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![command.0, page, now_ms as i64, reply(&copied)?])?;
     Ok(CopyOutcome::Fresh(copied))
@@ -149,11 +163,12 @@ struct Copying<'db> {
     space: SpaceId,
     visible: Visible<'db>,
     files: Vec<(PoolPath, Result<CopiedVersion, Error>)>,
+    links: u64,
 }
 
 impl Copying<'_> {
     /// Copies entries until a page is full; from where to go on.
-    fn page(&mut self, walk: &mut Walk<'_>, wall_ms: i64) -> Result<Option<String>, Error> {
+    fn page(&mut self, walk: &mut Walk<'_>) -> Result<Option<String>, Error> {
         let (mut entries, mut chunks) = (0, 0);
         while let Some(item) = walk.next_or_broken()? {
             let path = match &item {
@@ -161,9 +176,10 @@ impl Copying<'_> {
                 Err(broken) => broken.path.clone(),
             };
             let to = below(&self.wanted.to, &path)?;
-            match item.map(|item| item.what) {
-                Ok(What::Dir(_)) => self.dir(&to, wall_ms)?,
-                Ok(What::File(version)) => {
+            match item.map(|item| (item.what, item.attributes)) {
+                Ok((What::Dir(_), attributes)) => self.dir(&to, attributes)?,
+                Ok((What::Link(target), attributes)) => self.link(target, attributes, to)?,
+                Ok((What::File(version), _)) => {
                     chunks += version.chunks;
                     self.file(*version, to)?;
                 }
@@ -178,15 +194,30 @@ impl Copying<'_> {
     }
 
     /// Makes a directory; what stands in its place is told once for it, and again for each file.
-    fn dir(&mut self, path: &PoolPath, wall_ms: i64) -> Result<(), Error> {
-        match entries::make_dirs(self.db, path, wall_ms) {
-            Ok(_) => changes::append(self.db, &ChangeOp::Dir(path.clone())),
+    fn dir(&mut self, path: &PoolPath, attributes: EntryAttributes) -> Result<(), Error> {
+        match entries::make_dirs(self.db, path, attributes) {
+            Ok(_) => changes::append(self.db, &ChangeOp::Dir(path.clone(), attributes)),
             Err(why) if is_refusal(&why) => {
                 self.files.push((path.clone(), Err(why)));
                 Ok(())
             }
             Err(why) => Err(why),
         }
+    }
+
+    fn link(
+        &mut self,
+        target: LinkTarget,
+        attributes: EntryAttributes,
+        to: PoolPath,
+    ) -> Result<(), Error> {
+        let made = LinkToMake { path: to.clone(), target, attributes };
+        match links::make(self.db, &made, true, self.wanted.condition) {
+            Ok(()) => self.links += 1,
+            Err(why) if is_refusal(&why) => self.files.push((to, Err(why))),
+            Err(why) => return Err(why),
+        }
+        Ok(())
     }
 
     fn file(&mut self, source: Version, to: PoolPath) -> Result<(), Error> {

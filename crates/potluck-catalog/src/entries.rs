@@ -2,8 +2,10 @@
 
 use super::error::Error;
 use super::meta::Counter;
-use crate::sql::{Tx, params};
+use crate::sql::{Row, Tx, params};
+use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::ids::VersionId;
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 
 /// The number of a directory.
@@ -15,48 +17,71 @@ impl DirId {
     pub const ROOT: Self = Self(0);
 }
 
-/// The directory or file that an entry leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What an entry is.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryPlace {
     /// The entry leads to a directory.
     Dir(DirId),
     /// A file's current version.
     File(VersionId),
+    /// A symbolic link, which leads nowhere in the catalog: it is never followed here.
+    Link(LinkTarget),
 }
 
 /// An entry, as it was found in the catalog.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundEntry {
-    /// The directory or file that it leads to.
+    /// What it is.
     pub place: EntryPlace,
-    /// When the entry was made, in milliseconds of wall time, to be shown to people.
-    pub mtime_ms: i64,
+    /// The attributes of a directory or a link. Those of a file are with its version, and here is nothing.
+    pub attributes: EntryAttributes,
 }
 
 impl FoundEntry {
-    /// Reads an entry from its columns `dir` and `version`.
-    pub fn of(dir: Option<i64>, version: Option<i64>, mtime_ms: i64) -> Result<Self, Error> {
-        let place = match (dir, version) {
-            (Some(dir), None) => EntryPlace::Dir(DirId(dir)),
-            (None, Some(version)) => EntryPlace::File(VersionId(version as u64)),
-            _ => return Err(Error::Damaged("an entry is neither file nor directory".into())),
-        };
-        Ok(Self { place, mtime_ms })
+    /// Reads an entry from its columns, of which [`PLACE`] begins at `at` and [`ATTRIBUTES`] follows.
+    pub fn of(row: &Row<'_>, at: usize) -> Result<Self, Error> {
+        let place = EntryPlace::of(row, at)?;
+        let (mtime, permissions): (Option<i64>, Option<u32>) = (row.get(at + 3)?, row.get(at + 4)?);
+        let mtime = FileTime(mtime.unwrap_or_default());
+        let permissions = Permissions::of_mode(permissions.unwrap_or_default());
+        Ok(Self { place, attributes: EntryAttributes { mtime, permissions } })
+    }
+}
+
+/// The columns of an entry `e` that say what it is.
+pub(crate) const PLACE: &str = "e.dir, e.version, e.target";
+/// The columns of an entry `e` that follow [`PLACE`], with its attributes.
+pub(crate) const ATTRIBUTES: &str = "e.mtime_ns, e.permissions";
+
+impl EntryPlace {
+    /// Reads [`PLACE`] from column `at` on.
+    pub fn of(row: &Row<'_>, at: usize) -> Result<Self, Error> {
+        let (dir, version): (Option<i64>, Option<i64>) = (row.get(at)?, row.get(at + 1)?);
+        match (dir, version, row.get::<Option<String>>(at + 2)?) {
+            (Some(dir), None, None) => Ok(Self::Dir(DirId(dir))),
+            (None, Some(version), None) => Ok(Self::File(VersionId(version as u64))),
+            (None, None, Some(target)) => target
+                .try_into()
+                .map(Self::Link)
+                .map_err(|why| Error::Damaged(format!("an entry: {why}"))),
+            _ => Err(Error::Damaged("an entry is neither file nor directory nor link".into())),
+        }
     }
 }
 
 /// The entry `name` of a directory.
 pub(crate) fn lookup(db: &Tx, parent: DirId, name: &str) -> Result<Option<FoundEntry>, Error> {
-    let row = db
-        .prepare("SELECT dir, version, mtime_ms FROM entries WHERE parent = ?1 AND name = ?2")?
-        .query_one(params![parent.0, name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    row.map(|(dir, version, mtime)| FoundEntry::of(dir, version, mtime)).transpose()
+    db.prepare(&format!(
+        "SELECT {PLACE}, {ATTRIBUTES} FROM entries e WHERE e.parent = ?1 AND e.name = ?2"
+    ))?
+    .query_one(params![parent.0, name], |row| FoundEntry::of(row, 0))
 }
 
 /// Finds the entry at `path`; `None` if nothing is there. A space that does not exist is an error, and so
 /// is a file on the way.
 pub(crate) fn resolve(db: &Tx, path: &PoolPath) -> Result<Option<FoundEntry>, Error> {
-    let mut found = FoundEntry { place: EntryPlace::Dir(DirId::ROOT), mtime_ms: 0 };
+    let (place, attributes) = (EntryPlace::Dir(DirId::ROOT), EntryAttributes::of_dir(0));
+    let mut found = FoundEntry { place, attributes };
     if path.space().is_empty() {
         return Ok(Some(found));
     }
@@ -94,12 +119,16 @@ pub(crate) fn existing(db: &Tx, path: &PoolPath) -> Result<FoundEntry, Error> {
 pub(crate) fn existing_dir(db: &Tx, path: &PoolPath) -> Result<DirId, Error> {
     match existing(db, path)?.place {
         EntryPlace::Dir(dir) => Ok(dir),
-        EntryPlace::File(_) => Err(Error::NotADirectory(path.clone())),
+        EntryPlace::File(_) | EntryPlace::Link(_) => Err(Error::NotADirectory(path.clone())),
     }
 }
 
-/// The directory at `path`, made with all its parents where they are missing.
-pub(crate) fn make_dirs(db: &Tx, path: &PoolPath, wall_ms: i64) -> Result<DirId, Error> {
+/// The directory at `path`, made with all its parents where they are missing, and these attributes.
+pub(crate) fn make_dirs(
+    db: &Tx,
+    path: &PoolPath,
+    attributes: EntryAttributes,
+) -> Result<DirId, Error> {
     let space = lookup(db, DirId::ROOT, path.space())?;
     let Some(FoundEntry { place: EntryPlace::Dir(mut dir), .. }) = space else {
         return Err(Error::NoSpaceNamed(path.space().into()));
@@ -108,11 +137,7 @@ pub(crate) fn make_dirs(db: &Tx, path: &PoolPath, wall_ms: i64) -> Result<DirId,
         dir = match lookup(db, dir, name)? {
             Some(FoundEntry { place: EntryPlace::Dir(next), .. }) => next,
             Some(_) => return Err(Error::NotADirectory(ancestor(path, depth + 1))),
-            None => {
-                let made = DirId(Counter::Dir.take(db, 1)?);
-                insert(db, dir, name, EntryPlace::Dir(made), wall_ms)?;
-                made
-            }
+            None => make_dir(db, dir, name, attributes)?,
         };
     }
     Ok(dir)
@@ -129,24 +154,76 @@ fn ancestor(path: &PoolPath, depth: usize) -> PoolPath {
     above
 }
 
-/// Puts an entry; replaces one of the same name.
-pub(crate) fn insert(
+/// Makes a directory where nothing is.
+pub(crate) fn make_dir(
     db: &Tx,
     parent: DirId,
     name: &str,
-    place: EntryPlace,
-    mtime_ms: i64,
-) -> Result<(), Error> {
-    let (dir, version) = match place {
-        EntryPlace::Dir(dir) => (Some(dir.0), None),
-        EntryPlace::File(version) => (None, Some(version.0 as i64)),
-    };
+    attributes: EntryAttributes,
+) -> Result<DirId, Error> {
+    let dir = DirId(Counter::Dir.take(db, 1)?);
+    let EntryAttributes { mtime, permissions } = attributes;
     db.prepare(
-        "INSERT INTO entries (parent, name, dir, version, mtime_ms) VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT (parent, name) DO UPDATE SET
-             dir = excluded.dir, version = excluded.version, mtime_ms = excluded.mtime_ms",
+        "INSERT INTO entries (parent, name, dir, mtime_ns, permissions) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
-    .execute(params![parent.0, name, dir, version, mtime_ms])?;
+    .execute(params![parent.0, name, dir.0, mtime.0, permissions.bits()])?;
+    Ok(dir)
+}
+
+/// Puts a file where nothing is, or in the place of another.
+pub(crate) fn put_file(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    version: VersionId,
+) -> Result<(), Error> {
+    db.prepare(
+        "INSERT INTO entries (parent, name, version) VALUES (?1, ?2, ?3)
+         ON CONFLICT (parent, name) DO UPDATE SET version = excluded.version",
+    )?
+    .execute(params![parent.0, name, version.0 as i64])?;
+    Ok(())
+}
+
+/// Makes a symbolic link where nothing is.
+pub(crate) fn make_link(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    target: &LinkTarget,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    let EntryAttributes { mtime, permissions } = attributes;
+    db.prepare(
+        "INSERT INTO entries (parent, name, target, mtime_ns, permissions) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute(params![parent.0, name, target.as_str(), mtime.0, permissions.bits()])?;
+    Ok(())
+}
+
+/// Sets the attributes of a directory or a link.
+pub(crate) fn set_attributes(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    let EntryAttributes { mtime, permissions } = attributes;
+    db.prepare(
+        "UPDATE entries SET mtime_ns = ?3, permissions = ?4 WHERE parent = ?1 AND name = ?2",
+    )?
+    .execute(params![parent.0, name, mtime.0, permissions.bits()])?;
+    Ok(())
+}
+
+/// Gives an entry another name, which nothing has.
+pub(crate) fn rename(
+    db: &Tx,
+    (from, name): (DirId, &str),
+    (to, new_name): (DirId, &str),
+) -> Result<(), Error> {
+    db.prepare("UPDATE entries SET parent = ?3, name = ?4 WHERE parent = ?1 AND name = ?2")?
+        .execute(params![from.0, name, to.0, new_name])?;
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{MAX_PATH, PoolPath};
 use potluck_core::policy::Redundancy;
 use potluck_core::quota::Quota;
@@ -46,6 +47,17 @@ pub enum Error {
     /// A directory is where a file is needed.
     #[error("{0} is a directory")]
     IsADirectory(PoolPath),
+    /// A file stands where a link is to be.
+    #[error("{0} is a file")]
+    IsAFile(PoolPath),
+    /// A link stands where a file is to be, or is to be read: it is not followed in the pool.
+    #[error("{path} is a link to {target}")]
+    IsALink {
+        /// The path of the link.
+        path: PoolPath,
+        /// Where it leads.
+        target: LinkTarget,
+    },
     /// An empty file would take the place of one that has content, and nobody asked for that.
     #[error("{path} has {}, and what was to replace it is empty", count(*bytes, "byte"))]
     HasContent {

@@ -1,7 +1,7 @@
 //! Reading a catalog as records: its changes, row by row, and its whole state of one moment.
 
 use super::changes::{self, ChangeNumber, ChangeOp};
-use super::entries::{self, DirId, EntryPlace};
+use super::entries::{self, DirId};
 use super::quotas::{self, StoredQuota};
 use super::records::{Keeping, PARITY_NAMES, Record, VersionFacts};
 use super::units::{self, Root};
@@ -151,9 +151,19 @@ fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
         ChangeOp::Version(id) => {
             sound(keeping(db, id, out))?;
         }
-        ChangeOp::Dir(path) => {
-            let mtime_ms = made_at(db, &path)?;
-            out.add(Record::Dir { path, mtime_ms });
+        ChangeOp::Dir(path, attributes) => out.add(Record::Dir { path, attributes }),
+        ChangeOp::Link(path, target, attributes) => {
+            out.add(Record::Link { path, target, attributes });
+        }
+        ChangeOp::PathAttributes(path, attributes) => {
+            out.add(Record::PathAttributes { path, attributes });
+        }
+        ChangeOp::VersionAttributes(version) => {
+            // One that is gone by now was removed or replaced by a later row.
+            if let Some(Version { attributes, .. }) = sound(versions::find(db, version))?.flatten()
+            {
+                out.add(Record::VersionAttributes { version, attributes });
+            }
         }
         ChangeOp::Moved { from, to } => out.add(Record::Moved { from, to }),
         ChangeOp::Removed(path) => out.add(Record::Removed { path }),
@@ -209,15 +219,6 @@ fn keeping(db: &Tx, id: VersionId, out: &mut Out) -> Result<(), Error> {
     }
     out.add(Record::Keeping { version: id, keeping: Keeping::of(&version) });
     Ok(())
-}
-
-/// When a directory was made, for people; 0 where it was moved or removed meanwhile.
-fn made_at(db: &Tx, path: &PoolPath) -> Result<i64, Error> {
-    match entries::resolve(db, path) {
-        Ok(Some(found)) if matches!(found.place, EntryPlace::Dir(_)) => Ok(found.mtime_ms),
-        Ok(_) | Err(Error::NoSpaceNamed(_) | Error::NotADirectory(_)) => Ok(0),
-        Err(why) => Err(why),
-    }
 }
 
 /// The whole state of one moment, read a few records at a time while writes go on.
@@ -322,6 +323,10 @@ impl CatalogSnapshot {
         let root = PoolPath::space_root(&space.name).map_err(bad)?;
         if self.cursor.is_none() {
             out.space(db, &space.name)?;
+            if let Some(found) = entries::lookup(db, DirId::ROOT, &space.name)? {
+                let (path, attributes) = (root.clone(), found.attributes);
+                out.add(Record::PathAttributes { path, attributes });
+            }
             for (to, rights) in grants::in_space(db, &space.name)? {
                 out.add(Record::Grant { space: space.name.clone(), to, rights });
             }
@@ -362,8 +367,12 @@ impl CatalogSnapshot {
                 What::File(version) => {
                     sound(out.file(db, path, &version))?;
                 }
+                What::Link(target) => {
+                    out.add(Record::Link { path, target, attributes: item.attributes });
+                }
                 What::Dir(dir) => {
-                    out.add(Record::Dir { path: path.clone(), mtime_ms: item.mtime_ms });
+                    let (path, attributes) = (path.clone(), item.attributes);
+                    out.add(Record::Dir { path: path.clone(), attributes });
                     let over = dir_policies::get(db, dir)?;
                     if over != Override::default() {
                         out.add(Record::Policy { path, over });

@@ -48,6 +48,17 @@ impl From<Error> for Failure {
                 code::WRONG_KIND,
                 "name a file in it, or ask for the whole tree",
             ),
+            Error::IsAFile(_) => failure(
+                K::Conflict,
+                code::WRONG_KIND,
+                "choose another name for the link, or remove the file first",
+            ),
+            Error::IsALink { .. } => failure(
+                K::Conflict,
+                code::WRONG_KIND,
+                "links are not followed in the pool: name what it leads to, or remove the link first; `potluck cp -r` \
+                 copies the link itself",
+            ),
             Error::NotRecursive(_) => failure(
                 K::Usage,
                 code::NOT_RECURSIVE,

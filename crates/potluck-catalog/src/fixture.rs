@@ -6,6 +6,7 @@ use crate::engine::{self, Database};
 use crate::sessions::{self, StoredSession};
 use crate::spaces::{self, NewSpace};
 use crate::{Catalog, Durability, Error, PageLimit, changes, units};
+use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::clock::{Clock, SharedClock, Tick, UnixMillis};
 use potluck_core::ids::{DonorId, Incarnation, MemberId, SessionId, SpaceId, VersionId};
@@ -273,8 +274,7 @@ pub fn file(at: &str, chunks: &[u64], donors: &[u32]) -> PreparedFile {
             id: VersionId(0),
             size: 1000 * chunks.len() as u64,
             digest,
-            mtime_ms: 7,
-            executable: false,
+            attributes: EntryAttributes { mtime: FileTime::of_ms(7), ..EntryAttributes::default() },
             chunk_size: DEFAULT_CHUNK,
             copies: 1,
             ec: None,

@@ -29,6 +29,7 @@ mod followed;
 mod grantees;
 mod grants;
 mod groups;
+mod links;
 mod lists;
 mod log_position;
 mod members;
@@ -81,7 +82,7 @@ pub use followed::{Followed, ToFollow};
 pub use grants::SeenSpaces;
 pub use log_position::{Advance, Extent, LogCopy, LogPlace, Position};
 pub use members::StoredMember;
-pub use names::When;
+pub use names::{AttributesToSet, When};
 pub use open::OpenedPage;
 pub use open_error::OpenError;
 pub use operations::{

@@ -11,8 +11,10 @@ use super::versions;
 use super::walk::{Walk, WalkedEntry, What};
 use super::wholes;
 use crate::sql::Tx;
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Policy;
 use potluck_core::recipe::PART_CHUNKS;
@@ -23,40 +25,54 @@ use potluck_wire::control::{ChildUse, EntryKind, ListedEntry, Listing, Used, Use
 /// Entries in one reply.
 const PAGE: usize = 2000;
 
-fn dir_entry(path: String, mtime_ms: i64) -> ListedEntry {
+fn dir_entry(path: String, attributes: EntryAttributes) -> ListedEntry {
+    let EntryAttributes { mtime, permissions } = attributes;
     ListedEntry {
         path,
         kind: EntryKind::Dir,
         size: 0,
-        mtime_ms,
+        mtime,
         version: None,
         digest: None,
         copies: None,
         ec: None,
         in_catalog: false,
-        executable: false,
+        permissions,
+        target: None,
+    }
+}
+
+fn link_entry(path: String, target: LinkTarget, attributes: EntryAttributes) -> ListedEntry {
+    ListedEntry {
+        kind: EntryKind::Link,
+        size: target.as_str().len() as u64,
+        target: Some(target),
+        ..dir_entry(path, attributes)
     }
 }
 
 fn file_entry(path: String, version: &Version) -> ListedEntry {
+    let EntryAttributes { mtime, permissions } = version.attributes;
     ListedEntry {
         path,
         kind: EntryKind::File,
         size: version.size,
-        mtime_ms: version.mtime_ms,
+        mtime,
         version: Some(version.id),
         digest: Some(version.digest),
         copies: Some(version.copies),
         ec: version.ec,
         in_catalog: version.chunks == 0,
-        executable: version.executable,
+        permissions,
+        target: None,
     }
 }
 
 fn entry(item: WalkedEntry) -> ListedEntry {
     match item.what {
-        What::Dir(_) => dir_entry(item.path, item.mtime_ms),
+        What::Dir(_) => dir_entry(item.path, item.attributes),
         What::File(version) => file_entry(item.path, &version),
+        What::Link(target) => link_entry(item.path, target, item.attributes),
     }
 }
 
@@ -73,8 +89,13 @@ pub(crate) fn list(
     after: Option<&str>,
     seen: &SeenSpaces,
 ) -> Result<Listing, Error> {
-    let dir = match entries::existing(db, path)?.place {
+    let found = entries::existing(db, path)?;
+    let dir = match found.place {
         EntryPlace::Dir(dir) => dir,
+        EntryPlace::Link(target) => {
+            let entries = vec![link_entry(String::new(), target, found.attributes)];
+            return Ok(Listing { entries, next: None });
+        }
         EntryPlace::File(version) => {
             let entries = vec![file_entry(String::new(), &versions::get(db, version)?)];
             return Ok(Listing { entries, next: None });
@@ -112,13 +133,13 @@ pub struct EntryFacts {
 pub(crate) fn stat(db: &Tx, path: &PoolPath) -> Result<EntryFacts, Error> {
     let found = entries::existing(db, path)?;
     let policy = dir_policies::effective(db, path)?;
+    let without_content =
+        |entry, policy| EntryFacts { entry, policy, version: None, layout: Layout::default() };
     Ok(match found.place {
-        EntryPlace::Dir(_) => EntryFacts {
-            entry: dir_entry(String::new(), found.mtime_ms),
-            policy,
-            version: None,
-            layout: Layout::default(),
-        },
+        EntryPlace::Dir(_) => without_content(dir_entry(String::new(), found.attributes), policy),
+        EntryPlace::Link(target) => {
+            without_content(link_entry(String::new(), target, found.attributes), policy)
+        }
         EntryPlace::File(version) => {
             let version = versions::get(db, version)?;
             EntryFacts {
@@ -143,6 +164,7 @@ pub(crate) fn usage(
     let chunks = after.and_then(|after| after.chunks);
     match entries::existing(db, path)?.place {
         EntryPlace::File(_) if after.is_some() && chunks.is_none() => {} // it was the file's end
+        EntryPlace::Link(_) => sums.link(""),
         EntryPlace::File(version) => sums.file("", &versions::get(db, version)?, chunks)?,
         EntryPlace::Dir(dir) => {
             let is_seen = |file: &str| !seen.hides_some_of(path) || seen.has_below_root(file);
@@ -190,7 +212,20 @@ impl UsageSums<'_> {
                 Ok(())
             }
             What::File(version) => self.file(&item.path, version, None),
+            What::Link(_) => {
+                self.link(&item.path);
+                Ok(())
+            }
         }
+    }
+
+    /// A link counts as a file without bytes.
+    fn link(&mut self, path: &str) {
+        self.used.files += 1;
+        if let Some(child) = self.used.children.last_mut() {
+            child.files += 1;
+        }
+        self.looked_at(1, || UsedUpTo { path: path.into(), chunks: None });
     }
 
     /// Adds a child to the list, once: the walk meets all that is below a child together.

@@ -8,12 +8,13 @@ use super::error::Error;
 use super::spaces::{self, Sums};
 use super::trash;
 use super::versions;
+use super::visible;
 use super::walk::{Walk, What};
 use crate::sql::Tx;
+use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::ids::VersionId;
 use potluck_core::path::{MAX_PATH, PoolPath};
-use potluck_pool::redundancy::Version;
-use potluck_wire::control::Removed;
+use potluck_wire::control::{Condition, Removed};
 
 /// Entries of a tree that are counted when it is removed: less than a tenth of a second, so that a removal waits
 /// for no turn behind sums of other trees.
@@ -35,20 +36,80 @@ fn split(path: &PoolPath) -> Result<(PoolPath, &str), Error> {
     Ok((parent, path.file_name().ok_or_else(outside)?))
 }
 
-/// Makes a directory; with `parents` also those above it, and one that exists is as good.
-pub(crate) fn make_dir(db: &Tx, path: &PoolPath, parents: bool, when: When) -> Result<(), Error> {
+/// Makes a directory; with `parents` also those above it, and one that exists is as good, whatever its attributes.
+pub(crate) fn make_dir(
+    db: &Tx,
+    path: &PoolPath,
+    parents: bool,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
     if parents && !path.space().is_empty() {
-        entries::make_dirs(db, path, when.wall_ms)?;
-        return changes::append(db, &ChangeOp::Dir(path.clone()));
+        entries::make_dirs(db, path, attributes)?;
+        return changes::append(db, &ChangeOp::Dir(path.clone(), attributes));
     }
     let (above, name) = split(path)?;
     let parent = entries::existing_dir(db, &above)?;
     if entries::lookup(db, parent, name)?.is_some() {
         return Err(Error::Exists(path.clone()));
     }
-    let dir = DirId(super::meta::Counter::Dir.take(db, 1)?);
-    entries::insert(db, parent, name, EntryPlace::Dir(dir), when.wall_ms)?;
-    changes::append(db, &ChangeOp::Dir(path.clone()))
+    entries::make_dir(db, parent, name, attributes)?;
+    changes::append(db, &ChangeOp::Dir(path.clone(), attributes))
+}
+
+/// The attributes of an entry that are to be set; the others stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AttributesToSet {
+    /// The modification time.
+    pub mtime: Option<FileTime>,
+    /// Who may do what with it.
+    pub permissions: Option<Permissions>,
+}
+
+/// Sets attributes of a file, which has to be of `version` if one is given, of a directory or of a space. Neither
+/// version nor content changes, and what opened the file before goes on with what it was told then.
+pub(crate) fn set_attributes(
+    db: &Tx,
+    path: &PoolPath,
+    version: Option<VersionId>,
+    new: AttributesToSet,
+) -> Result<(), Error> {
+    if path.space().is_empty() {
+        return Err(Error::OutsideSpaces(path.clone()));
+    }
+    let found = entries::existing(db, path)?;
+    match found.place {
+        EntryPlace::File(id) => {
+            if let Some(expected) = version {
+                visible::check_condition(db, path, Condition::IfVersion(expected), Some(id))?;
+            }
+            let before = versions::get(db, id)?.attributes;
+            let attributes = before.with(new.mtime, new.permissions);
+            if attributes == before {
+                return Ok(());
+            }
+            versions::set_attributes(db, id, attributes)?;
+            changes::append(db, &ChangeOp::VersionAttributes(id))
+        }
+        EntryPlace::Dir(_) if version.is_some() => Err(Error::IsADirectory(path.clone())),
+        EntryPlace::Link(target) if version.is_some() => {
+            Err(Error::IsALink { path: path.clone(), target })
+        }
+        EntryPlace::Dir(_) | EntryPlace::Link(_) => {
+            let is_link = matches!(found.place, EntryPlace::Link(_));
+            // Nothing asks for those of a link.
+            let permissions = new.permissions.filter(|_| !is_link);
+            let attributes = found.attributes.with(new.mtime, permissions);
+            if attributes == found.attributes {
+                return Ok(());
+            }
+            let (parent, name) = match split(path) {
+                Ok((above, name)) => (entries::existing_dir(db, &above)?, name),
+                Err(_) => (DirId::ROOT, path.space()),
+            };
+            entries::set_attributes(db, parent, name, attributes)?;
+            changes::append(db, &ChangeOp::PathAttributes(path.clone(), attributes))
+        }
+    }
 }
 
 /// Refuses the move of a directory that would give something below it a path longer than any may be.
@@ -90,30 +151,35 @@ pub(crate) fn move_entry(
     let to_dir = entries::existing_dir(db, &to_above)?;
     let target = entries::lookup(db, to_dir, to_name)?;
     let mut replaced = None;
+    let is_there = target.is_some();
+    use EntryPlace::{Dir, File, Link};
     match (moved.place, target.map(|target| target.place)) {
         (_, None) => {}
-        (EntryPlace::File(_), Some(EntryPlace::File(_))) if no_replace => {
+        (File(_) | Link(_), Some(File(_) | Link(_))) if no_replace => {
             return Err(Error::Exists(to.clone()));
         }
-        (EntryPlace::File(_), Some(EntryPlace::File(version))) => replaced = Some(version),
-        (EntryPlace::Dir(_), Some(EntryPlace::Dir(dir))) => {
+        (File(_) | Link(_), Some(File(version))) => replaced = Some(Some(version)),
+        (File(_) | Link(_), Some(Link(_))) => replaced = Some(None),
+        (Dir(_), Some(Dir(dir))) => {
             if entries::has_children(db, dir)? {
                 return Err(Error::NotEmpty(to.clone()));
             }
             dir_policies::forget(db, dir)?;
         }
-        (EntryPlace::File(_), Some(EntryPlace::Dir(_))) => {
+        (File(_) | Link(_), Some(Dir(_))) => {
             return Err(Error::IsADirectory(to.clone()));
         }
-        (EntryPlace::Dir(_), Some(EntryPlace::File(_))) => {
+        (Dir(_), Some(File(_) | Link(_))) => {
             return Err(Error::NotADirectory(to.clone()));
         }
     }
-    entries::delete(db, from_dir, from_name)?;
-    entries::insert(db, to_dir, to_name, moved.place, moved.mtime_ms)?;
+    if is_there {
+        entries::delete(db, to_dir, to_name)?;
+    }
+    entries::rename(db, (from_dir, from_name), (to_dir, to_name))?;
     changes::append(db, &ChangeOp::Moved { from: from.clone(), to: to.clone() })?;
     match replaced {
-        Some(version) => drop_version(db, to, version, when),
+        Some(version) => drop_file(db, to, version, when),
         None => Ok(()),
     }
 }
@@ -129,7 +195,11 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     match place {
         EntryPlace::File(version) => {
             entries::delete(db, parent, name)?;
-            drop_version(db, path, version, when)
+            drop_file(db, path, Some(version), when)
+        }
+        EntryPlace::Link(_) => {
+            entries::delete(db, parent, name)?;
+            drop_file(db, path, None, when)
         }
         EntryPlace::Dir(dir) if !entries::has_children(db, dir)? => {
             entries::delete(db, parent, name)?;
@@ -143,24 +213,34 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     }
 }
 
-fn drop_version(db: &Tx, path: &PoolPath, version: VersionId, when: When) -> Result<(), Error> {
-    let mut counts = ReferenceCounts::new(db, when.pool_ms);
-    let version = versions::delete(db, version, &mut counts)?;
-    counts.close()?;
+/// Ends the version of a file that is gone, and takes the file, or the link without one, from the sums of its space.
+fn drop_file(
+    db: &Tx,
+    path: &PoolPath,
+    version: Option<VersionId>,
+    when: When,
+) -> Result<(), Error> {
+    let mut bytes = 0;
+    if let Some(version) = version {
+        let mut counts = ReferenceCounts::new(db, when.pool_ms);
+        bytes = versions::delete(db, version, &mut counts)?.size;
+        counts.close()?;
+    }
     let mut sums = Sums::default();
-    sums.sub(version.size as i64);
+    sums.sub(bytes as i64);
     spaces::add_sums(db, spaces::named(db, path.space())?.id, sums)
 }
 
 /// Counts the files that [`remove`] would remove, [`COUNTED`] entries at most.
 pub(crate) fn count(db: &Tx, path: &PoolPath) -> Result<Removed, Error> {
     let mut removed = Removed::default();
-    let mut add = |version: &Version| {
+    let mut add = |bytes: u64| {
         removed.files += 1;
-        removed.bytes += version.size;
+        removed.bytes += bytes;
     };
     match entries::existing(db, path)?.place {
-        EntryPlace::File(version) => add(&versions::get(db, version)?),
+        EntryPlace::File(version) => add(versions::get(db, version)?.size),
+        EntryPlace::Link(_) => add(0),
         EntryPlace::Dir(dir) => {
             let (mut walk, mut left) = (Walk::new(db, dir, true, None)?, COUNTED);
             while let Some(item) = walk.next_item()? {
@@ -169,8 +249,10 @@ pub(crate) fn count(db: &Tx, path: &PoolPath) -> Result<Removed, Error> {
                     break;
                 }
                 left -= 1;
-                if let What::File(version) = item.what {
-                    add(&version);
+                match item.what {
+                    What::File(version) => add(version.size),
+                    What::Link(_) => add(0),
+                    What::Dir(_) => {}
                 }
             }
         }

@@ -17,7 +17,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::Race;
 use potluck_core::seal::SpaceKey;
 use potluck_pool::redundancy::Version;
-use potluck_wire::control::OpenFile;
+use potluck_wire::control::{OpenFile, OpenLink};
 use potluck_wire::packed::{Blob, Packed};
 use std::collections::BTreeSet;
 
@@ -25,14 +25,16 @@ use std::collections::BTreeSet;
 const PAGE_FILES: usize = 1000;
 /// Chunks of these files, unless one file alone has more.
 const PAGE_CHUNKS: u64 = 20_000;
-/// Directories that are walked for one reply at most.
-const PAGE_DIRS: usize = 10_000;
+/// Directories and links that are walked for one reply at most.
+const PAGE_OTHERS: usize = 10_000;
 
 /// A page of open files. Holders are in no order yet.
 #[derive(Debug, Default)]
 pub struct OpenedPage {
     /// Directories, relative, parents first.
     pub dirs: Vec<String>,
+    /// Symbolic links, relative.
+    pub links: Vec<OpenLink>,
     /// The files of this page.
     pub files: Vec<OpenFile>,
     /// Donors of the first chunks of files that are made of parts: who reads them will read from about these.
@@ -78,6 +80,13 @@ pub(crate) fn open(
             let version = versions::get(db, version)?;
             page.add(db, String::new(), &version, policy.race)?;
         }
+        EntryPlace::Link(target) if !recursive => {
+            return Err(Error::IsALink { path: path.clone(), target });
+        }
+        EntryPlace::Link(target) => {
+            let (path, mtime) = (String::new(), found.attributes.mtime);
+            page.links.push(OpenLink { path, target, mtime });
+        }
         EntryPlace::Dir(_) if !recursive => return Err(Error::NotRecursive(path.clone())),
         EntryPlace::Dir(dir) => {
             let mut walk = Walk::new(db, dir, true, after)?;
@@ -118,13 +127,18 @@ fn fill(
         page.next = Some(item.path.clone());
         match item.what {
             What::Dir(_) => page.dirs.push(item.path),
+            What::Link(target) => {
+                let (path, mtime) = (item.path, item.attributes.mtime);
+                page.links.push(OpenLink { path, target, mtime });
+            }
             What::File(version) => {
                 chunks += if version.parts > 0 { version.parts } else { version.chunks };
                 let race = inherited.around(&item.path)?.policy.race;
                 page.add(db, item.path, &version, race)?;
             }
         }
-        if page.files.len() >= PAGE_FILES || chunks >= PAGE_CHUNKS || page.dirs.len() >= PAGE_DIRS {
+        let others = page.dirs.len() + page.links.len();
+        if page.files.len() >= PAGE_FILES || chunks >= PAGE_CHUNKS || others >= PAGE_OTHERS {
             return Ok(());
         }
     }
@@ -138,8 +152,8 @@ fn open_file(db: &Tx, path: String, version: &Version, race: Race) -> Result<Ope
         version: version.id,
         size: version.size,
         digest: version.digest,
-        mtime_ms: version.mtime_ms,
-        executable: version.executable,
+        mtime: version.attributes.mtime,
+        permissions: version.attributes.permissions,
         inline: None,
         pages: Vec::new(),
         holders: Vec::new(),

@@ -50,6 +50,7 @@ pub(crate) fn plan(
     let scope = match entries::existing(db, path)?.place {
         EntryPlace::Dir(dir) => PolicyScope::Tree(dir),
         EntryPlace::File(_) => PolicyScope::File,
+        EntryPlace::Link(target) => return Err(Error::IsALink { path: path.clone(), target }),
     };
     let policy = dir_policies::effective(db, path)?;
     Ok(policy.with(over).map(|policy| PolicyChange { scope, policy }))
@@ -58,7 +59,7 @@ pub(crate) fn plan(
 /// Sets `over` at a space or directory; of a file, only its redundancy follows.
 pub(crate) fn set(db: &Tx, path: &PoolPath, over: &Override) -> Result<(), Error> {
     match entries::existing(db, path)?.place {
-        EntryPlace::File(_) => Ok(()),
+        EntryPlace::File(_) | EntryPlace::Link(_) => Ok(()),
         EntryPlace::Dir(_) if path.names().is_empty() => {
             let space = spaces::named(db, path.space())?;
             let policy = space
@@ -140,6 +141,7 @@ pub(crate) fn follow(
             let goal = page.look(&version, policy.redundancy());
             goals.extend(goal.map(|goal| (version.id, goal)));
         }
+        EntryPlace::Link(_) => {}
         EntryPlace::Dir(dir) => {
             let mut inherited = Inherited::new(db, dir, policy.clone())?;
             let mut walk = Walk::new(db, dir, true, after)?;

@@ -3,7 +3,7 @@
 use super::chunks::{ReferenceCounts, unpacked};
 use super::conversions;
 use super::dir_policies;
-use super::entries::{self, DirId, EntryPlace, FoundEntry};
+use super::entries::{self, DirId, EntryPlace, PLACE};
 use super::error::Error;
 use super::parts;
 use super::spaces::{self, Sums};
@@ -92,6 +92,7 @@ fn take_entries(
                 sums.sub(version.size as i64);
                 work += version.chunks.min(PAGE_ENTRIES as u64) as usize;
             }
+            EntryPlace::Link(_) => sums.sub(0),
         }
         entries::delete(db, dir, &name)?;
         work += 1;
@@ -149,13 +150,13 @@ fn take_part(db: &Tx, whole: VersionId, counts: &mut ReferenceCounts<'_>) -> Res
 }
 
 fn children(db: &Tx, dir: DirId, limit: usize) -> Result<Vec<(String, EntryPlace)>, Error> {
-    let mut rows = db.prepare(
-        "SELECT name, dir, version FROM entries WHERE parent = ?1 ORDER BY name LIMIT ?2",
-    )?;
+    let mut rows = db.prepare(&format!(
+        "SELECT e.name, {PLACE} FROM entries e WHERE e.parent = ?1 ORDER BY e.name LIMIT ?2"
+    ))?;
     let mut rows = rows.query(params![dir.0, limit as i64])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push((row.get(0)?, FoundEntry::of(row.get(1)?, row.get(2)?, 0)?.place));
+        found.push((row.get(0)?, EntryPlace::of(&row, 1)?));
     }
     Ok(found)
 }

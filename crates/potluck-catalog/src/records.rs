@@ -7,9 +7,11 @@
 
 use super::donors::StoredDonor;
 use super::members::StoredMember;
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{MemberId, VersionId};
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::quota::{Quota, QuotaOf};
@@ -48,8 +50,35 @@ pub enum Record {
     Dir {
         /// The path of the directory.
         path: PoolPath,
-        /// When the directory was made, in milliseconds of wall time.
-        mtime_ms: i64,
+        /// The attributes that it was made with.
+        #[serde(flatten)]
+        attributes: EntryAttributes,
+    },
+    /// A symbolic link is there, in the place of what was there.
+    Link {
+        /// The path of the link.
+        path: PoolPath,
+        /// Where it leads.
+        target: LinkTarget,
+        /// The attributes that it has.
+        #[serde(flatten)]
+        attributes: EntryAttributes,
+    },
+    /// The attributes of a directory, a link or a space are these now.
+    PathAttributes {
+        /// The path of the directory or link.
+        path: PoolPath,
+        /// The attributes that it has.
+        #[serde(flatten)]
+        attributes: EntryAttributes,
+    },
+    /// The attributes of a version are these now.
+    VersionAttributes {
+        /// The number of the version.
+        version: VersionId,
+        /// The attributes that it has.
+        #[serde(flatten)]
+        attributes: EntryAttributes,
     },
     /// The parts of the policy that a directory sets differently.
     Policy {
@@ -178,11 +207,9 @@ pub struct VersionFacts {
     pub size: u64,
     /// Digest of the plaintext.
     pub digest: Digest,
-    /// Modification time at the source.
-    pub mtime_ms: i64,
-    /// Whether its owner may execute it.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub executable: bool,
+    /// Modification time at the source, and permissions.
+    #[serde(flatten)]
+    pub attributes: EntryAttributes,
     /// Plaintext bytes per chunk.
     pub chunk_size: u32,
     /// Chunks in its recipe, or in those of its parts.
@@ -218,18 +245,13 @@ fn is_none(count: &u64) -> bool {
     *count == 0
 }
 
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
 impl VersionFacts {
     /// The facts about a version that the catalog has.
     pub fn of(version: &Version, inline: Option<Vec<u8>>) -> Self {
         Self {
             size: version.size,
             digest: version.digest,
-            mtime_ms: version.mtime_ms,
-            executable: version.executable,
+            attributes: version.attributes,
             chunk_size: version.chunk_size,
             chunks: version.chunks,
             parts: version.parts,
@@ -245,8 +267,7 @@ impl VersionFacts {
             id,
             size: self.size,
             digest: self.digest,
-            mtime_ms: self.mtime_ms,
-            executable: self.executable,
+            attributes: self.attributes,
             chunk_size: self.chunk_size,
             copies: self.keeping.copies,
             ec: self.keeping.ec,

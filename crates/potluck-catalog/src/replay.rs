@@ -5,9 +5,9 @@
 //! fit: a record that the catalog refuses is counted and left out, and the others go on.
 
 use super::chunks::ReferenceCounts;
-use super::entries::{self, EntryPlace};
+use super::entries;
 use super::meta::{self, Counter};
-use super::names::{self, When};
+use super::names::{self, AttributesToSet, When};
 use super::records::{Keeping, Record, VersionFacts};
 use super::spaces::{self, NewSpace, Sums};
 use super::versions;
@@ -15,9 +15,11 @@ use super::{
     Error, dir_policies, donors, grants, groups, members, notes, parts, quotas, reaping, wholes,
 };
 use crate::sql::Tx;
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{SpaceId, VersionId};
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::Entry;
 use potluck_pool::redundancy::Version;
@@ -78,7 +80,21 @@ impl Replay {
                     Err(why) => Err(why),
                 }
             }
-            Record::Dir { path, mtime_ms } => entries::make_dirs(db, &path, mtime_ms).map(|_| ()),
+            Record::Dir { path, attributes } => entries::make_dirs(db, &path, attributes).map(drop),
+            Record::Link { path, target, attributes } => {
+                self.settled(&path);
+                link(db, &path, &target, attributes)
+            }
+            Record::PathAttributes { path, attributes } => {
+                let new = AttributesToSet {
+                    mtime: Some(attributes.mtime),
+                    permissions: Some(attributes.permissions),
+                };
+                names::set_attributes(db, &path, None, new)
+            }
+            Record::VersionAttributes { version, attributes } => {
+                versions::set_attributes(db, version, attributes)
+            }
             Record::Policy { path, over } => {
                 dir_policies::set(db, entries::existing_dir(db, &path)?, &over)
             }
@@ -107,7 +123,7 @@ impl Replay {
             // that is known.
             Record::Passed { path } => {
                 if let Some(above) = path.parent() {
-                    entries::make_dirs(db, &above, WHEN.wall_ms)?;
+                    entries::make_dirs(db, &above, EntryAttributes::of_dir(WHEN.wall_ms))?;
                 }
                 self.passed.insert(path);
                 Ok(())
@@ -143,13 +159,14 @@ impl Replay {
         }
         let recipe = self.recipe(&version)?;
         remove(db, path)?;
-        let dir = entries::make_dirs(db, &above, about.mtime_ms)?;
+        let of_file = EntryAttributes::of_dir(about.attributes.mtime.ms());
+        let dir = entries::make_dirs(db, &above, of_file)?;
         let space = spaces::named(db, path.space())?;
         insert(db, &version, about, &recipe)?;
         if version.parts > 0 {
             parts::finish(db, id, space.id)?;
         }
-        entries::insert(db, dir, name, EntryPlace::File(id), version.mtime_ms)?;
+        entries::put_file(db, dir, name, id)?;
         spaces::add_sums(db, space.id, Sums { files: 1, bytes: version.size as i64 })
     }
 
@@ -287,9 +304,25 @@ fn remove(db: &Tx, path: &PoolPath) -> Result<(), Error> {
     }
 }
 
+/// Makes a link in the place of what was there.
+fn link(
+    db: &Tx,
+    path: &PoolPath,
+    target: &LinkTarget,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    let outside = || Error::OutsideSpaces(path.clone());
+    let (above, name) = (path.parent().ok_or_else(outside)?, path.file_name().ok_or_else(outside)?);
+    remove(db, path)?;
+    let dir = entries::make_dirs(db, &above, EntryAttributes::of_dir(attributes.mtime.ms()))?;
+    entries::make_link(db, dir, name, target, attributes)?;
+    let space = spaces::named(db, path.space())?;
+    spaces::add_sums(db, space.id, Sums { files: 1, bytes: 0 })
+}
+
 fn moved(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
     if let Some(above) = to.parent() {
-        entries::make_dirs(db, &above, WHEN.wall_ms)?;
+        entries::make_dirs(db, &above, EntryAttributes::of_dir(WHEN.wall_ms))?;
     }
     match names::move_entry(db, from, to, false, WHEN) {
         // The entry that was moved has passed, and with it the one that it replaced.

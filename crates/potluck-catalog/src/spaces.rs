@@ -1,12 +1,12 @@
 //! Spaces: names at the top with a policy, a key and running sums.
 
 use super::changes::{self, ChangeOp};
-use super::entries::{self, DirId, EntryPlace};
+use super::entries::{self, DirId};
 use super::error::Error;
 use super::grantees;
-use super::meta::Counter;
 use super::trash;
 use crate::sql::{Row, Tx, params};
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::{MemberId, SpaceId};
 use potluck_core::path::SYSTEM_SPACE;
 use potluck_core::policy::Policy;
@@ -119,14 +119,13 @@ pub(crate) fn create(db: &Tx, new: &NewSpace, wall_ms: i64) -> Result<(), Error>
     if entries::lookup(db, DirId::ROOT, name)?.is_some() {
         return Err(Error::SpaceExists(name.clone()));
     }
-    let root = DirId(Counter::Dir.take(db, 1)?);
+    let root = entries::make_dir(db, DirId::ROOT, name, EntryAttributes::of_dir(wall_ms))?;
     let policy = serde_json::to_string(policy).map_err(|why| Error::Bug(why.to_string()))?;
     let (key, made_by) = (key.as_ref().map(SpaceKey::as_bytes), made_by.map(|member| member.0));
     db.execute(
         "INSERT INTO spaces (name, root, policy, key, made_by) VALUES (?1, ?2, ?3, ?4, ?5)",
         params![name, root.0, policy, key, made_by],
     )?;
-    entries::insert(db, DirId::ROOT, name, EntryPlace::Dir(root), wall_ms)?;
     changes::append(db, &ChangeOp::Space(name.clone()))
 }
 

@@ -193,7 +193,7 @@ impl<'db> Filling<'db> {
         };
         self.page.next = Some(path.clone());
         match what {
-            What::Dir(_) => {}
+            What::Dir(_) | What::Link(_) => {}
             What::File(version) if version.parts > 0 => self.parts(&path, &version, 0)?,
             What::File(version) => {
                 self.chunks += version.chunks;
@@ -242,6 +242,7 @@ pub(crate) fn page_at(
     let version = match entries::existing(db, path)?.place {
         EntryPlace::Dir(dir) => return page_below(db, dir, after, limit, seen),
         EntryPlace::File(version) => versions::get(db, version)?,
+        EntryPlace::Link(_) => return Ok(FilePage::default()),
     };
     if version.parts == 0 {
         let met = file(db, Box::new(version))?;

@@ -5,6 +5,7 @@ use super::conversions;
 use super::error::Error;
 use super::trash;
 use crate::sql::{Row, Tx, params};
+use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::VersionId;
 use potluck_core::policy::Redundancy;
@@ -12,7 +13,7 @@ use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
 use potluck_pool::redundancy::Version;
 
 /// The columns of [`of_row`], for queries that join `versions AS v`.
-pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ms, v.executable, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts";
+pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts";
 
 /// Reads [`COLUMNS`] from column `at` on; `None` where the join found no version.
 pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
@@ -21,8 +22,10 @@ pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
         id: VersionId(id as u64),
         size: row.get::<i64>(at + 1)? as u64,
         digest: Digest(row.get(at + 2)?),
-        mtime_ms: row.get(at + 3)?,
-        executable: row.get(at + 4)?,
+        attributes: EntryAttributes {
+            mtime: FileTime(row.get(at + 3)?),
+            permissions: Permissions::of_mode(row.get(at + 4)?),
+        },
         chunk_size: row.get(at + 5)?,
         copies: row.get(at + 6)?,
         chunks: row.get::<i64>(at + 7)? as u64,
@@ -62,7 +65,7 @@ pub(crate) fn insert(
     let parity = (!parity.is_empty()).then(|| packed(parity));
     db.prepare(
         "INSERT INTO versions
-         (id, size, digest, mtime_ms, executable, chunk_size, copies, chunks, inline, ec, parity,
+         (id, size, digest, mtime_ns, permissions, chunk_size, copies, chunks, inline, ec, parity,
           goal, safe_wall_ms, parts)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
     )?
@@ -70,8 +73,8 @@ pub(crate) fn insert(
         version.id.0 as i64,
         version.size as i64,
         version.digest.0,
-        version.mtime_ms,
-        version.executable,
+        version.attributes.mtime.0,
+        version.attributes.permissions.bits(),
         version.chunk_size,
         version.copies,
         version.chunks as i64,
@@ -114,6 +117,18 @@ pub(crate) fn delete(
     }
     db.prepare("DELETE FROM versions WHERE id = ?1")?.execute(params![id.0 as i64])?;
     Ok(version)
+}
+
+/// Sets the attributes of a version, if it is still there.
+pub(crate) fn set_attributes(
+    db: &Tx,
+    id: VersionId,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    let EntryAttributes { mtime, permissions } = attributes;
+    db.prepare("UPDATE versions SET mtime_ns = ?2, permissions = ?3 WHERE id = ?1")?
+        .execute(params![id.0 as i64, mtime.0, permissions.bits()])?;
+    Ok(())
 }
 
 /// Gives a version another redundancy, whose references are counted already.

@@ -14,6 +14,7 @@ use super::quotas::{self, QuotaLimits};
 use super::spaces::{self, Space, Sums};
 use super::versions;
 use crate::sql::Tx;
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::path::PoolPath;
@@ -115,6 +116,7 @@ impl<'db> Visible<'db> {
         let replaced = match found.map(|found| found.place) {
             Some(EntryPlace::Dir(_)) => return Err(Error::IsADirectory(path)),
             Some(EntryPlace::File(version)) => Some(version),
+            Some(EntryPlace::Link(target)) => return Err(Error::IsALink { path, target }),
             None => None,
         };
         check_condition(self.db, &path, condition, replaced)?;
@@ -177,7 +179,7 @@ impl<'db> Visible<'db> {
         id: VersionId,
         file: FileToPut<'_>,
     ) -> Result<(), Error> {
-        let (size, mtime_ms) = (file.version.size, file.version.mtime_ms);
+        let size = file.version.size;
         self.put_version(&target, id, file)?;
         let PutTarget { path, replaced, .. } = target;
         let (Some((name, above)), Some(parent)) = (path.names().split_last(), path.parent()) else {
@@ -187,7 +189,7 @@ impl<'db> Visible<'db> {
             Some(known) => *known,
             None => self.make_dir(&parent)?,
         };
-        entries::insert(self.db, dir, name, EntryPlace::File(id), mtime_ms)?;
+        entries::put_file(self.db, dir, name, id)?;
         self.sums.add(size as i64);
         if let Some(replaced) = replaced {
             let old = versions::delete(self.db, replaced, &mut self.counts)?;
@@ -233,7 +235,7 @@ impl<'db> Visible<'db> {
 
     /// The directory of a file, made if it is not there.
     fn make_dir(&mut self, dir: &PoolPath) -> Result<DirId, Error> {
-        let id = entries::make_dirs(self.db, dir, self.wall_ms)?;
+        let id = entries::make_dirs(self.db, dir, EntryAttributes::of_dir(self.wall_ms))?;
         self.dirs.insert(dir.names().to_vec(), id);
         Ok(id)
     }
@@ -287,6 +289,8 @@ pub fn is_refusal(why: &Error) -> bool {
             | Error::HasContent { .. }
             | Error::NotADirectory(_)
             | Error::IsADirectory(_)
+            | Error::IsALink { .. }
+            | Error::IsAFile(_)
             | Error::OutsideSpaces(_)
             | Error::NotAcknowledged { .. }
             | Error::TooFewCopies { .. }

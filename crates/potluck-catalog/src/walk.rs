@@ -1,10 +1,12 @@
 //! Walking a tree in order of names, parents before children, page by page.
 
-use super::entries::{DirId, EntryPlace, FoundEntry};
+use super::entries::{ATTRIBUTES, DirId, EntryPlace, FoundEntry, PLACE};
 use super::error::Error;
 use super::grants::SeenSpaces;
 use super::versions::{self, COLUMNS};
 use crate::sql::{Tx, params};
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::link_target::LinkTarget;
 use potluck_pool::redundancy::Version;
 use std::collections::VecDeque;
 
@@ -16,9 +18,9 @@ const FETCH: usize = 256;
 pub struct WalkedEntry {
     /// The path of the entry, relative to where the walk began.
     pub path: String,
-    /// When it was made, for people; of a file, its modification time at the source.
-    pub mtime_ms: i64,
-    /// A directory, or a file's version.
+    /// The attributes of the entry.
+    pub attributes: EntryAttributes,
+    /// A directory, a file's version, or where a link leads.
     pub what: What,
 }
 
@@ -29,6 +31,8 @@ pub enum What {
     Dir(DirId),
     /// The entry is a file, with its current version.
     File(Box<Version>),
+    /// The entry is a symbolic link.
+    Link(LinkTarget),
 }
 
 /// An entry whose record cannot be read.
@@ -148,7 +152,7 @@ impl<'db> Walk<'db> {
 
 fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
     let mut rows = db.prepare(&format!(
-        "SELECT e.name, e.dir, e.version, e.mtime_ms, {COLUMNS}
+        "SELECT e.name, {PLACE}, {ATTRIBUTES}, {COLUMNS}
          FROM entries e LEFT JOIN versions v ON v.id = e.version
          WHERE e.parent = ?1 AND e.name > ?2 ORDER BY e.name LIMIT {FETCH}"
     ))?;
@@ -157,12 +161,13 @@ fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
     while let Some(row) = rows.next()? {
         fetched += 1;
         let name: String = row.get(0)?;
-        let found = FoundEntry::of(row.get(1)?, row.get(2)?, row.get(3)?)?;
+        let found = FoundEntry::of(&row, 1)?;
         let path = format!("{}{name}", level.prefix);
         level.after = name;
         let what = match found.place {
             EntryPlace::Dir(dir) => What::Dir(dir),
-            EntryPlace::File(version) => match versions::of_row(&row, 4) {
+            EntryPlace::Link(target) => What::Link(target),
+            EntryPlace::File(version) => match versions::of_row(&row, 6) {
                 Ok(Some(version)) => What::File(Box::new(version)),
                 unreadable => {
                     let why = match unreadable {
@@ -174,11 +179,11 @@ fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
                 }
             },
         };
-        let mtime_ms = match &what {
-            What::Dir(_) => found.mtime_ms,
-            What::File(version) => version.mtime_ms,
+        let attributes = match &what {
+            What::Dir(_) | What::Link(_) => found.attributes,
+            What::File(version) => version.attributes,
         };
-        level.fetched.push_back(Ok(WalkedEntry { path, mtime_ms, what }));
+        level.fetched.push_back(Ok(WalkedEntry { path, attributes, what }));
     }
     level.exhausted = fetched < FETCH;
     Ok(())

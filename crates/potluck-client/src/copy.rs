@@ -2,17 +2,20 @@
 //! spaces are sealed with different keys by reading and writing again.
 
 use crate::get::{self, ByteRange};
+use crate::pending_links::PendingLinks;
 use crate::pool::Pool;
 use crate::progress::{Progress, Quiet};
 use crate::source::{Input, Item};
 use crate::write::options::PutOptions;
 use crate::write::report::PutReport;
 use crate::write::session::put;
+use potluck_core::attributes::Permissions;
 use potluck_core::ids::SessionId;
 use potluck_core::path::{BadPath, PoolPath};
 use potluck_core::policy::Redundancy;
 use potluck_wire::control::{
-    Condition, CopiedFile, CopyFiles, EntryKind, List, ListedEntry, Listing, MakeDir, NotCopied,
+    Condition, CopiedFile, CopyFiles, EntryKind, List, ListedEntry, Listing, MakeDir, NewLink,
+    NotCopied,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, Read, Write};
@@ -30,6 +33,8 @@ const PARTS_AHEAD: usize = 2;
 pub struct CopyReport {
     /// The files that were copied.
     pub files: Vec<CopiedFile>,
+    /// How many links were copied.
+    pub links: u64,
     /// The files that were not copied, and why. Those that only lack holders ([`NotCopied::lacks_holders`]) can
     /// be copied through this client.
     pub failed: Vec<NotCopied>,
@@ -64,6 +69,7 @@ impl Pool {
         loop {
             let copied = self.call_retrying(&page).await?;
             report.files.extend(copied.files);
+            report.links += copied.links;
             report.failed.extend(copied.failed);
             page.page += 1;
             page.after = copied.next;
@@ -85,11 +91,18 @@ impl Pool {
         progress: Arc<dyn Progress>,
     ) -> Result<PutReport, Failure> {
         let (items, queue) = sync_channel(FILES_AHEAD);
+        let mut links = PendingLinks::new(self, options.condition);
         let reading = async move {
             for (from, to) in pairs {
-                feed(self, from, to, &items).await.map_err(|failure| (from.clone(), failure))?;
+                if let Err(failure) = feed(self, from, to, &items, &mut links).await {
+                    links.failed.push((from.clone(), failure));
+                    break;
+                }
             }
-            Ok(())
+            if let Err(failure) = links.make().await {
+                links.failed.push((root.clone(), failure));
+            }
+            (links.made, links.failed)
         };
         let writing = put(self, root, Box::new(queue.into_iter()), options, progress);
         tokio::pin!(reading, writing);
@@ -102,19 +115,21 @@ impl Pool {
             }
         };
         let mut report = written?;
-        if let Some(Err(failed)) = read {
-            report.failed.push(failed); // what was found before is stored
+        if let Some((links, failed)) = read {
+            report.links += links;
+            report.failed.extend(failed); // what was found before is stored
         }
         Ok(report)
     }
 }
 
-/// Reads everything at `from`, one file after the other, and makes directories that have no file.
+/// Reads everything at `from`, one file after the other, and makes directories that have no file, and links.
 async fn feed(
     client: &Pool,
     from: &PoolPath,
     to: &PoolPath,
     items: &SyncSender<Item>,
+    links: &mut PendingLinks,
 ) -> Result<(), Failure> {
     let mut after = None;
     let mut empty: Option<PoolPath> = None;
@@ -125,10 +140,15 @@ async fn feed(
             let (source, target) = (below(from, &entry.path)?, below(to, &entry.path)?);
             // A directory has no file if what follows it is not inside it.
             if let Some(dir) = empty.take().filter(|dir| !target.is_inside(dir)) {
-                client.call_retrying(&MakeDir { path: dir, parents: true }).await?;
+                make_dir(client, dir, Permissions::DIR).await?;
             }
-            if entry.kind == EntryKind::Dir {
+            if entry.kind == EntryKind::Dir && entry.permissions != Permissions::DIR {
+                make_dir(client, target, entry.permissions).await?;
+            } else if entry.kind == EntryKind::Dir {
                 empty = Some(target);
+            } else if let Some(leads_to) = entry.target {
+                let mtime = Some(entry.mtime);
+                links.add(NewLink { path: target, target: leads_to, mtime }).await?;
             } else if !read_one(client, &source, target, &entry, items).await {
                 return Ok(()); // the writer has given up, and says why
             }
@@ -139,9 +159,13 @@ async fn feed(
         }
     }
     match empty {
-        Some(dir) => client.call_retrying(&MakeDir { path: dir, parents: true }).await.map(drop),
+        Some(dir) => make_dir(client, dir, Permissions::DIR).await,
         None => Ok(()),
     }
+}
+
+async fn make_dir(client: &Pool, path: PoolPath, permissions: Permissions) -> Result<(), Failure> {
+    client.call_retrying(&MakeDir { path, parents: true, permissions }).await.map(drop)
 }
 
 /// Reads one file into the hands of its writer; false when that one is gone.
@@ -156,8 +180,8 @@ async fn read_one(
     let input = Input::Reader {
         reader: Box::new(PipeReader { pipe, part: io::Cursor::default(), ended: false }),
         bytes: entry.size,
-        mtime_ms: entry.mtime_ms,
-        executable: entry.executable,
+        mtime: entry.mtime,
+        permissions: entry.permissions,
     };
     let (items, item) = (items.clone(), Item { path: target, input });
     let queued = client.env.offload.run(move || items.send(item).is_ok()).await;

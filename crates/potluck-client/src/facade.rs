@@ -8,11 +8,13 @@ use crate::pool::Pool;
 use crate::write::options::PutOptions;
 use crate::write::session::Session;
 use crate::writer::{Attributes, Writer};
+use potluck_core::attributes::Permissions;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_wire::control::{
-    EntryKind, List, ListedEntry, Listing, MakeDir, Move, Remove, Removed, SpaceCreate,
-    SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, Stat, Stated, Usage, Used,
+    EntryKind, List, ListedEntry, Listing, MadeLinks, MakeDir, MakeLinks, Move, Remove, Removed,
+    SetAttributes, SpaceCreate, SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, Stat, Stated,
+    Usage, Used,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 
@@ -129,7 +131,26 @@ impl Pool {
     /// Errors: [`code::EXISTS`], [`code::NO_ENTRY`] without `parents`, [`code::WRONG_KIND`] where a file is in the way,
     /// [`code::BAD_PATH`] for a path outside of spaces.
     pub async fn make_dir(&self, path: &PoolPath, parents: bool) -> Result<(), Failure> {
-        self.call(&MakeDir { path: path.clone(), parents }).await.map(drop)
+        let permissions = Permissions::DIR;
+        self.call(&MakeDir { path: path.clone(), parents, permissions }).await.map(drop)
+    }
+
+    /// Makes symbolic links in one space, at most [`potluck_wire::control::MAX_LINKS`] of them, as `call` says.
+    ///
+    /// Errors: that of the call as a whole; links that were not made alone are in the answer, with [`code::EXISTS`],
+    /// [`code::WRONG_KIND`] where a file or directory is, [`code::NO_ENTRY`] where their directory is missing, or
+    /// [`code::OVER_QUOTA`].
+    pub async fn make_links(&self, call: &MakeLinks) -> Result<MadeLinks, Failure> {
+        self.call(call).await
+    }
+
+    /// Sets when a file or directory was modified, and who may do what with it, as `call` says; a file keeps its
+    /// version.
+    ///
+    /// Errors: [`code::NO_ENTRY`], [`code::WRONG_VERSION`] where the file is not of the version that is meant,
+    /// [`code::BAD_PATH`] for the root of the pool.
+    pub async fn set_attributes(&self, call: &SetAttributes) -> Result<(), Failure> {
+        self.call(call).await.map(drop)
     }
 
     /// Moves a file or directory to the path `to` of the same space, atomically. A file that is there is

@@ -5,6 +5,7 @@ use crate::parts::OpenedParts;
 use crate::pool::Pool;
 use crate::recipe::{self, Recipe};
 use futures_util::stream::{FuturesOrdered, StreamExt};
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::Digest;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
@@ -43,8 +44,7 @@ struct About {
     size: u64,
     digest: Digest,
     version: VersionId,
-    mtime_ms: i64,
-    executable: bool,
+    attributes: EntryAttributes,
 }
 
 /// The content of a file, as far as it is known where that is.
@@ -66,8 +66,9 @@ impl File {
         key: Option<&SpaceKey>,
         fetcher: Fetcher,
     ) -> Result<Self, Failure> {
-        let OpenFile { size, digest, version, mtime_ms, executable, .. } = file;
-        let about = About { path: file.path.clone(), size, digest, version, mtime_ms, executable };
+        let OpenFile { size, digest, version, mtime, permissions, .. } = file;
+        let attributes = EntryAttributes { mtime, permissions };
+        let about = About { path: file.path.clone(), size, digest, version, attributes };
         let content = if file.parts.is_empty() {
             Content::Own(Arc::new(Recipe::check(file, key)?))
         } else {
@@ -114,14 +115,9 @@ impl File {
         self.inner.about.version
     }
 
-    /// Returns when the file was modified, in milliseconds since 1970.
-    pub fn mtime_ms(&self) -> i64 {
-        self.inner.about.mtime_ms
-    }
-
-    /// Whether its owner may execute it.
-    pub fn is_executable(&self) -> bool {
-        self.inner.about.executable
+    /// When it was modified, and who may do what with it, as it was when it was opened.
+    pub fn attributes(&self) -> EntryAttributes {
+        self.inner.about.attributes
     }
 
     /// How often another copy stood in for one that failed or was late, and chunks that were rebuilt from

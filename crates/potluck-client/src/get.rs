@@ -2,6 +2,7 @@
 
 mod leftovers;
 mod local;
+mod local_tree;
 mod made_dirs;
 
 use crate::fetch::{Fetched, Fetcher};
@@ -11,12 +12,13 @@ use crate::progress::Progress;
 use crate::recipe;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use local::{LocalFile, LocalWriter};
+use local_tree::LocalTree;
 use made_dirs::MadeDirs;
 use potluck_core::ids::VersionId;
 use potluck_core::path::{PoolPath, check_name};
 use potluck_core::seal::SpaceKey;
 use potluck_core::size::count;
-use potluck_wire::control::{Open, OpenFile, Opened};
+use potluck_wire::control::{Open, OpenFile, OpenLink, Opened};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, Write};
 use std::ops::Range;
@@ -31,9 +33,11 @@ const FILES_AT_ONCE: usize = 32;
 pub struct GetReport {
     /// Number of files that were read whole.
     pub files: u64,
+    /// Number of symbolic links that were made.
+    pub links: u64,
     /// Size of these files together, in bytes of plaintext.
     pub bytes: u64,
-    /// Files that were not, and why; relative to what was asked for.
+    /// Files and links that were not, and why; relative to what was asked for.
     pub failed: Vec<(String, Failure)>,
     /// How often another copy stood in for one that failed or hung, and chunks that were rebuilt
     /// from others of their group.
@@ -104,7 +108,8 @@ pub async fn cat<W: Write + Send + 'static>(
     let bytes = range.end.saturating_sub(range.start);
     progress.expect(bytes);
     stream_range(client, &file, range, out, progress).await?;
-    Ok(GetReport { files: 1, bytes, failed: Vec::new(), failovers: file.failovers() })
+    let failovers = file.failovers();
+    Ok(GetReport { files: 1, bytes, failovers, ..GetReport::default() })
 }
 
 /// Copies a file to the local path `to`, which appears whole or not at all. A device or pipe is
@@ -137,7 +142,33 @@ pub async fn get_file(
         write_file(client, &file, to, !options.if_absent, &progress).await?;
     }
     made.stay(&[]);
-    Ok(GetReport { files: 1, bytes: file.size(), failed: Vec::new(), failovers: file.failovers() })
+    let (bytes, failovers) = (file.size(), file.failovers());
+    Ok(GetReport { files: 1, bytes, failovers, ..GetReport::default() })
+}
+
+/// Makes the link at `path` at the local path `to`, where nothing or another link is.
+///
+/// Errors: those of [`Pool::stat`]; [`code::WRONG_KIND`] where no link is at `path`, or something else at `to`;
+/// [`code::EXISTS`] as `options` say.
+pub async fn get_link(
+    client: &Pool,
+    path: &PoolPath,
+    to: &Path,
+    options: GetOptions,
+) -> Result<GetReport, Failure> {
+    let entry = client.stat(path).await?.entry;
+    let target = entry.target.ok_or_else(|| {
+        let what = format!("{path} is no link any more");
+        Failure::new(ErrorKind::Conflict, code::WRONG_KIND, what).hint("copy it again")
+    })?;
+    let mut made = MadeDirs::default();
+    if let Some(dir) = to.parent().filter(|_| options.make_dir) {
+        made.make(dir).map_err(|error| local_failure(dir, &error))?;
+    }
+    let link = OpenLink { path: String::new(), target, mtime: entry.mtime };
+    local_tree::make_link(to, &link, options.if_absent, &*client.env.entropy)?;
+    made.stay(&[]);
+    Ok(GetReport { links: 1, ..GetReport::default() })
 }
 
 /// Copies everything below `path` into the local directory `to`, which is made if need be; with
@@ -152,21 +183,7 @@ pub async fn get_tree(
     if_absent: bool,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
-    tree(client, path, Some(Target { dir: to, if_absent }), progress).await
-}
-
-/// The local directory that a tree is copied to.
-#[derive(Clone, Copy)]
-struct Target<'a> {
-    dir: &'a Path,
-    if_absent: bool,
-}
-
-/// Makes a directory with those above it, and removes what killed downloads left in it.
-fn make_dir(dir: &Path, made: &mut MadeDirs) -> Result<(), Failure> {
-    made.make(dir).map_err(|error| local_failure(dir, &error))?;
-    leftovers::remove(dir);
-    Ok(())
+    tree(client, path, Some(LocalTree::new(to, if_absent)), progress).await
 }
 
 fn check_absent(to: &Path) -> Result<(), Failure> {
@@ -191,7 +208,7 @@ pub async fn check_tree(
 async fn tree(
     client: &Pool,
     path: &PoolPath,
-    to: Option<Target<'_>>,
+    mut to: Option<LocalTree<'_>>,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
     let mut report = GetReport::default();
@@ -202,15 +219,19 @@ async fn tree(
         let open = Open { path: path.clone(), recursive: true, after: after.take() };
         let page: Opened = client.call_retrying(&open).await?;
         progress.expect(page.files.iter().map(|file| file.size).sum());
-        if let Some(to) = to {
-            make_dir(to.dir, &mut made)?;
-        }
-        for (dir, to) in page.dirs.iter().filter_map(|dir| Some((dir, to?))) {
-            // The files below it fail, each by itself, and the others are copied.
-            if let Err(failure) =
-                local_path(to.dir, dir).and_then(|local| make_dir(&local, &mut made))
-            {
-                report.failed.push((dir.clone(), failure));
+        if let Some(to) = &mut to {
+            to.make_dir("", &mut made)?;
+            for dir in page.dirs {
+                // The files below it fail, each by itself, and the others are copied.
+                if let Err(failure) = to.make_dir(&dir, &mut made) {
+                    report.failed.push((dir, failure));
+                }
+            }
+            for link in page.links {
+                match to.link(&link, &*client.env.entropy) {
+                    Ok(()) => report.links += 1,
+                    Err(failure) => report.failed.push((link.path, failure)),
+                }
             }
         }
         let largest = page.files.iter().map(recipe::largest);
@@ -226,7 +247,11 @@ async fn tree(
         fetcher.reads_below(open.path);
         let key = page.space_key.as_ref();
         let mut files = stream::iter(page.files)
-            .map(|file| get_one(client, fetcher, path, file, key, to, &progress))
+            .map(|file| {
+                let local =
+                    to.as_mut().map(|to| Ok((to.file(&file.path)?, to.keeps_what_is_there())));
+                get_one(client, fetcher, path, file, key, local.transpose(), &progress)
+            })
             .buffer_unordered(FILES_AT_ONCE);
         while let Some((name, result)) = files.next().await {
             match result {
@@ -241,7 +266,8 @@ async fn tree(
         after = page.next;
         if after.is_none() {
             report.failovers += fetcher.failovers();
-            let failed = report.failed.iter().filter_map(|(name, _)| Some(to?.dir.join(name)));
+            let root = to.as_ref().map(LocalTree::root);
+            let failed = report.failed.iter().filter_map(|(name, _)| Some(root?.join(name)));
             made.stay(&failed.collect::<Vec<_>>());
             return Ok(report);
         }
@@ -254,15 +280,12 @@ async fn get_one(
     root: &PoolPath,
     file: OpenFile,
     key: Option<&SpaceKey>,
-    to: Option<Target<'_>>,
+    local: Result<Option<(PathBuf, bool)>, Failure>,
     progress: &Arc<dyn Progress>,
 ) -> (String, Result<u64, Failure>) {
     let name = file.path.clone();
     let copied = async {
-        let local = to.map(|to| Ok((local_path(to.dir, &name)?, to.if_absent))).transpose()?;
-        if let Some((local, true)) = &local {
-            check_absent(local)?;
-        }
+        let local = local?;
         let file = File::new(client, root, file, key, fetcher.clone())?;
         match local {
             Some((local, if_absent)) => {
@@ -329,8 +352,8 @@ async fn write_file(
     progress: &Arc<dyn Progress>,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| local_failure(to, &error);
-    let local =
-        LocalFile::create(to, file.is_executable(), &*client.env.entropy).map_err(failed)?;
+    let local = LocalFile::create(to, file.attributes().permissions, &*client.env.entropy)
+        .map_err(failed)?;
     if let Some(content) = file.inline() {
         local.writer().write_at(content, 0).map_err(failed)?;
         progress.advance(content.len() as u64);
@@ -357,7 +380,7 @@ async fn write_file(
     });
     let written = chunks.try_buffer_unordered(UNITS_AT_ONCE).try_for_each(|()| async { Ok(()) });
     written.await?;
-    local.finish(file.mtime_ms(), replace).map_err(failed)
+    local.finish(file.attributes().mtime, replace).map_err(failed)
 }
 
 async fn write_chunk(

@@ -36,6 +36,7 @@ mod get;
 mod link;
 mod manager_calls;
 mod parts;
+mod pending_links;
 mod pool;
 mod progress;
 mod recipe;
@@ -56,7 +57,8 @@ mod writer;
 
 pub use copy::CopyReport;
 pub use file::{File, Part, Reader};
-pub use get::{ByteRange, GetOptions, GetReport, cat, check_tree, get_file, get_tree};
+pub use get::{ByteRange, GetOptions, GetReport, cat, check_tree, get_file, get_link, get_tree};
+pub use pending_links::PendingLinks;
 pub use pool::Pool;
 pub use progress::{Progress, Quiet};
 pub use retry_limits::{RetryLimits, Wait};

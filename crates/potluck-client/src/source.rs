@@ -6,6 +6,7 @@ mod parity;
 use crate::body::{Body, FileRange};
 use crate::buffer::{Buffer, Claim};
 use parity::Grouping;
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::{ChunkHasher, ChunkName, Digest, FileDigest, INLINE_MAX};
 use potluck_core::erasure::Ec;
 use potluck_core::merkle::SegmentHashes;
@@ -20,7 +21,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::UNIX_EPOCH;
 
 /// Chunks of at least so many bytes are left in their local file, if they are stored as they are there. Each keeps
 /// its file open, and what is cut ahead has no more of them than a process may have files.
@@ -40,10 +40,10 @@ pub enum Input {
         reader: Box<dyn Read + Send>,
         /// Size of the file in bytes, as far as is known before it is read.
         bytes: u64,
-        /// When the file was modified, in milliseconds since 1970.
-        mtime_ms: i64,
-        /// Whether its owner may execute it.
-        executable: bool,
+        /// When the file was modified.
+        mtime: FileTime,
+        /// Who may do what with it.
+        permissions: Permissions,
     },
 }
 
@@ -115,10 +115,10 @@ pub struct Facts {
     pub digest: Digest,
     /// The digest of what follows its last whole part.
     pub rest: Digest,
-    /// Milliseconds since 1970; `None` for a stream.
-    pub mtime_ms: Option<i64>,
-    /// Whether its owner may execute it.
-    pub executable: bool,
+    /// When the file was modified; `None` for a stream.
+    pub mtime: Option<FileTime>,
+    /// Who may do what with it.
+    pub permissions: Permissions,
     /// Whether its length was not known when it was opened.
     pub stream: bool,
     /// The content, when it fits the catalog; sealed in a sealed space.
@@ -154,8 +154,8 @@ struct Current {
     /// Chunks of the part that is being cut.
     in_part: usize,
     digest: FileDigest,
-    mtime_ms: Option<i64>,
-    executable: bool,
+    mtime: Option<FileTime>,
+    permissions: Permissions,
     stream: bool,
 }
 
@@ -407,10 +407,10 @@ enum Piece {
 impl Current {
     fn open(file: u32, path: PoolPath, input: Input) -> io::Result<Self> {
         let mut local = None;
-        let (reader, left, mtime_ms, executable): (Box<dyn Read + Send>, _, _, _) = match input {
-            Input::Stream(reader) => (reader, None, None, false),
-            Input::Reader { reader, bytes, mtime_ms, executable } => {
-                (reader, Some(bytes), Some(mtime_ms), executable)
+        let (reader, left, mtime, permissions): (Box<dyn Read + Send>, _, _, _) = match input {
+            Input::Stream(reader) => (reader, None, None, Permissions::FILE),
+            Input::Reader { reader, bytes, mtime, permissions } => {
+                (reader, Some(bytes), Some(mtime), permissions)
             }
             Input::File(path) => {
                 let opened = Arc::new(File::open(path)?);
@@ -420,13 +420,14 @@ impl Current {
                 }
                 // Devices and pipes report no length.
                 let left = about.is_file().then_some(about.len());
-                let mtime = about.modified().ok().map(|at| match at.duration_since(UNIX_EPOCH) {
-                    Ok(since) => since.as_millis() as i64,
-                    Err(before) => -(before.duration().as_millis() as i64),
-                });
-                let executable = about.permissions().mode() & 0o100 != 0;
+                let mtime = about.modified().ok().map(FileTime::of_system);
+                // A pipe's say nothing of the file that is made of what it brings.
+                let permissions = match about.is_file() {
+                    true => Permissions::of_mode(about.permissions().mode()),
+                    false => Permissions::FILE,
+                };
                 local = about.is_file().then(|| Arc::clone(&opened));
-                (Box::new(opened), left, mtime, executable)
+                (Box::new(opened), left, mtime, permissions)
             }
         };
         Ok(Self {
@@ -439,8 +440,8 @@ impl Current {
             size: 0,
             in_part: 0,
             digest: FileDigest::default(),
-            mtime_ms,
-            executable,
+            mtime,
+            permissions,
             stream: left.is_none(),
         })
     }
@@ -452,8 +453,8 @@ impl Current {
             size: self.size,
             digest,
             rest,
-            mtime_ms: self.mtime_ms,
-            executable: self.executable,
+            mtime: self.mtime,
+            permissions: self.permissions,
             stream: self.stream,
             inline,
         };

@@ -7,6 +7,7 @@
 use crate::source::{Cut, Cutter};
 use crate::write::pushes::{Push, SessionHandle, ended};
 use crate::write::sliding_window;
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Policy};
@@ -18,10 +19,10 @@ use tokio::sync::oneshot;
 /// The attributes that a writer sets of its file beside the content.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Attributes {
-    /// When it was modified, milliseconds since 1970; without it, when it became visible.
-    pub mtime_ms: Option<i64>,
-    /// Whether its owner may execute it.
-    pub executable: bool,
+    /// When it was modified; without it, when it became visible.
+    pub mtime: Option<FileTime>,
+    /// Who may do what with it.
+    pub permissions: Permissions,
 }
 
 /// Writes one file. Nothing is visible before [`Writer::finish`]; a writer that is dropped before is aborted.
@@ -145,8 +146,8 @@ impl Writer {
         let Some(cutter) = self.cutter.take() else { return Err(shared.ended()) };
         let (cutter, mut cuts) = shared.cut(cutter).await;
         if let Some(Cut::End { facts, .. }) = cuts.last_mut() {
-            facts.mtime_ms = self.attributes.mtime_ms;
-            facts.executable = self.attributes.executable;
+            facts.mtime = self.attributes.mtime;
+            facts.permissions = self.attributes.permissions;
         }
         if let Some(Cut::Failed { error, .. }) =
             cuts.pop_if(|cut| matches!(cut, Cut::Failed { .. }))

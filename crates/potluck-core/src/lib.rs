@@ -5,12 +5,14 @@
 //! ([`clock`], [`entropy`]). So every rule can be property-tested, and a whole pool can be run
 //! from one seed.
 
+pub mod attributes;
 pub mod chunk;
 pub mod clock;
 pub mod entropy;
 pub mod erasure;
 pub mod hedging;
 pub mod ids;
+pub mod link_target;
 pub mod load;
 pub mod matching;
 pub mod merkle;

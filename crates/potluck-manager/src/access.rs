@@ -140,6 +140,8 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::List
         | Verb::Stat
         | Verb::MakeDir
+        | Verb::MakeLinks
+        | Verb::SetAttributes
         | Verb::Move
         | Verb::CopyFiles
         | Verb::Remove
@@ -212,7 +214,12 @@ fn action(verb: Verb) -> &'static str {
         | Verb::Abort => "writing files",
         Verb::Open | Verb::OpenPart | Verb::Report | Verb::Unreached => "reading files",
         Verb::List | Verb::Stat | Verb::Usage => "looking at files",
-        Verb::MakeDir | Verb::Move | Verb::CopyFiles | Verb::Remove => "changing files",
+        Verb::MakeDir
+        | Verb::MakeLinks
+        | Verb::SetAttributes
+        | Verb::Move
+        | Verb::CopyFiles
+        | Verb::Remove => "changing files",
         Verb::Register | Verb::Inventory | Verb::Heartbeat | Verb::Locate => "what a donor reports",
     }
 }

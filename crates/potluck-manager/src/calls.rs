@@ -77,7 +77,7 @@ calls! {
     session::WriteSessionCalls: Reserve Offer Grow Renew Abort;
     commit::CommitCalls: Commit LostParts;
     reading::ReadingCalls: Open OpenPart Report Unreached;
-    naming::NamingCalls: List Stat MakeDir Move Remove Usage;
+    naming::NamingCalls: List Stat MakeDir MakeLinks SetAttributes Move Remove Usage;
     copying::CopyCalls: CopyFiles;
     status::StatusCalls: Status Check;
     policy::PolicyCalls: PolicySet;

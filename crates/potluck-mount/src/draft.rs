@@ -1,11 +1,14 @@
 //! A file that is being written, until it is published whole.
 
 use crate::errno::errno;
+use crate::reading::Reading;
 use crate::record::DraftNote;
 use crate::spool::{Spool, SpoolFile, local};
 use potluck_client::{Attributes, File, Pool, PutOptions, Writer};
+use potluck_core::attributes::FileTime;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::Condition;
+use potluck_wire::control::{Condition, SetAttributes};
+use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -21,8 +24,10 @@ pub struct Draft {
     content: Content,
     attributes: Attributes,
     condition: Condition,
-    /// Whether something was written, cut off or set since it was published last.
+    /// Whether something was written or cut off since it was published last.
     is_dirty: bool,
+    /// Whether attributes were set since then.
+    has_new_attributes: bool,
     /// Whether the mount's record says that what is dirty could not be published.
     failure_noted: bool,
 }
@@ -45,6 +50,9 @@ enum Content {
     Spooled(SpoolFile),
     /// They were streamed and are published; nothing was written since.
     Published { size: u64 },
+    /// They are those of the version that was opened. It is fetched when the first of them is to change, so that a
+    /// program that opens a file to set its time moves none of it.
+    Unchanged { base: Box<Reading> },
     /// They were streamed, and could not be published. A second try would publish a file without them.
     Lost { why: Errno, size: u64 },
 }
@@ -52,8 +60,33 @@ enum Content {
 impl Draft {
     /// A new file, which goes to donors as it is written.
     pub fn streamed(place: DraftPlace, condition: Condition, attributes: Attributes) -> Self {
-        let DraftPlace { pool, spool, note } = place;
         let content = Content::Streamed { writer: None, written: 0 };
+        Self::new(place, content, attributes, condition, true)
+    }
+
+    /// An empty file that may be read and written anywhere.
+    pub async fn spooled(place: DraftPlace, attributes: Attributes) -> Result<Self, Errno> {
+        let content = Content::Spooled(spooled(&place.spool, None).await?);
+        Ok(Self::new(place, content, attributes, Condition::Always, true))
+    }
+
+    /// What is in a version, to be read and written anywhere.
+    pub fn of_version(place: DraftPlace, base: File) -> Self {
+        let (mtime, permissions) = (Some(base.attributes().mtime), base.attributes().permissions);
+        let attributes = Attributes { mtime, permissions };
+        let content = Content::Unchanged { base: Box::new(Reading::new(base)) };
+        Self::new(place, content, attributes, Condition::Always, false)
+    }
+
+    fn new(
+        place: DraftPlace,
+        content: Content,
+        attributes: Attributes,
+        condition: Condition,
+        is_dirty: bool,
+    ) -> Self {
+        let DraftPlace { pool, spool, note } = place;
+        let (has_new_attributes, failure_noted) = (false, false);
         Self {
             pool,
             spool,
@@ -61,22 +94,10 @@ impl Draft {
             content,
             attributes,
             condition,
-            is_dirty: true,
-            failure_noted: false,
+            is_dirty,
+            has_new_attributes,
+            failure_noted,
         }
-    }
-
-    /// A file that may be read and written anywhere: what is in `base`, or nothing.
-    pub async fn spooled(
-        place: DraftPlace,
-        base: Option<&File>,
-        attributes: Attributes,
-    ) -> Result<Self, Errno> {
-        let DraftPlace { pool, spool, note } = place;
-        let condition = Condition::Always;
-        let content = Content::Spooled(spooled(&spool, base).await?);
-        let (is_dirty, failure_noted) = (base.is_none(), false);
-        Ok(Self { pool, spool, note, content, attributes, condition, is_dirty, failure_noted })
     }
 
     /// Publishes under `condition` alone.
@@ -90,6 +111,7 @@ impl Draft {
             Content::Streamed { written, .. } => *written,
             Content::Spooled(file) => file.size(),
             Content::Published { size } | Content::Lost { size, .. } => *size,
+            Content::Unchanged { base } => base.file().size(),
         }
     }
 
@@ -101,7 +123,7 @@ impl Draft {
     /// Sets the attributes that it will be published with.
     pub fn set_attributes(&mut self, attributes: Attributes) {
         self.attributes = attributes;
-        self.is_dirty = true;
+        self.has_new_attributes = true;
     }
 
     /// It could not be published at `path`, which the mount's record says until it is.
@@ -138,7 +160,7 @@ impl Draft {
         self.fetch_back(path).await?;
         (self.is_dirty, self.failure_noted) = (true, false);
         self.note(path);
-        self.attributes.mtime_ms = None;
+        self.attributes.mtime = None;
         let offset = offset.unwrap_or_else(|| self.size());
         match &mut self.content {
             Content::Streamed { writer, written } => {
@@ -154,7 +176,9 @@ impl Draft {
                 *written += bytes.len() as u64;
             }
             Content::Spooled(file) => file.write(offset, bytes)?,
-            Content::Published { .. } => unreachable!("it was fetched back"),
+            Content::Published { .. } | Content::Unchanged { .. } => {
+                unreachable!("it was fetched back")
+            }
             Content::Lost { why, .. } => return Err(*why),
         }
         Ok(())
@@ -163,9 +187,12 @@ impl Draft {
     /// The bytes at `offset` as they are now.
     ///
     /// Errors: [`Errno::OPNOTSUPP`] for one that goes to donors as it is written.
-    pub fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
-        match &self.content {
+    pub async fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
+        match &mut self.content {
             Content::Spooled(file) => file.read(offset, len),
+            Content::Unchanged { base } => {
+                base.read(offset, len).await.map_err(|failure| errno(&failure))
+            }
             Content::Lost { why, .. } => Err(*why),
             Content::Streamed { .. } | Content::Published { .. } => Err(Errno::OPNOTSUPP),
         }
@@ -176,15 +203,12 @@ impl Draft {
     /// Errors: [`Errno::OPNOTSUPP`] where bytes that went to donors would have to change; [`Errno::NOSPC`] where
     /// the spool is full.
     pub async fn set_size(&mut self, path: &PoolPath, new: u64) -> Result<(), Errno> {
-        if new != self.size() {
-            self.fetch_back(path).await?;
+        if new == self.size() && !matches!(self.content, Content::Lost { .. }) {
+            return Ok(());
         }
+        self.fetch_back(path).await?;
+        self.attributes.mtime = None;
         match &mut self.content {
-            Content::Streamed { written: size, .. } | Content::Published { size }
-                if new == *size =>
-            {
-                return Ok(());
-            }
             Content::Streamed { writer, written } if new == 0 => {
                 *writer = None;
                 *written = 0;
@@ -196,7 +220,9 @@ impl Draft {
                     Box::pin(self.write(path, None, &zeros)).await?;
                 }
             }
-            Content::Streamed { .. } | Content::Published { .. } => return Err(Errno::OPNOTSUPP),
+            Content::Streamed { .. } | Content::Published { .. } | Content::Unchanged { .. } => {
+                return Err(Errno::OPNOTSUPP);
+            }
             Content::Lost { why, .. } => return Err(*why),
             Content::Spooled(file) => file.set_size(new)?,
         }
@@ -212,7 +238,9 @@ impl Draft {
             Content::Streamed { writer: Some(writer), .. } => {
                 writer.flush().await.map(drop).map_err(|failure| errno(&failure))
             }
-            Content::Streamed { writer: None, .. } | Content::Published { .. } => Ok(()),
+            Content::Streamed { writer: None, .. }
+            | Content::Published { .. }
+            | Content::Unchanged { .. } => Ok(()),
             Content::Lost { why, .. } => Err(*why),
             Content::Spooled(file) => {
                 let file = file.shared();
@@ -225,11 +253,12 @@ impl Draft {
     /// Makes the file visible whole at `path`. What is written afterwards goes on from there.
     pub async fn publish(&mut self, path: &PoolPath) -> Result<(), Errno> {
         if !self.is_dirty {
-            return Ok(());
+            return self.publish_attributes(path).await;
         }
-        self.fetch_back(path).await?; // only its attributes were set
         self.note.publishing(path);
         let options = PutOptions { condition: self.condition, ..PutOptions::default() };
+        // The time that is shown of it before is that which it has.
+        self.attributes.mtime.get_or_insert(FileTime::of_ms(self.pool.wall_ms()));
         let size = self.size();
         let mut fresh = None;
         let was_streamed = match &mut self.content {
@@ -239,7 +268,9 @@ impl Draft {
                 true
             }
             Content::Spooled(_) => false,
-            Content::Published { .. } => unreachable!("it was fetched back"),
+            Content::Published { .. } | Content::Unchanged { .. } => {
+                unreachable!("nothing of it was changed")
+            }
             Content::Lost { why, .. } => return Err(*why),
         };
         let finished = self.finish(path, &options, fresh).await;
@@ -254,8 +285,29 @@ impl Draft {
             return Err(why);
         }
         self.note.published();
-        self.is_dirty = false;
+        (self.is_dirty, self.has_new_attributes) = (false, false);
         self.condition = Condition::Always;
+        Ok(())
+    }
+
+    /// Sets the attributes at `path`, if any were set since its content was published, and that is as it was.
+    async fn publish_attributes(&mut self, path: &PoolPath) -> Result<(), Errno> {
+        if self.is_dirty || !self.has_new_attributes {
+            return Ok(());
+        }
+        let version = match &self.content {
+            Content::Unchanged { base } => Some(base.file().version()),
+            _ => None,
+        };
+        let Attributes { mtime, permissions } = self.attributes;
+        let (path, permissions) = (path.clone(), Some(permissions));
+        let set = SetAttributes { path, version, mtime, permissions };
+        match self.pool.set_attributes(&set).await {
+            // Another version took its place since, as it may do after.
+            Err(failure) if failure.code == code::WRONG_VERSION => {}
+            set => set.map_err(|failure| errno(&failure))?,
+        }
+        self.has_new_attributes = false;
         Ok(())
     }
 
@@ -282,10 +334,15 @@ impl Draft {
 
     /// Fetches what was published, if that is all there is, so that it can be changed.
     async fn fetch_back(&mut self, path: &PoolPath) -> Result<(), Errno> {
-        if let Content::Published { .. } = self.content {
-            let base = self.pool.open(path).await.map_err(|failure| errno(&failure))?;
-            self.content = Content::Spooled(spooled(&self.spool, Some(&base)).await?);
-        }
+        let spooled = match &self.content {
+            Content::Published { .. } => {
+                let base = self.pool.open(path).await.map_err(|failure| errno(&failure))?;
+                spooled(&self.spool, Some(&base)).await?
+            }
+            Content::Unchanged { base } => spooled(&self.spool, Some(base.file())).await?,
+            _ => return Ok(()),
+        };
+        self.content = Content::Spooled(spooled);
         Ok(())
     }
 }

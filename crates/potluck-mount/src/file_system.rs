@@ -1,6 +1,13 @@
 //! The pool as directories and files: what each request of a program comes to.
 
+mod attributes;
+mod capacity;
 mod closing;
+mod extended_attributes;
+mod links;
+
+pub use attributes::AttributeChange;
+pub use extended_attributes::PoolAttribute;
 
 use crate::draft::{Draft, DraftPlace};
 use crate::errno::errno;
@@ -10,8 +17,10 @@ use crate::reading::Reading;
 use crate::record::MountRecord;
 use crate::spool::Spool;
 use potluck_client::{Attributes, Pool};
+use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
+use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{Condition, EntryKind, ListedEntry, Status};
+use potluck_wire::control::{Condition, EntryKind, ListedEntry, MakeDir};
 use potluck_wire::error::{Failure, code};
 use rustix::io::Errno;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,10 +35,18 @@ pub struct ShownEntry {
     pub kind: EntryKind,
     /// Bytes of a file.
     pub size: u64,
-    /// Modification time, milliseconds since 1970.
-    pub mtime_ms: i64,
-    /// Whether a file may be executed.
-    pub executable: bool,
+    /// Modification time and permissions.
+    pub attributes: EntryAttributes,
+    /// The version of a file that is in the pool.
+    pub version: Option<VersionId>,
+}
+
+impl ShownEntry {
+    /// A directory of which nothing else is known.
+    pub fn of_dir(inode: u64) -> Self {
+        let attributes = EntryAttributes::of_dir(0);
+        Self { inode, kind: EntryKind::Dir, size: 0, attributes, version: None }
+    }
 }
 
 /// The way in which a file is opened.
@@ -45,26 +62,6 @@ pub struct OpenMode {
     pub appends: bool,
     /// Nothing may be there.
     pub is_exclusive: bool,
-}
-
-/// The attributes that a program sets; what it leaves out stays.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct AttributeChange {
-    /// The size in bytes.
-    pub size: Option<u64>,
-    /// The modification time, milliseconds since 1970.
-    pub mtime_ms: Option<i64>,
-    /// Whether the owner may execute it.
-    pub executable: Option<bool>,
-}
-
-/// Bytes that the pool has and has left, as its policy stores them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Capacity {
-    /// Bytes that could be stored if nothing were.
-    pub total: u64,
-    /// Bytes that can still be stored.
-    pub free: u64,
 }
 
 /// One mounted directory of a pool.
@@ -131,9 +128,11 @@ impl FileSystem {
 
     async fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> ShownEntry {
         let draft = draft.lock().await;
-        let Attributes { mtime_ms, executable } = draft.attributes();
-        let mtime_ms = mtime_ms.unwrap_or_else(|| self.pool.wall_ms());
-        ShownEntry { inode, kind: EntryKind::File, size: draft.size(), mtime_ms, executable }
+        let Attributes { mtime, permissions } = draft.attributes();
+        let mtime = mtime.unwrap_or_else(|| FileTime::of_ms(self.pool.wall_ms()));
+        let attributes = EntryAttributes { mtime, permissions };
+        let (kind, size, version) = (EntryKind::File, draft.size(), None);
+        ShownEntry { inode, kind, size, attributes, version }
     }
 
     /// The kernel forgets a number so many times.
@@ -147,14 +146,9 @@ impl FileSystem {
         let opened = handle.and_then(|handle| self.handles().get(handle));
         if let Some(OpenHandle { handle: Handle::Reading(reading), .. }) = opened {
             let file = reading.file();
-            let (kind, size, mtime_ms) = (EntryKind::File, file.size(), file.mtime_ms());
-            return Ok(ShownEntry {
-                inode,
-                kind,
-                size,
-                mtime_ms,
-                executable: file.is_executable(),
-            });
+            let (kind, size, attributes) = (EntryKind::File, file.size(), reading.attributes());
+            let version = Some(file.version());
+            return Ok(ShownEntry { inode, kind, size, attributes, version });
         }
         let draft = self.handles().draft(inode);
         if let Some(draft) = draft {
@@ -162,8 +156,7 @@ impl FileSystem {
         }
         let path = self.inodes().path(inode)?;
         if path.space().is_empty() {
-            let (kind, size, mtime_ms) = (EntryKind::Dir, 0, 0);
-            return Ok(ShownEntry { inode, kind, size, mtime_ms, executable: false });
+            return Ok(ShownEntry::of_dir(inode));
         }
         Ok(facts_of(inode, &self.stat(&path).await?))
     }
@@ -254,12 +247,12 @@ impl FileSystem {
     async fn begin_draft(&self, inode: u64, mode: OpenMode) -> Result<Draft, Errno> {
         let path = self.inodes().path(inode)?;
         let file = self.pool.open(&path).await.map_err(|failure| errno(&failure))?;
-        let attributes = Attributes { mtime_ms: None, executable: file.is_executable() };
         let place = self.draft_place();
-        let base = Some(&file).filter(|_| !mode.truncates);
-        let mut draft = match mode.truncates && !mode.reads {
-            true => Draft::streamed(place, Condition::Always, attributes),
-            false => Draft::spooled(place, base, attributes).await?,
+        let attributes = Attributes { mtime: None, permissions: file.attributes().permissions };
+        let mut draft = match (mode.truncates, mode.reads) {
+            (false, _) => Draft::of_version(place, file),
+            (true, true) => Draft::spooled(place, attributes).await?,
+            (true, false) => Draft::streamed(place, Condition::Always, attributes),
         };
         draft.note(&path);
         Ok(draft)
@@ -271,7 +264,7 @@ impl FileSystem {
         parent: u64,
         name: &str,
         mode: OpenMode,
-        executable: bool,
+        permissions: Permissions,
         opener: Option<u32>,
     ) -> Result<(ShownEntry, u64), Errno> {
         let path = self.child(parent, name)?;
@@ -282,10 +275,10 @@ impl FileSystem {
             true => Condition::IfAbsent,
             false => Condition::Always,
         };
-        let attributes = Attributes { mtime_ms: None, executable };
+        let attributes = Attributes { mtime: None, permissions };
         let place = self.draft_place();
         let draft = match mode.reads {
-            true => Draft::spooled(place, None, attributes).await?,
+            true => Draft::spooled(place, attributes).await?,
             false => Draft::streamed(place, condition, attributes),
         };
         let mut draft = draft.with_condition(condition);
@@ -306,7 +299,7 @@ impl FileSystem {
             Handle::Reading(reading) => {
                 reading.read(offset, len).await.map_err(|failure| errno(&failure))
             }
-            Handle::Writing { draft, .. } => draft.lock().await.read(offset, len),
+            Handle::Writing { draft, .. } => draft.lock().await.read(offset, len).await,
             Handle::Listing(_) => Err(Errno::ISDIR),
         }
     }
@@ -329,13 +322,24 @@ impl FileSystem {
         }
     }
 
+    /// Whether a handle is open that will publish what is in a draft.
+    fn is_open(&self, inode: u64, draft: &SharedDraft) -> bool {
+        self.handles().draft(inode).is_some_and(|open| Arc::ptr_eq(&open, draft))
+    }
+
     /// Makes a directory.
-    pub async fn make_dir(&self, parent: u64, name: &str) -> Result<ShownEntry, Errno> {
+    pub async fn make_dir(
+        &self,
+        parent: u64,
+        name: &str,
+        permissions: Permissions,
+    ) -> Result<ShownEntry, Errno> {
         let path = self.child(parent, name)?;
         if path.names().is_empty() {
             return Err(Errno::PERM); // a space is made by `potluck space create`
         }
-        self.once(code::EXISTS, || self.pool.make_dir(&path, false)).await?;
+        let make = MakeDir { path, parents: false, permissions };
+        self.once(code::EXISTS, || self.pool.call(&make)).await?;
         self.lookup(parent, name).await
     }
 
@@ -393,109 +397,28 @@ impl FileSystem {
             done => done.map(drop).map_err(|failure| errno(&failure)),
         }
     }
-
-    /// Sets attributes of a file. Those of a file that nobody writes are set by publishing it anew; those of
-    /// directories are not kept.
-    pub async fn change(&self, inode: u64, change: AttributeChange) -> Result<ShownEntry, Errno> {
-        let facts = self.facts(inode, None).await?;
-        if facts.kind == EntryKind::Dir {
-            return Ok(facts);
-        }
-        let shared = self.handles().draft(inode);
-        let is_same = change.size.is_none()
-            && change.mtime_ms.is_none_or(|mtime_ms| mtime_ms == facts.mtime_ms)
-            && change.executable.is_none_or(|executable| executable == facts.executable);
-        if shared.is_none() && is_same {
-            return Ok(facts);
-        }
-        let path = self.inodes().path(inode)?;
-        let is_open = shared.is_some();
-        let draft = match shared {
-            Some(draft) => draft,
-            None => {
-                let mode = OpenMode { reads: true, writes: true, ..OpenMode::default() };
-                let mut draft = self.begin_draft(inode, mode).await?;
-                let executable = facts.executable;
-                draft.set_attributes(Attributes { mtime_ms: Some(facts.mtime_ms), executable });
-                Arc::new(AsyncMutex::new(draft))
-            }
-        };
-        {
-            let mut draft = draft.lock().await;
-            if let Some(size) = change.size {
-                draft.set_size(&path, size).await?;
-            }
-            let before = draft.attributes();
-            if change.mtime_ms.is_some() || change.executable.is_some() {
-                let mtime_ms = change.mtime_ms.or(before.mtime_ms);
-                let executable = change.executable.unwrap_or(before.executable);
-                draft.set_attributes(Attributes { mtime_ms, executable });
-            }
-            if !is_open {
-                draft.publish(&path).await?;
-            }
-        }
-        Ok(self.facts_of_draft(inode, &draft).await)
-    }
-
-    /// What the pool has and has left for files of the directory's policy, a donor's room counted as if the rest of
-    /// the donors had as much.
-    pub async fn capacity(&self) -> Result<Capacity, Errno> {
-        let status = self.pool.call(&Status {}).await.map_err(|failure| errno(&failure))?;
-        let root = self.inodes().path(ROOT)?;
-        let (shards, data) = match root.space().is_empty() {
-            true => (1, 1),
-            false => {
-                let policy = self.pool.stat(&root).await.map_err(|failure| errno(&failure))?.policy;
-                match policy.ec {
-                    Some(ec) => (ec.width(), ec.data()),
-                    None => (policy.copies as usize, 1),
-                }
-            }
-        };
-        let rooms: Vec<u64> = status.donors.iter().map(|donor| donor.room).collect();
-        let used: u64 = status.donors.iter().map(|donor| donor.used).sum();
-        let free = storable(&rooms, shards, data);
-        Ok(Capacity { total: free + used / shards as u64 * data as u64, free })
-    }
-}
-
-/// Bytes that fit where each group has `shards` shards on donors of their own, `data` of them data.
-fn storable(rooms: &[u64], shards: usize, data: usize) -> u64 {
-    let (mut fits, mut too_much) = (0, rooms.iter().sum::<u64>() + 1);
-    while too_much - fits > 1 {
-        let shard = fits + (too_much - fits) / 2;
-        let takes: u128 = rooms.iter().map(|room| u128::from(*room.min(&shard))).sum();
-        match takes >= u128::from(shard) * shards as u128 {
-            true => fits = shard,
-            false => too_much = shard,
-        }
-    }
-    fits.saturating_mul(data as u64)
 }
 
 fn facts_of(inode: u64, entry: &ListedEntry) -> ShownEntry {
-    let ListedEntry { kind, size, mtime_ms, executable, .. } = *entry;
-    ShownEntry { inode, kind, size, mtime_ms, executable }
+    let ListedEntry { kind, size, mtime, permissions, version, .. } = *entry;
+    ShownEntry { inode, kind, size, attributes: EntryAttributes { mtime, permissions }, version }
 }
 
 fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {
-    let ShownEntry { kind, size, mtime_ms, executable, .. } = *facts;
-    let (version, digest, copies, ec, in_catalog) = Default::default();
-    ListedEntry { path, kind, size, mtime_ms, version, digest, copies, ec, in_catalog, executable }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_fits_is_bounded_by_the_donors_that_each_group_needs() {
-        assert_eq!(storable(&[100, 100], 1, 1), 200);
-        assert_eq!(storable(&[100, 100], 2, 1), 100);
-        assert_eq!(storable(&[1000, 10], 2, 1), 10);
-        assert_eq!(storable(&[30, 30, 30], 3, 2), 60);
-        assert_eq!(storable(&[30, 30], 3, 2), 0);
-        assert_eq!(storable(&[], 1, 1), 0);
+    let ShownEntry { kind, size, attributes, version, .. } = *facts;
+    let EntryAttributes { mtime, permissions } = attributes;
+    let (digest, copies, ec, in_catalog, target) = Default::default();
+    ListedEntry {
+        path,
+        kind,
+        size,
+        mtime,
+        version,
+        digest,
+        copies,
+        ec,
+        in_catalog,
+        permissions,
+        target,
     }
 }

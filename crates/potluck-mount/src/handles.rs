@@ -86,6 +86,16 @@ impl OpenHandles {
         self.drafts.get(&inode).map(|(draft, _)| Arc::clone(draft))
     }
 
+    /// The versions of a file that are being read.
+    pub fn readings(&self, inode: u64) -> Vec<Arc<Reading>> {
+        let of_file = self.open.values().filter(|opened| opened.inode == inode);
+        let readings = of_file.filter_map(|opened| match &opened.handle {
+            Handle::Reading(reading) => Some(Arc::clone(reading)),
+            _ => None,
+        });
+        readings.collect()
+    }
+
     /// The files that are being written.
     pub fn drafts(&self) -> Vec<(u64, SharedDraft)> {
         self.drafts.iter().map(|(inode, (draft, _))| (*inode, Arc::clone(draft))).collect()

@@ -1,28 +1,29 @@
 //! The requests of the kernel, and nothing else that speaks FUSE. Each becomes a task of the runtime, which has the
 //! reply: a thread of FUSE waits for nobody.
 
-use crate::file_system::{AttributeChange, FileSystem, OpenMode, ShownEntry};
+mod translation;
+
+use crate::file_system::{AttributeChange, FileSystem, PoolAttribute, ShownEntry};
 use crate::opener::process_of;
 use fuser::{
-    BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
-    ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use potluck_wire::control::EntryKind;
-use rustix::fs::OFlags;
+use potluck_core::attributes::Permissions;
+use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
+use translation::{LARGEST_WRITE, file_time, kind, mode, number, shown, text};
 
 /// How long the kernel believes what it was told: what others change is seen within this time.
 const BELIEVED: Duration = Duration::from_secs(1);
-/// Bytes of one write; a thread's buffer is touched so far.
-const LARGEST_WRITE: u32 = 1 << 20;
 /// Bytes in which sizes of a file system are counted.
 const BLOCK: u32 = 4096;
 /// The number of what the kernel did not ask for yet, as libfuse gives it.
@@ -86,70 +87,6 @@ where
     fn run(self, files: Arc<FileSystem>) -> impl Future<Output = Result<T, Errno>> + Send {
         self(files)
     }
-}
-
-fn number(why: Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(why.raw_os_error())
-}
-
-/// A name as the pool has names.
-fn text(name: &OsStr) -> Result<String, Errno> {
-    name.to_str().map(str::to_owned).ok_or(Errno::ILSEQ)
-}
-
-fn kind(kind: EntryKind) -> FileType {
-    match kind {
-        EntryKind::File => FileType::RegularFile,
-        EntryKind::Dir => FileType::Directory,
-    }
-}
-
-fn shown(facts: &ShownEntry, owner: (u32, u32)) -> FileAttr {
-    let since = Duration::from_millis(facts.mtime_ms.max(0) as u64);
-    let time = UNIX_EPOCH + since;
-    let (perm, nlink) = match (facts.kind, facts.executable) {
-        (EntryKind::Dir, _) => (0o755, 2),
-        (EntryKind::File, true) => (0o755, 1),
-        (EntryKind::File, false) => (0o644, 1),
-    };
-    FileAttr {
-        ino: INodeNo(facts.inode),
-        size: facts.size,
-        blocks: facts.size.div_ceil(512),
-        atime: time,
-        mtime: time,
-        ctime: time,
-        crtime: time,
-        kind: kind(facts.kind),
-        perm,
-        nlink,
-        uid: owner.0,
-        gid: owner.1,
-        rdev: 0,
-        blksize: LARGEST_WRITE,
-        flags: 0,
-    }
-}
-
-fn mode(flags: i32) -> OpenMode {
-    let access = OpenFlags(flags).acc_mode();
-    let given = OFlags::from_bits_retain(flags as u32);
-    OpenMode {
-        reads: access != OpenAccMode::O_WRONLY,
-        writes: access != OpenAccMode::O_RDONLY,
-        truncates: given.contains(OFlags::TRUNC),
-        appends: given.contains(OFlags::APPEND),
-        is_exclusive: given.contains(OFlags::EXCL),
-    }
-}
-
-fn millis(time: TimeOrNow) -> i64 {
-    let time = match time {
-        TimeOrNow::SpecificTime(time) => time,
-        #[allow(clippy::disallowed_methods)] // a file's time, by which nothing is decided
-        TimeOrNow::Now => SystemTime::now(),
-    };
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
 impl Filesystem for KernelRequests {
@@ -216,8 +153,8 @@ impl Filesystem for KernelRequests {
         if special || !is_owned(uid, owner.0) || !is_owned(gid, owner.1) {
             return reply.error(fuser::Errno::EPERM);
         }
-        let executable = permissions.map(|bits| bits & 0o100 != 0);
-        let change = AttributeChange { size, mtime_ms: mtime.map(millis), executable };
+        let permissions = permissions.map(Permissions::of_mode);
+        let change = AttributeChange { size, mtime: mtime.map(file_time), permissions };
         self.spawn(|files| async move {
             match files.change(inode.0, change).await {
                 Ok(facts) => reply.attr(&BELIEVED, &shown(&facts, owner)),
@@ -226,10 +163,18 @@ impl Filesystem for KernelRequests {
         });
     }
 
-    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
         let name = text(name);
         self.reply_entry(reply, move |files: Arc<FileSystem>| async move {
-            files.make_dir(parent.0, &name?).await
+            files.make_dir(parent.0, &name?, Permissions::of_mode(mode)).await
         });
     }
 
@@ -244,8 +189,27 @@ impl Filesystem for KernelRequests {
         self.unlink(request, parent, name, reply);
     }
 
-    fn symlink(&self, _: &Request, _: INodeNo, _: &OsStr, _: &Path, reply: ReplyEntry) {
-        reply.error(fuser::Errno::EOPNOTSUPP);
+    fn symlink(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let (name, target) = (text(name), text(target.as_os_str()));
+        self.reply_entry(reply, move |files: Arc<FileSystem>| async move {
+            files.make_link(parent.0, &name?, target?).await
+        });
+    }
+
+    fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
+        self.spawn(|files| async move {
+            match files.target(inode.0).await {
+                Ok(target) => reply.data(target.as_str().as_bytes()),
+                Err(why) => reply.error(number(why)),
+            }
+        });
     }
 
     fn link(&self, _: &Request, _: INodeNo, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
@@ -298,8 +262,8 @@ impl Filesystem for KernelRequests {
         self.spawn(|files| async move {
             let created = match name {
                 Ok(name) => {
-                    let executable = permissions & 0o100 != 0;
-                    files.create(parent.0, &name, mode(flags), executable, opener).await
+                    let permissions = Permissions::of_mode(permissions);
+                    files.create(parent.0, &name, mode(flags), permissions, opener).await
                 }
                 Err(why) => Err(why),
             };
@@ -444,10 +408,7 @@ impl Filesystem for KernelRequests {
             Ok(entries) => entries,
             Err(why) => return reply.error(number(why)),
         };
-        let dir = |inode: u64| {
-            let (kind, executable) = (EntryKind::Dir, false);
-            shown(&ShownEntry { inode, kind, size: 0, mtime_ms: 0, executable }, self.owner)
-        };
+        let dir = |inode: u64| shown(&ShownEntry::of_dir(inode), self.owner);
         for at in offset..entries.len() as u64 + 2 {
             let (name, facts) = match at {
                 0 => (".", dir(inode.0)),
@@ -493,6 +454,59 @@ impl Filesystem for KernelRequests {
                 }
                 Err(why) => reply.error(number(why)),
             }
+        });
+    }
+
+    fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let attribute = match text(name).and_then(|name| PoolAttribute::named(&name)) {
+            Ok(attribute) => attribute,
+            Err(why) => return reply.error(number(why)),
+        };
+        self.spawn(|files| async move {
+            match files.pool_attribute(inode.0, attribute).await {
+                Ok(value) if size == 0 => reply.size(value.len() as u32),
+                Ok(value) if value.len() > size as usize => reply.error(fuser::Errno::ERANGE),
+                Ok(value) => reply.data(value.as_bytes()),
+                Err(why) => reply.error(number(why)),
+            }
+        });
+    }
+
+    fn listxattr(&self, _: &Request, _: INodeNo, size: u32, reply: ReplyXattr) {
+        // None are listed: who copies a file with all that are would set them on the copy, and so its policy.
+        match size {
+            0 => reply.size(0),
+            _ => reply.data(&[]),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        let attribute = match text(name).and_then(|name| PoolAttribute::named(&name)) {
+            Ok(_) if XattrFlags::from_bits_retain(flags as u32).contains(XattrFlags::CREATE) => {
+                return reply.error(fuser::Errno::EEXIST); // a policy always holds
+            }
+            Ok(attribute) => attribute,
+            Err(_) => return reply.error(fuser::Errno::EOPNOTSUPP),
+        };
+        let value = std::str::from_utf8(value).map(str::to_owned).map_err(|_| Errno::INVAL);
+        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+            files.set_pool_attribute(inode.0, attribute, &value?).await
+        });
+    }
+
+    fn removexattr(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply.error(match text(name).and_then(|name| PoolAttribute::named(&name)) {
+            Ok(_) => fuser::Errno::EPERM, // a policy always holds
+            Err(why) => number(why),
         });
     }
 

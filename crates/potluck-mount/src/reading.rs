@@ -1,12 +1,15 @@
 //! A file that is open for reading: one version, whatever becomes of its name.
 
 use potluck_client::{File, Part, Reader};
+use potluck_core::attributes::EntryAttributes;
 use potluck_wire::error::Failure;
+use std::sync::Mutex as SyncMutex;
 use tokio::sync::Mutex;
 
 /// One version that programs read through one handle.
 pub struct Reading {
     file: File,
+    attributes: SyncMutex<EntryAttributes>,
     order: Mutex<InOrder>,
 }
 
@@ -24,12 +27,23 @@ struct InOrder {
 impl Reading {
     /// Begins to read a version.
     pub fn new(file: File) -> Self {
-        Self { file, order: Mutex::default() }
+        let attributes = SyncMutex::new(file.attributes());
+        Self { file, attributes, order: Mutex::default() }
     }
 
     /// The version that is read.
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// The attributes of the version, as far as this mount knows.
+    pub fn attributes(&self) -> EntryAttributes {
+        *self.attributes.lock().expect("no holder panics")
+    }
+
+    /// The attributes of the version were set.
+    pub fn note_attributes(&self, attributes: EntryAttributes) {
+        *self.attributes.lock().expect("no holder panics") = attributes;
     }
 
     /// The bytes at `offset`, as many as are asked for or the file has. From the second read on that goes on

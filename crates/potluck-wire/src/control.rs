@@ -7,6 +7,7 @@
 mod audit;
 mod donors;
 mod grants;
+mod links;
 mod membership;
 mod names;
 mod quotas;
@@ -26,17 +27,18 @@ pub use grants::{
     Granted, GroupAbout, GroupChange, GroupCreate, GroupList, GroupMember, GroupRemove,
     MemberGroups, SpaceGrant, SpaceGrants, SpaceRevoke, SpaceWho,
 };
+pub use links::{MAX_LINKS, MadeLinks, MakeLinks, NewLink, NotMade};
 pub use membership::{
     Find, Found, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join,
     Joined, Leave, MemberAbout, MemberList, Members, Revoke,
 };
 pub use names::{
     ChildUse, ChunkFacts, CopiedFile, CopiedFiles, CopyFiles, EntryKind, Health, HealthLevel, List,
-    ListedEntry, Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, Share, Stat,
-    Stated, Usage, Used, UsedUpTo,
+    ListedEntry, Listing, MakeDir, MirrorState, Move, NotCopied, Remove, Removed, SetAttributes,
+    Share, Stat, Stated, Usage, Used, UsedUpTo,
 };
 pub use quotas::{QuotaList, QuotaSet, QuotaUse, Quotas};
-pub use reading::{CopyFault, Open, OpenFile, OpenPart, Opened, Report, Unreached};
+pub use reading::{CopyFault, Open, OpenFile, OpenLink, OpenPart, Opened, Report, Unreached};
 pub use safety::{
     Away, Damage, Departing, Fsck, FsckOutcome, FsckReport, GcResume, GiveBack, GiveBackStatus,
     GivingBack, Going, MayGo, PolicyChanged, PolicySet, ReclaimUnknown, ReclaimingUnknown,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::entropy::SystemEntropy;
 use potluck_core::ids::{DonorId, Incarnation, MemberId};
@@ -235,7 +236,14 @@ impl Member {
             4 => self.forbidden(&Remove { path: file, recursive: false }).await,
             5 => self.forbidden(&Remove { path: all, recursive: true }).await,
             6 => self.forbidden(&Move { from: file, to: own, no_replace: false }).await,
-            7 => self.forbidden(&MakeDir { path: at("made"), parents: true }).await,
+            7 => {
+                self.forbidden(&MakeDir {
+                    path: at("made"),
+                    parents: true,
+                    permissions: Permissions::DIR,
+                })
+                .await
+            }
             8 => {
                 let (bytes, condition) = (Some(1000), Condition::Always);
                 self.forbidden(&Reserve { path: file, bytes, policy, condition }).await
@@ -295,8 +303,8 @@ impl Member {
             path: format!("pot://{}/nothing", self.own).parse().expect("a path"),
             size: CHUNK as u64,
             digest,
-            mtime_ms: 0,
-            executable: false,
+            mtime: FileTime::of_ms(0),
+            permissions: Permissions::FILE,
             chunk_size: 1 << 16,
             copies: 1,
             inline: None,

@@ -2,13 +2,15 @@
 
 use crate::copies::{self, Copied, CopyOutcome, CopyRequest};
 use crate::grants::SeenSpaces;
+use crate::links;
 use crate::lists::{self, EntryFacts};
-use crate::names::{self, When};
+use crate::names::{self, AttributesToSet, When};
 use crate::{Catalog, Durability, Error};
-use potluck_core::ids::SessionId;
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::ids::{SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_pool::DonorSnapshot;
-use potluck_wire::control::{Listing, Removed, Used, UsedUpTo};
+use potluck_wire::control::{Condition, Listing, NewLink, Removed, Used, UsedUpTo};
 
 impl Catalog {
     /// The entries of a directory after `after`, or with `recursive` of the tree there; a page. Of the root of
@@ -39,14 +41,38 @@ impl Catalog {
         self.read_in_turn(move |db| lists::usage(db, &path, after.as_ref(), most, &seen)).await
     }
 
-    /// Makes a directory, with `parents` those above it too.
+    /// Makes a directory with these attributes, with `parents` those above it too.
     pub async fn make_directory(
         &self,
         path: PoolPath,
         parents: bool,
-        when: When,
+        attributes: EntryAttributes,
     ) -> Result<(), Error> {
-        self.write(Durability::Disk, move |db| names::make_dir(db, &path, parents, when)).await
+        let make = move |db: &_| names::make_dir(db, &path, parents, attributes);
+        self.write(Durability::Disk, make).await
+    }
+
+    /// Makes symbolic links, as `condition` says in the place of others; gives those that were refused.
+    pub async fn make_links(
+        &self,
+        links: Vec<NewLink>,
+        parents: bool,
+        condition: Condition,
+        when: When,
+    ) -> Result<Vec<(PoolPath, Error)>, Error> {
+        let make = move |db: &_| links::make_all(db, &links, parents, condition, when);
+        self.write(Durability::Disk, make).await
+    }
+
+    /// Sets attributes of a file, of which this `version` is meant if one is given, of a directory or of a space.
+    pub async fn set_attributes(
+        &self,
+        path: PoolPath,
+        version: Option<VersionId>,
+        new: AttributesToSet,
+    ) -> Result<(), Error> {
+        let set = move |db: &_| names::set_attributes(db, &path, version, new);
+        self.write(Durability::Disk, set).await
     }
 
     /// Gives a file or directory another name in its space.

@@ -95,6 +95,9 @@ fn admit_write(db: &Tx, path: &PoolPath, condition: Condition, bytes: u64) -> Re
     let there = match entries::resolve(db, path)?.map(|found| found.place) {
         Some(EntryPlace::Dir(_)) => return Ok(space), // the files below it have their own conditions
         Some(EntryPlace::File(version)) => Some(version),
+        Some(EntryPlace::Link(target)) => {
+            return Err(Error::IsALink { path: path.clone(), target });
+        }
         None => None,
     };
     check_condition(db, path, condition, there)?;

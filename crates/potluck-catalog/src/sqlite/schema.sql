@@ -79,13 +79,16 @@ CREATE TABLE group_members (
 CREATE INDEX group_members_by_group ON group_members (group_name, member);
 
 -- Directory 0 holds the spaces' roots. An entry has either a directory's number or a version, so
--- that a directory moves in O(1).
+-- that a directory moves in O(1), or where a symbolic link leads. mtime_ns, permissions: of a directory or a link;
+-- NULL for a file, whose version has them.
 CREATE TABLE entries (
-    parent   INTEGER NOT NULL,
-    name     TEXT NOT NULL,
-    dir      INTEGER,
-    version  INTEGER,
-    mtime_ms INTEGER NOT NULL,
+    parent      INTEGER NOT NULL,
+    name        TEXT NOT NULL,
+    dir         INTEGER,
+    version     INTEGER,
+    target      TEXT,
+    mtime_ns    INTEGER,
+    permissions INTEGER,
     PRIMARY KEY (parent, name)
 ) WITHOUT ROWID;
 -- From a version, and from a directory, to the path that leads there.
@@ -121,8 +124,8 @@ CREATE TABLE versions (
     id           INTEGER PRIMARY KEY,
     size         INTEGER NOT NULL,
     digest       BLOB NOT NULL,
-    mtime_ms     INTEGER NOT NULL,
-    executable   INTEGER NOT NULL,
+    mtime_ns     INTEGER NOT NULL,
+    permissions  INTEGER NOT NULL,
     chunk_size   INTEGER NOT NULL,
     copies       INTEGER NOT NULL,
     chunks       INTEGER NOT NULL,

@@ -2,22 +2,23 @@
 
 use crate::commit::PreparedFile;
 use crate::engine::{self, Database};
-use crate::entries::{self, EntryPlace};
+use crate::entries::{self, DirId, EntryPlace};
 use crate::export::{self, CatalogSnapshot};
 use crate::fixture::{Fixture, chunk, coded, file, in_parts, new_space, path};
 use crate::log_position::{Advance, LogCopy, Position};
 use crate::members::{self, NewMember, StoredMember};
 use crate::meta;
-use crate::names::{self, When};
+use crate::names::{self, AttributesToSet, When};
 use crate::records::Record;
 use crate::replay::Replay;
 use crate::spaces::{self, NewSpace};
 use crate::sql::{Tx, params};
 use crate::walk::{Walk, What};
 use crate::{
-    Error, changes, conversions, dir_policies, donors, grants, groups, log_position, notes, parts,
-    policy_changes, quotas, reaping, restored, sessions, units, versions,
+    Error, changes, conversions, dir_policies, donors, grants, groups, links, log_position, notes,
+    parts, policy_changes, quotas, reaping, restored, sessions, units, versions,
 };
+use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, MemberId, VersionId};
 use potluck_core::policy::{Override, Policy, Redundancy};
@@ -25,10 +26,12 @@ use potluck_core::quota::{Quota, QuotaOf};
 use potluck_core::recipe::PART_CHUNKS;
 use potluck_core::rights::{EVERYONE, Grantee, Right, Rights};
 use potluck_core::seal::SpaceKey;
+use potluck_wire::control::{Condition, NewLink};
 use potluck_wire::token::Role;
 use tempfile::TempDir;
 
 const WHEN: When = When { pool_ms: 5, wall_ms: 6 };
+const MADE: EntryAttributes = EntryAttributes::of_dir(6);
 
 /// An empty catalog to replay onto.
 struct Target {
@@ -93,6 +96,8 @@ fn told(db: &Tx) -> Vec<String> {
         let key = space.key.as_ref().map(|key| *key.as_bytes());
         let (sums, maker) = (space.sums, space.made_by);
         told.push(format!("{} {:?} {key:?} {sums:?} {maker:?}", root.name, space.policy));
+        let entry = entries::lookup(db, DirId::ROOT, &root.name).expect("read").expect("there");
+        told.push(format!("{:?}", entry.attributes));
         told.push(format!("{:?}", grants::in_space(db, &root.name).expect("grants")));
         let mut walk = Walk::new(db, root.dir, true, None).expect("a walk");
         while let Some(item) = walk.next_item().expect("read") {
@@ -100,6 +105,13 @@ fn told(db: &Tx) -> Vec<String> {
             match item.what {
                 What::Dir(dir) => {
                     told.push(format!("{at} {:?}", dir_policies::get(db, dir).expect("read")));
+                    // Of one that was made for a file the log does not say when.
+                    let EntryAttributes { mtime, permissions } = item.attributes;
+                    let mtime = (permissions != Permissions::DIR).then_some(mtime);
+                    told.push(format!("{at} {mtime:?} {permissions}"));
+                }
+                What::Link(target) => {
+                    told.push(format!("{at} {target} {:?}", item.attributes));
                 }
                 What::File(version) if version.parts > 0 => {
                     told.push(format!("{at} {version:?}"));
@@ -158,6 +170,17 @@ fn steps() -> Vec<fn(&mut Fixture)> {
     fn moved(fixture: &Fixture, from: &str, to: &str) {
         names::move_entry(&fixture.db, &path(from), &path(to), false, WHEN).expect("moved");
     }
+    fn link(fixture: &Fixture, at: &str, leads_to: &str) {
+        let target = leads_to.to_owned().try_into().expect("a target");
+        let new = [NewLink { path: path(at), target, mtime: Some(FileTime(11)) }];
+        let refused = links::make_all(&fixture.db, &new, true, Condition::Always, WHEN);
+        assert_eq!(refused.expect("made"), []);
+    }
+    fn set(fixture: &Fixture, at: &str, mtime: i64, mode: u32) {
+        let (mtime, permissions) = (Some(FileTime(mtime)), Some(Permissions::of_mode(mode)));
+        let new = AttributesToSet { mtime, permissions };
+        names::set_attributes(&fixture.db, &path(at), None, new).expect("set");
+    }
     vec![
         |f| {
             f.put(file("pot://lab/a/one", &[1, 2, 2], &[1]));
@@ -170,10 +193,15 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             f.put(coded("pot://lab/coded", "2+1", 2, chunks));
         },
         |f| {
-            names::make_dir(&f.db, &path("pot://lab/b/c"), true, WHEN).expect("made");
+            names::make_dir(&f.db, &path("pot://lab/b/c"), true, MADE).expect("made");
         },
         |f| {
             f.put(file("pot://lab/a/one", &[2, 5], &[1])); // replaces
+        },
+        |f| {
+            set(f, "pot://lab/a/one", 1_700_000_000_123_456_789, 0o400);
+            set(f, "pot://lab/b/c", -5, 0o750);
+            set(f, "pot://lab", 77, 0o700);
         },
         |f| moved(f, "pot://lab/a/one", "pot://lab/b/c/two"),
         |f| moved(f, "pot://lab/b", "pot://lab/d"),
@@ -188,7 +216,10 @@ fn steps() -> Vec<fn(&mut Fixture)> {
         |f| {
             let over = Override { copies: Some(3), ..Override::default() };
             policy_changes::set(&f.db, &path("pot://lab/d/c"), &over).expect("set");
+            set(f, "pot://lab/d/c", 8, 0o711);
+            set(f, "pot://lab/d/c/two", 9, 0o711);
             moved(f, "pot://lab/d/c", "pot://lab/e");
+            set(f, "pot://lab/e/two", 10, 0o100);
         },
         |f| {
             let key = SpaceKey::from_bytes([7; 32]);
@@ -196,7 +227,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             spaces::create(&f.db, &new_space("other", policy.clone(), Some(key.clone())), 0)
                 .expect("a space");
             spaces::create(&f.db, &new_space("third", policy.clone(), None), 0).expect("a space");
-            names::make_dir(&f.db, &path("pot://third/x"), false, WHEN).expect("made");
+            names::make_dir(&f.db, &path("pot://third/x"), false, MADE).expect("made");
             spaces::remove(&f.db, "third", true).expect("removed");
             while reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
             let over = Override { copies: Some(2), ..Override::default() };
@@ -277,6 +308,28 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             versions::set_goal(&f.db, id, Some(goal)).expect("a goal");
             assert!(conversions::arrive(&f.db, id, goal, 0).expect("switched"));
         },
+        |f| {
+            link(f, "pot://lab/l/first", "../a/one");
+            link(f, "pot://lab/l/second", "x");
+        },
+        |f| {
+            link(f, "pot://lab/l/first", "elsewhere"); // replaces
+            set(f, "pot://lab/l/second", 12, 0o777);
+            moved(f, "pot://lab/l", "pot://lab/m");
+        },
+        |f| {
+            f.put(file("pot://lab/m/file", &[30], &[1]));
+            moved(f, "pot://lab/m/first", "pot://lab/m/file");
+            f.put(file("pot://lab/m/third", &[31], &[1]));
+            moved(f, "pot://lab/m/third", "pot://lab/m/second");
+        },
+        |f| {
+            link(f, "pot://lab/m/gone", "x");
+            remove(f, "pot://lab/m/gone");
+            f.put(file("pot://lab/m/gone", &[32], &[1]));
+            remove(f, "pot://lab/m/gone");
+            link(f, "pot://lab/m/gone", "back");
+        },
         |f| remove(f, "pot://lab/a/inline"),
         |f| {
             f.put(file("pot://lab/gone/deep/file", &[20, 21], &[1]));
@@ -329,7 +382,7 @@ fn after_a_gap_what_fits_is_taken_and_the_rest_is_counted() {
     target.apply(&drain(&fixture.db));
     spaces::create(&fixture.db, &new_space("lost", Policy::default(), None), 0).expect("a space");
     drain(&fixture.db); // and nobody has it
-    names::make_dir(&fixture.db, &path("pot://lost/dir"), false, WHEN).expect("made");
+    names::make_dir(&fixture.db, &path("pot://lost/dir"), false, MADE).expect("made");
     fixture.put(file("pot://lab/kept", &[1], &[1]));
     target.apply(&drain(&fixture.db));
     assert_eq!(target.replay.left_out, 1);
@@ -552,10 +605,11 @@ fn an_entry_with_too_long_a_path_is_left_out_of_the_log_and_all_others_are_in_it
     fixture.commit(vec![small("pot://lab/a/one", b"1"), small("pot://lab/z", b"2")]);
     let db = &*fixture.db;
     let long = format!("pot://lab{}", format!("/{}", "d".repeat(199)).repeat(20));
-    names::make_dir(db, &path(&long), true, WHEN).expect("made");
+    names::make_dir(db, &path(&long), true, MADE).expect("made");
     let deep = entries::existing_dir(db, &path(&long)).expect("there");
     let one = entries::existing(db, &path("pot://lab/a/one")).expect("there");
-    entries::insert(db, deep, &"f".repeat(200), one.place, 1).expect("put");
+    let EntryPlace::File(one) = one.place else { panic!("a file") };
+    entries::put_file(db, deep, &"f".repeat(200), one).expect("put");
     let (records, _) = base(&fixture);
     let files = records.iter().filter_map(|record| match record {
         Record::File { path, .. } => Some(path.to_string()),

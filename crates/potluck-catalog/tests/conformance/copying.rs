@@ -1,6 +1,6 @@
 //! Copies inside the pool.
 
-use crate::stage::{Stage, when};
+use crate::stage::{MADE, Stage, when};
 use potluck_catalog::fixture::chunk;
 use potluck_catalog::fixture::coded;
 use potluck_catalog::fixture::file;
@@ -101,7 +101,7 @@ async fn a_tree_is_copied_page_by_page_with_its_directories() {
     let mut stage = Stage::new().await;
     let files = (0..600).map(|n| file(&format!("pot://lab/t/{n:04}"), &[n % 7], &[1]));
     stage.commit(files.collect()).await;
-    let empty = stage.catalog.make_directory(path("pot://lab/t/empty"), false, when(1)).await;
+    let empty = stage.catalog.make_directory(path("pot://lab/t/empty"), false, MADE).await;
     empty.expect("made");
     let before = stage.catalog.waiting_changes().await.expect("counted");
     let mut tree = wanted("pot://lab/t", "pot://lab/copy");
@@ -133,7 +133,7 @@ async fn a_copy_gets_what_its_directory_asks_for_as_its_goal() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a", &[1], &[1])).await;
     let dir = path("pot://lab/twice");
-    stage.catalog.make_directory(dir.clone(), false, when(1)).await.expect("made");
+    stage.catalog.make_directory(dir.clone(), false, MADE).await.expect("made");
     let twice = Override { copies: Some(2), ..Override::default() };
     stage.catalog.set_policy(dir, twice).await.expect("set");
     let of = |copied: Copied| copied.files[0].1.clone().expect("copied").version;

@@ -9,6 +9,7 @@ mod following;
 mod granting;
 mod joining;
 mod limiting;
+mod linking;
 mod naming;
 mod parts;
 mod policies;

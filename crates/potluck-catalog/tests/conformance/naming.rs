@@ -1,14 +1,16 @@
 //! Names: listings, sums, and changes.
 
-use crate::stage::{Stage, when};
+use crate::stage::{MADE, Stage, when};
 use potluck_catalog::fixture::chunk;
 use potluck_catalog::fixture::file;
 use potluck_catalog::fixture::new_space;
 use potluck_catalog::fixture::path;
-use potluck_catalog::{Error, SeenSpaces};
+use potluck_catalog::{AttributesToSet, Error, SeenSpaces};
+use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
+use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
-use potluck_wire::control::{EntryKind, Used};
+use potluck_wire::control::{EntryKind, ListedEntry, Used};
 
 async fn moved(stage: &Stage, from: &str, to: &str) -> Result<(), Error> {
     stage.catalog.rename(path(from), path(to), false, when(1)).await
@@ -64,7 +66,7 @@ async fn opening_a_tree_pages_through_all_of_it() {
         let one = |n| file(&format!("pot://lab/d{batch}/{n:04}"), &[n], &[1]);
         stage.commit((0..700).map(one).collect()).await;
     }
-    let empty = stage.catalog.make_directory(path("pot://lab/empty"), false, when(1)).await;
+    let empty = stage.catalog.make_directory(path("pot://lab/empty"), false, MADE).await;
     empty.expect("made");
     let (mut files, mut dirs, mut pages, mut after) = (0, Vec::new(), 0, None);
     loop {
@@ -110,7 +112,7 @@ async fn moving_keeps_versions_and_replaces_like_rename() {
     let (from, to) = (path("pot://lab/b/one"), path("pot://lab/b/two"));
     let kept = stage.catalog.rename(from, to.clone(), true, when(1)).await;
     assert_eq!(kept, Err(Error::Exists(to)));
-    let empty = stage.catalog.make_directory(path("pot://lab/empty"), false, when(1)).await;
+    let empty = stage.catalog.make_directory(path("pot://lab/empty"), false, MADE).await;
     empty.expect("made");
     moved(&stage, "pot://lab/b", "pot://lab/empty").await.expect("over an empty directory");
     assert_eq!(stage.listed("pot://lab/empty", false, None).await, ["one", "two"]);
@@ -143,7 +145,7 @@ async fn what_would_make_a_path_too_long_is_refused() {
 #[tokio::test]
 async fn directories_are_made_and_removed_as_asked() {
     let stage = tree().await;
-    let make = async |at, all| stage.catalog.make_directory(path(at), all, when(1)).await;
+    let make = async |at, all| stage.catalog.make_directory(path(at), all, MADE).await;
     assert_eq!(make("pot://lab/b", false).await, Err(Error::Exists(path("pot://lab/b"))));
     make("pot://lab/b", true).await.expect("exists is as good");
     assert!(matches!(make("pot://lab/x/y/z", false).await, Err(Error::NoEntry(_))));
@@ -158,6 +160,71 @@ async fn directories_are_made_and_removed_as_asked() {
     assert!(matches!(remove("pot://lab", true).await, Err(Error::OutsideSpaces(_))));
     remove("pot://lab/x/y/z", false).await.expect("an empty one");
     assert_eq!(remove("pot://lab/b", true).await.expect("removed").files, 3);
+}
+
+/// What is said of a path by its facts and by a listing, which agree.
+async fn told(stage: &Stage, at: &str) -> (i64, u32, Option<VersionId>) {
+    let at = path(at);
+    let said = |entry: &ListedEntry| (entry.mtime.0, entry.permissions.bits(), entry.version);
+    let facts = stage.catalog.stat(at.clone()).await.expect("there");
+    let above = at.parent().unwrap_or_else(PoolPath::root);
+    let listed = stage.catalog.list_directory(above, false, None, SeenSpaces::ALL).await;
+    let name = at.file_name().unwrap_or(at.space());
+    let entries = listed.expect("listed").entries;
+    let entry = entries.iter().find(|entry| entry.path == name).expect("listed");
+    assert_eq!(said(entry), said(&facts.entry), "{at}");
+    said(entry)
+}
+
+#[tokio::test]
+async fn attributes_are_set_without_a_new_version_and_go_along_with_moves_and_copies() {
+    let stage = tree().await;
+    let set = async |at, version, mtime: Option<i64>, mode: Option<u32>| {
+        let (mtime, permissions) = (mtime.map(FileTime), mode.map(Permissions::of_mode));
+        let new = AttributesToSet { mtime, permissions };
+        stage.catalog.set_attributes(path(at), version, new).await
+    };
+    let (was, mode, version) = told(&stage, "pot://lab/b/one").await;
+    assert_eq!((was, mode), (7_000_000, 0o644));
+    set("pot://lab/b/one", None, Some(1_700_000_000_123_456_789), None).await.expect("set");
+    assert_eq!(told(&stage, "pot://lab/b/one").await, (1_700_000_000_123_456_789, 0o644, version));
+    set("pot://lab/b/one", version, None, Some(0o4711)).await.expect("set");
+    assert_eq!(told(&stage, "pot://lab/b/one").await, (1_700_000_000_123_456_789, 0o711, version));
+    let opened = stage.catalog.open_files(path("pot://lab/b/one"), false, None).await;
+    let opened = opened.expect("opened").files.remove(0);
+    assert_eq!((opened.mtime.0 % 1000, opened.permissions.bits()), (789, 0o711));
+    assert_eq!(stage.refs([1, 2]).await, [Some(1), Some(1)]);
+    assert_eq!(told(&stage, "pot://lab/b/two").await.0, 7_000_000, "and of no other");
+
+    // A version that is not there is not meant.
+    let other = VersionId(1000);
+    let refused = set("pot://lab/b/one", Some(other), Some(1), None).await;
+    let (at, found) = (path("pot://lab/b/one"), version);
+    assert_eq!(refused, Err(Error::WrongVersion { path: at, expected: other, found }));
+    let refused = set("pot://lab/b", version, Some(1), None).await;
+    assert_eq!(refused, Err(Error::IsADirectory(path("pot://lab/b"))));
+    assert!(matches!(set("pot://lab/none", None, Some(1), None).await, Err(Error::NoEntry(_))));
+    assert!(matches!(set("pot://none", None, Some(1), None).await, Err(Error::NoSpaceNamed(_))));
+    let through = set("pot://lab/a/x", None, Some(1), None).await;
+    assert!(matches!(through, Err(Error::NotADirectory(_))));
+    let root = stage.catalog.set_attributes(PoolPath::root(), None, AttributesToSet::default());
+    assert_eq!(root.await, Err(Error::OutsideSpaces(PoolPath::root())));
+
+    set("pot://lab/b", None, Some(-3), Some(0o750)).await.expect("a directory");
+    set("pot://lab", None, Some(9), Some(0o700)).await.expect("a space");
+    assert_eq!(told(&stage, "pot://lab/b").await, (-3, 0o750, None));
+    assert_eq!(told(&stage, "pot://lab").await, (9, 0o700, None));
+    moved(&stage, "pot://lab/b", "pot://lab/moved").await.expect("moved");
+    assert_eq!(told(&stage, "pot://lab/moved").await, (-3, 0o750, None));
+    assert_eq!(told(&stage, "pot://lab/moved/one").await.1, 0o711);
+    let made = EntryAttributes { mtime: FileTime(5), permissions: Permissions::of_mode(0o711) };
+    let make = async |at, all| stage.catalog.make_directory(path(at), all, made).await;
+    make("pot://lab/made", false).await.expect("made");
+    assert_eq!(told(&stage, "pot://lab/made").await, (5, 0o711, None));
+    make("pot://lab/moved", true).await.expect("exists is as good");
+    assert_eq!(told(&stage, "pot://lab/moved").await, (-3, 0o750, None), "it stays as it is");
+    let stage = stage.reopen().await;
+    assert_eq!(told(&stage, "pot://lab/moved/one").await.1, 0o711);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Policies of spaces and directories, and the files that follow a change of one.
 
-use crate::stage::{Stage, when};
+use crate::stage::{MADE, Stage, when};
 use potluck_catalog::fixture::chunk;
 use potluck_catalog::fixture::file;
 use potluck_catalog::fixture::path;
@@ -109,7 +109,7 @@ async fn a_directorys_policy_moves_and_ends_with_it() {
     };
     rename("pot://lab/d/e", "pot://lab/x").await;
     assert_eq!(stage.policy("pot://lab/x/c").await.copies, 3);
-    stage.catalog.make_directory(path("pot://lab/y"), false, when(1)).await.expect("made");
+    stage.catalog.make_directory(path("pot://lab/y"), false, MADE).await.expect("made");
     stage.set("pot://lab/y", copies(2)).await;
     rename("pot://lab/x", "pot://lab/y").await;
     assert_eq!(stage.policy("pot://lab/y/c").await.copies, 3, "what moved there keeps its own");
@@ -213,7 +213,7 @@ async fn a_file_written_with_less_than_its_directory_asks_for_has_that_as_its_go
         (version.goal.map(|goal| goal.to_string()), version.safe_wall_ms.is_some())
     }
     let deep = path("pot://lab/archive/deep");
-    stage.catalog.make_directory(deep, true, when(1)).await.expect("made");
+    stage.catalog.make_directory(deep, true, MADE).await.expect("made");
     stage.set("pot://lab/archive", ec("2+1")).await;
     // One session writes a whole tree, as its root says.
     let files = ["pot://lab/a", "pot://lab/archive/b", "pot://lab/archive/deep/new/c"];

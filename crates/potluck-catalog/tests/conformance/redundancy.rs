@@ -1,6 +1,6 @@
 //! Redundancy: what a commit counts as kept, and what repair writes down of it.
 
-use crate::stage::{Stage, when};
+use crate::stage::{MADE, Stage};
 use potluck_catalog::fixture::chunk;
 use potluck_catalog::fixture::coded;
 use potluck_catalog::fixture::file;
@@ -195,7 +195,7 @@ async fn a_donor_that_died_since_it_acknowledged_a_chunk_does_not_count_at_the_c
 async fn a_strict_directory_in_a_tree_wants_all_redundancy_whatever_the_trees_root_says() {
     let mut stage = Stage::new().await;
     let strict = path("pot://lab/tree/strict");
-    stage.catalog.make_directory(strict.clone(), true, when(0)).await.expect("made");
+    stage.catalog.make_directory(strict.clone(), true, MADE).await.expect("made");
     let over = Override { strict: Some(true), ..Override::default() };
     stage.catalog.set_policy(strict, over).await.expect("set");
     let two = |at: &str| copies(at, &[1], &[1, 2], 3);

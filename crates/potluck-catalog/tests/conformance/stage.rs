@@ -10,6 +10,7 @@ use potluck_catalog::{
     PageLimit, PreparedFile, Refused, Root, SeenSpaces, StoredFile, StoredSession, ToldCopies,
     UnusedSince, When, judge_files,
 };
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{ChunkId, DonorId, Epoch, MemberId, SessionId, SpaceId, VersionId};
@@ -49,6 +50,9 @@ const PAGE: PageLimit = PageLimit { chunks: 64, entries: 64 };
 
 /// Later than anything that a test does.
 const ALWAYS_MS: u64 = 1 << 40;
+
+/// The attributes of a directory that a test makes.
+pub const MADE: EntryAttributes = EntryAttributes::of_dir(2);
 
 pub fn when(pool_ms: u64) -> When {
     When { pool_ms, wall_ms: 2 }

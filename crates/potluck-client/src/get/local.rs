@@ -1,15 +1,18 @@
 //! A local file that appears whole or not at all.
 
 use super::leftovers::{self, PartName};
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::entropy::Entropy;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+
+/// What the owner may do with a file while it is being written.
+const OWN: u32 = 0o600;
 
 /// A file under a temporary name; removed unless [`LocalFile::finish`] gives it its own. It
 /// belongs to who waits for the copy: a thread that still writes has the open file only, so that
@@ -17,6 +20,7 @@ use std::time::{Duration, UNIX_EPOCH};
 /// left from what another is still writing ([`leftovers`]).
 pub struct LocalFile {
     file: Arc<File>,
+    permissions: Permissions,
     temp: PathBuf,
     to: PathBuf,
     finished: bool,
@@ -25,18 +29,20 @@ pub struct LocalFile {
 impl LocalFile {
     /// Starts the file `to` in its directory. Where `to` is a link, the file is made in the place
     /// that it leads to, as `cp` does.
-    pub fn create(to: &Path, executable: bool, entropy: &dyn Entropy) -> io::Result<Self> {
+    pub fn create(to: &Path, permissions: Permissions, entropy: &dyn Entropy) -> io::Result<Self> {
         let to = if to.is_symlink() { fs::canonicalize(to)? } else { to.to_path_buf() };
         if to.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let mode = if executable { 0o777 } else { 0o666 };
+        // Those who clean up what a killed process left read the file.
+        let mode = permissions.bits() | OWN;
         loop {
             let temp = PartName::of(&to, entropy.u64())?.path();
             let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temp)?;
             // Before it is locked it looks left behind, and another process may just remove it.
             if leftovers::lock(&file) && file.metadata()?.nlink() > 0 {
-                return Ok(Self { file: Arc::new(file), temp, to, finished: false });
+                let file = Arc::new(file);
+                return Ok(Self { file, permissions, temp, to, finished: false });
             }
         }
     }
@@ -48,10 +54,12 @@ impl LocalFile {
 
     /// Gives the file its modification time and its name. All is written. Without `replace` this
     /// fails with [`io::ErrorKind::AlreadyExists`] where something of that name is there.
-    pub fn finish(mut self, mtime_ms: i64, replace: bool) -> io::Result<()> {
-        if let Ok(since) = u64::try_from(mtime_ms) {
-            let modified = UNIX_EPOCH + Duration::from_millis(since);
-            self.file.set_times(FileTimes::new().set_modified(modified))?;
+    pub fn finish(mut self, mtime: FileTime, replace: bool) -> io::Result<()> {
+        self.file.set_times(FileTimes::new().set_modified(mtime.system()))?;
+        let lacking = OWN & !self.permissions.bits();
+        if lacking != 0 {
+            let mode = self.file.metadata()?.mode() & !lacking;
+            self.file.set_permissions(fs::Permissions::from_mode(mode))?;
         }
         match replace {
             true => fs::rename(&self.temp, &self.to)?,
@@ -118,7 +126,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let files = || fs::read_dir(dir.path()).expect("listed").count();
         let entropy = SeededEntropy::new(1);
-        let create = || LocalFile::create(&dir.path().join("f"), false, &entropy).expect("made");
+        let create =
+            || LocalFile::create(&dir.path().join("f"), Permissions::FILE, &entropy).expect("made");
         let file = create();
         let writer = file.writer();
         assert_eq!(files(), 1);
@@ -127,11 +136,11 @@ mod tests {
         writer.write_at(b"late", 4096).expect("into nowhere");
         let file = create();
         file.writer().write_at(b"all", 0).expect("written");
-        file.finish(7, false).expect("named");
+        file.finish(FileTime(7), false).expect("named");
         assert_eq!((files(), fs::read(dir.path().join("f")).expect("there")), (1, b"all".into()));
-        let late = create().finish(8, false).expect_err("somebody was first");
+        let late = create().finish(FileTime(8), false).expect_err("somebody was first");
         assert_eq!((late.kind(), files()), (io::ErrorKind::AlreadyExists, 1));
-        create().finish(8, true).expect("replaced");
+        create().finish(FileTime(8), true).expect("replaced");
     }
 
     #[test]
@@ -141,13 +150,13 @@ mod tests {
         fs::write(&real, "old").expect("written");
         std::os::unix::fs::symlink(&real, &link).expect("linked");
         let entropy = SeededEntropy::new(1);
-        let file = LocalFile::create(&link, false, &entropy).expect("made");
+        let file = LocalFile::create(&link, Permissions::FILE, &entropy).expect("made");
         file.writer().write_at(b"new", 0).expect("written");
-        file.finish(7, true).expect("named");
+        file.finish(FileTime(7), true).expect("named");
         assert!(link.is_symlink());
         assert_eq!(fs::read(&real).expect("there"), b"new");
         fs::remove_file(&real).expect("gone");
-        let dangling = LocalFile::create(&link, false, &entropy).map(drop);
+        let dangling = LocalFile::create(&link, Permissions::FILE, &entropy).map(drop);
         assert_eq!(dangling.expect_err("nowhere").kind(), io::ErrorKind::NotFound);
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of what a client believes of a recipe, and of how much memory a read of it takes.
 
 use super::*;
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::sealed_len;
 use potluck_core::ids::VersionId;
 use potluck_wire::packed::{Blob, Packed};
@@ -11,8 +12,8 @@ fn nothing() -> OpenFile {
         version: VersionId(1),
         size: 0,
         digest: Digest::of(b""),
-        mtime_ms: 0,
-        executable: false,
+        mtime: FileTime::default(),
+        permissions: Permissions::FILE,
         inline: None,
         pages: Vec::new(),
         holders: Vec::new(),

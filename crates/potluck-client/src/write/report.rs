@@ -9,7 +9,9 @@ use potluck_wire::error::Failure;
 pub struct PutReport {
     /// Files that became visible, in that order.
     pub stored: Vec<(PoolPath, VersionId)>,
-    /// Files that did not, and why.
+    /// Symbolic links that were made.
+    pub links: u64,
+    /// Files and links that did not, and why.
     pub failed: Vec<(PoolPath, Failure)>,
     /// Plaintext bytes of the stored files.
     pub bytes: u64,

@@ -91,7 +91,8 @@ impl Answer<CopyFiles> for CopyCalls {
 }
 
 fn reply(copied: &Copied) -> CopiedFiles {
-    let mut reply = CopiedFiles { next: copied.next.clone(), ..CopiedFiles::default() };
+    let mut reply =
+        CopiedFiles { next: copied.next.clone(), links: copied.links, ..CopiedFiles::default() };
     for (path, outcome) in &copied.files {
         let path = path.clone();
         match outcome {

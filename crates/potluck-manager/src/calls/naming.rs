@@ -9,18 +9,19 @@ use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{Catalog, Error, Met, PageLimit, SeenSpaces};
+use potluck_catalog::{AttributesToSet, Catalog, Error, Met, PageLimit, SeenSpaces};
+use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::path::PoolPath;
 use potluck_core::quota::QuotaOf;
 use potluck_core::rights::Right;
 use potluck_pool::Pool;
 use potluck_pool::redundancy::{Layout, Version, chunk_facts, judge_file};
 use potluck_wire::control::{
-    Done, Health, HealthLevel, List, Listing, MakeDir, Move, Remove, Removed, Stat, Stated, Usage,
-    Used,
+    Done, Health, HealthLevel, List, Listing, MAX_LINKS, MadeLinks, MakeDir, MakeLinks, Move,
+    NotMade, Remove, Removed, SetAttributes, Stat, Stated, Usage, Used,
 };
 use potluck_wire::env::Env;
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 
 /// Entries and chunks that one answer adds up: some tenths of a second.
@@ -184,7 +185,40 @@ impl NamingCalls {
 impl Answer<MakeDir> for NamingCalls {
     async fn answer(self, call: MakeDir, caller: CallingMember) -> Result<Done, Failure> {
         self.access.need(&caller, Right::Write, &call.path).await?;
-        self.catalog.make_directory(call.path, call.parents, self.time.when()).await?;
+        let MakeDir { path, parents, permissions } = call;
+        let mtime = FileTime::of_ms(self.time.when().wall_ms);
+        let attributes = EntryAttributes { mtime, permissions };
+        self.catalog.make_directory(path, parents, attributes).await?;
+        Ok(Done {})
+    }
+}
+
+impl Answer<MakeLinks> for NamingCalls {
+    async fn answer(self, call: MakeLinks, caller: CallingMember) -> Result<MadeLinks, Failure> {
+        let MakeLinks { links, parents, condition } = call;
+        let Some(first) = links.first() else { return Ok(MadeLinks::default()) };
+        let space = first.path.space();
+        if links.len() > MAX_LINKS || links.iter().any(|link| link.path.space() != space) {
+            let what = format!("one call makes at most {MAX_LINKS} links, and in one space");
+            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint("make them by several calls"));
+        }
+        self.access.need(&caller, Right::Write, &first.path).await?;
+        let made = self.catalog.make_links(links, parents, condition, self.time.when());
+        let failed = made.await?.into_iter().map(|(path, why)| {
+            let failure = Failure::from(why);
+            NotMade { path, failure }
+        });
+        Ok(MadeLinks { failed: failed.collect() })
+    }
+}
+
+impl Answer<SetAttributes> for NamingCalls {
+    async fn answer(self, call: SetAttributes, caller: CallingMember) -> Result<Done, Failure> {
+        let SetAttributes { path, version, mtime, permissions } = call;
+        self.access.need(&caller, Right::Write, &path).await?;
+        let new = AttributesToSet { mtime, permissions };
+        self.catalog.set_attributes(path, version, new).await?;
         Ok(Done {})
     }
 }

@@ -4,6 +4,7 @@
 //! to one.
 
 use potluck_catalog::{PreparedChunk, PreparedFile, Space};
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK, SEAL_OVERHEAD};
 use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
@@ -168,8 +169,7 @@ fn version_of(file: &FileCommit, chunks: u64, parts: u32) -> Version {
         id: VersionId(0),
         size: file.size,
         digest: file.digest,
-        mtime_ms: file.mtime_ms,
-        executable: file.executable,
+        attributes: EntryAttributes { mtime: file.mtime, permissions: file.permissions },
         chunk_size: file.chunk_size,
         copies: file.copies,
         ec: file.ec,

@@ -76,6 +76,7 @@ impl ReadingCalls {
         }
         Ok(Opened {
             dirs: page.dirs,
+            links: page.links,
             files: page.files,
             donors,
             space_key: page.key,

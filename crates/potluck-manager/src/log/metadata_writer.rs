@@ -13,6 +13,7 @@ use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
 use potluck_catalog::{Advance, Batch, Catalog, PreparedChunk, PreparedFile, StoredSession};
+use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::chunk::{ChunkKind, ChunkName, sealed_len};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, SessionId, VersionId};
@@ -250,14 +251,13 @@ pub fn prepared(
     entry: Entry,
     chunk: PreparedChunk,
     copies: u32,
-    mtime_ms: i64,
+    wall_ms: i64,
 ) -> PreparedFile {
     let version = Version {
         id: VersionId(0),
         size: u64::from(entry.len),
         digest: entry.digest,
-        mtime_ms,
-        executable: false,
+        attributes: EntryAttributes { mtime: FileTime::of_ms(wall_ms), ..Default::default() },
         chunk_size: PIECE as u32,
         copies,
         ec: None,

@@ -1,6 +1,7 @@
 //! Who may do what in a space: each call is refused until its right is granted, and once it is taken.
 
 use crate::lab::{Lab, commit, eventually, file, offer, refused, reserve, write};
+use potluck_core::attributes::Permissions;
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Redundancy};
@@ -9,9 +10,9 @@ use potluck_core::rights::{Grantee, Right, Rights};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
     AuditEntry, AuditKind, AuditRead, Call, Condition, CopyFiles, EntryKind, Fsck, GroupChange,
-    GroupCreate, GroupList, GroupRemove, List, MakeDir, Move, Open, Outcome, PolicySet, QuotaList,
-    QuotaSet, Remove, Reserve, Reserved, Revoke, SpaceCreate, SpaceGrant, SpaceList, SpaceRemove,
-    SpaceRevoke, SpaceWho, Stat, Status, Usage,
+    GroupCreate, GroupList, GroupRemove, List, MakeDir, MakeLinks, Move, NewLink, Open, Outcome,
+    PolicySet, QuotaList, QuotaSet, Remove, Reserve, Reserved, Revoke, SetAttributes, SpaceCreate,
+    SpaceGrant, SpaceList, SpaceRemove, SpaceRevoke, SpaceWho, Stat, Status, Usage,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
@@ -59,6 +60,17 @@ fn policy_set(at: &str) -> PolicySet {
     PolicySet { path: path(at), policy, new_files_only: true, dry_run: false }
 }
 
+fn link(at: &str) -> MakeLinks {
+    let target = "anywhere".to_owned().try_into().expect("a target");
+    let links = vec![NewLink { path: path(at), target, mtime: None }];
+    MakeLinks { links, parents: true, condition: Condition::IfAbsent }
+}
+
+fn permissions_of(at: &str, mode: u32) -> SetAttributes {
+    let permissions = Some(Permissions::of_mode(mode));
+    SetAttributes { path: path(at), version: None, mtime: None, permissions }
+}
+
 fn grant(space: &str, who: &str) -> SpaceGrant {
     SpaceGrant { space: space.into(), who: who.into(), rights: Rights::ALL }
 }
@@ -86,7 +98,13 @@ async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
         refused(caller, &Usage { path: path(&at("")), after: None }).await,
         refused(caller, &Fsck { path: path(&at("")), incomplete: true, after: None }).await,
         refused(caller, &reserve_at(&at("new"))).await,
-        refused(caller, &MakeDir { path: path(&at("dir")), parents: true }).await,
+        refused(
+            caller,
+            &MakeDir { path: path(&at("dir")), parents: true, permissions: Permissions::DIR },
+        )
+        .await,
+        refused(caller, &permissions_of(&at("f"), 0o600)).await,
+        refused(caller, &link(&at("l"))).await,
         refused(caller, &Move { from: path(&at("f")), to: path(&at("g")), no_replace: false })
             .await,
         refused(caller, &Remove { path: path(&at("f")), recursive: true }).await,
@@ -173,7 +191,16 @@ async fn who_may_list_sees_names_and_neither_digests_nor_recipes_nor_keys() {
     lacks(&bert, &open("pot://lab"), Right::Read).await;
     lacks(&bert, &copy("pot://lab/d/f", "pot://lab/g", 1), Right::Read).await;
     lacks(&bert, &reserve_at("pot://lab/new"), Right::Write).await;
-    lacks(&bert, &MakeDir { path: path("pot://lab/x"), parents: true }, Right::Write).await;
+    lacks(
+        &bert,
+        &MakeDir { path: path("pot://lab/x"), parents: true, permissions: Permissions::DIR },
+        Right::Write,
+    )
+    .await;
+    lacks(&bert, &link("pot://lab/l"), Right::Write).await;
+    for at in ["pot://lab/d/f", "pot://lab/d", "pot://lab"] {
+        lacks(&bert, &permissions_of(at, 0o600), Right::Write).await;
+    }
     lacks(&bert, &Remove { path: path("pot://lab/d"), recursive: true }, Right::Write).await;
     lacks(&bert, &policy_set("pot://lab/d"), Right::Manage).await;
     lacks(&bert, &grant("lab", "everyone"), Right::Manage).await;
@@ -205,7 +232,13 @@ async fn readers_do_not_write_writers_do_not_read_and_neither_sets_policies() {
     assert!(reserved.space_key.is_some(), "what is to be sealed");
     lacks(&will, &open("pot://safe"), Right::Read).await;
     lacks(&will, &copy("pot://safe/f", "pot://safe/g", 4), Right::Read).await;
-    will.call(&MakeDir { path: path("pot://safe/d"), parents: false }).await.expect("made");
+    will.call(&MakeDir {
+        path: path("pot://safe/d"),
+        parents: false,
+        permissions: Permissions::DIR,
+    })
+    .await
+    .expect("made");
     for caller in [&rita, &will] {
         lacks(caller, &policy_set("pot://safe/d"), Right::Manage).await;
         lacks(caller, &policy_set("pot://safe"), Right::Manage).await;
@@ -480,7 +513,10 @@ async fn who_writes_from_above_a_directory_keeps_no_file_in_it_less_safely() {
     let ada = lab.user().await;
     let [a, b] = [lab.donor("a").await, lab.donor("b").await];
     for at in ["pot://lab/tree", "pot://lab/tree/safe", "pot://lab/of", "pot://lab/of/safe"] {
-        lab.admin().call(&MakeDir { path: path(at), parents: false }).await.expect("made");
+        lab.admin()
+            .call(&MakeDir { path: path(at), parents: false, permissions: Permissions::DIR })
+            .await
+            .expect("made");
     }
     write(&ada, "pot://lab/of/safe/f", 1, &a).await;
     write(&ada, "pot://lab/of/g", 2, &a).await;

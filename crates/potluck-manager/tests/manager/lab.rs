@@ -1,6 +1,7 @@
 //! A manager in this process, members who call it, and donors that store nothing but answer as
 //! donors do.
 
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
 use potluck_core::ids::{DonorId, Epoch, Incarnation, SessionId};
 use potluck_core::load::Load;
@@ -387,8 +388,8 @@ pub fn file(session: &SessionId, at: &str, chunks: &[u64], donors: &[&Donor]) ->
         path: at.parse().expect("a path"),
         size: u64::from(LEN) * chunks.len() as u64,
         digest,
-        mtime_ms: 7,
-        executable: false,
+        mtime: FileTime::of_ms(7),
+        permissions: Permissions::FILE,
         chunk_size: DEFAULT_CHUNK,
         copies: 1,
         inline: None,

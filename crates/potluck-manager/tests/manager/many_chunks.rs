@@ -2,6 +2,7 @@
 //! with the file.
 
 use crate::lab::{Donor, Lab, chunk, offer, reserve};
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::SessionId;
 use potluck_core::merkle::Tree;
@@ -44,8 +45,8 @@ fn part(
         path: AT.parse().expect("a path"),
         size: u64::from(CHUNK) * entries.len() as u64,
         digest,
-        mtime_ms: 7,
-        executable: false,
+        mtime: FileTime::of_ms(7),
+        permissions: Permissions::FILE,
         chunk_size: CHUNK,
         copies: donors.len() as u32,
         inline: None,

@@ -3,9 +3,13 @@
 use crate::lab::{Lab, chunk, eventually, write};
 use potluck_catalog::Catalog;
 use potluck_catalog::fixture::tampering::Tampering;
+use potluck_core::attributes::{FileTime, Permissions};
+use potluck_core::link_target::LinkTarget;
 use potluck_recovery::state_dir::{CATALOG, KIT};
 use potluck_recovery::{Restore, RestoreExtent, backup, restore_file};
-use potluck_wire::control::{Open, Remove, Status};
+use potluck_wire::control::{
+    Condition, MakeLinks, NewLink, Open, OpenLink, Remove, SetAttributes, Status,
+};
 use potluck_wire::error::ErrorKind;
 use potluck_wire::token::Role;
 use std::fs;
@@ -47,6 +51,19 @@ async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4(
     write(&lab.caller(&ada), "pot://lab/removed", 2, &donor).await;
     let remove = Remove { path: "pot://lab/removed".parse().expect("path"), recursive: false };
     lab.admin().call(&remove).await.expect("removed");
+    let (mtime, permissions) = (FileTime(1_234_567_890_123_456_789), Permissions::of_mode(0o640));
+    let set = SetAttributes {
+        path: "pot://lab/kept".parse().expect("path"),
+        version: None,
+        mtime: Some(mtime),
+        permissions: Some(permissions),
+    };
+    lab.caller(&ada).call(&set).await.expect("set");
+    let target = LinkTarget::try_from("../kept".to_owned()).expect("a target");
+    let path = "pot://lab/links/to-it".parse().expect("path");
+    let links = vec![NewLink { path, target: target.clone(), mtime: Some(mtime) }];
+    let make = MakeLinks { links, parents: true, condition: Condition::Always };
+    lab.caller(&ada).call(&make).await.expect("made");
     let (kit, copy) = keep(&lab).await;
     let status = lab.admin().call(&Status {}).await.expect("status");
     assert!(status.alarms.is_empty(), "{status:?}");
@@ -58,7 +75,7 @@ async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4(
     fs::remove_dir_all(&lab.config.state).expect("lost");
 
     let restored = restore_file(&ask(&lab, kit.clone()), &copy).expect("restored");
-    assert_eq!((restored.files, restored.spaces, restored.donors), (1, 1, 1));
+    assert_eq!((restored.files, restored.spaces, restored.donors), (2, 1, 1));
     assert!(restored.log.blocks > 1, "a base, and what changed since: {restored:?}");
     assert_eq!(restored.extent(), RestoreExtent::Whole);
     let again = restore_file(&ask(&lab, kit), &copy).expect_err("something is there now");
@@ -71,6 +88,10 @@ async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4(
         Open { path: "pot://lab/kept".parse().expect("path"), recursive: false, after: None };
     let opened = lab.caller(&ada).call(&open).await.expect("users go on");
     assert_eq!(opened.files[0].holders, [[donor.id]]);
+    let all = Open { path: "pot://lab".parse().expect("path"), recursive: true, after: None };
+    let links = lab.caller(&ada).call(&all).await.expect("opened").links;
+    assert_eq!(links, [OpenLink { path: "links/to-it".into(), target, mtime }]);
+    assert_eq!((opened.files[0].mtime, opened.files[0].permissions), (mtime, permissions));
     let status = lab.admin().call(&Status {}).await.expect("the new admin");
     assert!(status.gc_frozen.is_some());
     assert_eq!(status.donors[0].unclaimed, 1, "what it does not know, and keeps");

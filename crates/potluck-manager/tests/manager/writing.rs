@@ -1,6 +1,7 @@
 //! Write sessions, as the manager keeps them: visibility, conditions, receipts, leases, and refusals.
 
 use crate::lab::{Lab, commit, donor_port, eventually, file, offer, refused, reserve, write};
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{MemberId, SessionId};
 use potluck_core::policy::{Override, Width};
@@ -26,8 +27,8 @@ pub fn small(at: &str, content: &[u8]) -> FileCommit {
         path: at.parse().expect("a path"),
         size: content.len() as u64,
         digest: Digest::of(content),
-        mtime_ms: 1,
-        executable: true,
+        mtime: FileTime::of_ms(1),
+        permissions: Permissions::DIR,
         chunk_size: 4 << 20,
         copies: 1,
         inline: Some(Blob(content.to_vec())),

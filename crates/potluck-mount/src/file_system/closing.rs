@@ -1,6 +1,7 @@
 //! Files that were written are published when they are closed, and what cannot be is kept in the mount's record.
 
 use super::FileSystem;
+use crate::draft::Draft;
 use crate::handles::{Handle, OpenHandle, SharedDraft};
 use crate::opener::closes_for_good;
 use potluck_core::path::PoolPath;
@@ -20,7 +21,11 @@ impl FileSystem {
 
     async fn publish(&self, opened: &OpenHandle) -> Result<(), Errno> {
         let Handle::Writing { draft, .. } = &opened.handle else { return Ok(()) };
-        let path = self.inodes().path(opened.inode);
+        self.publish_draft(&mut *draft.lock().await, opened.inode).await
+    }
+
+    async fn publish_draft(&self, draft: &mut Draft, inode: u64) -> Result<(), Errno> {
+        let path = self.inodes().path(inode);
         match path {
             Ok(path) => publish(draft, &path).await,
             Err(_) => Ok(()),
@@ -31,14 +36,18 @@ impl FileSystem {
     pub async fn release(&self, handle: u64) {
         self.handles().leave(handle);
         let opened = self.handles().get(handle);
-        if let Some(opened) = opened {
+        let Some(opened) = opened else { return };
+        if let Handle::Writing { draft, .. } = &opened.handle {
+            // Who sets attributes by name finds the file open until all that were set before are published: a program
+            // may do so, and rename the file, between its close and this.
+            let mut draft = draft.lock().await;
             // Nobody waits for the answer; the record has it.
-            let _ = self.publish(&opened).await;
+            let _ = self.publish_draft(&mut draft, opened.inode).await;
+            self.handles().remove(handle);
+        } else {
+            self.handles().remove(handle);
         }
-        let removed = self.handles().remove(handle);
-        if let Some(OpenHandle { inode, .. }) = removed {
-            self.forget(inode, 0); // the kernel may have done so while it was open
-        }
+        self.forget(opened.inode, 0); // the kernel may have done so while it was open
     }
 
     /// Whether a program has a file open that it writes.
@@ -57,7 +66,7 @@ impl FileSystem {
                 continue;
             }
             // The record has what fails.
-            let _ = publish(&draft, &path).await;
+            let _ = publish(&mut *draft.lock().await, &path).await;
         }
     }
 
@@ -84,10 +93,11 @@ impl FileSystem {
 
 /// Publishes a draft at `path`. A program may not hear that it failed, as one that is killed or ends without closing:
 /// the record says so, too.
-async fn publish(draft: &SharedDraft, path: &PoolPath) -> Result<(), Errno> {
-    let mut draft = draft.lock().await;
-    draft.publish(path).await.inspect_err(|why| {
+async fn publish(draft: &mut Draft, path: &PoolPath) -> Result<(), Errno> {
+    let published = draft.publish(path).await;
+    if let Err(why) = published {
         tracing::warn!("{path} is not in the pool as it was written: {why}");
-        draft.failed(path, *why);
-    })
+        draft.failed(path, why);
+    }
+    published
 }

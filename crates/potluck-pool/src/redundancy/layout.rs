@@ -1,5 +1,6 @@
 //! The layout of a version of a file: its chunks, where they are, and which of them live and die together.
 
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
@@ -14,10 +15,8 @@ pub struct Version {
     pub size: u64,
     /// Digest of the plaintext.
     pub digest: Digest,
-    /// Modification time at the source.
-    pub mtime_ms: i64,
-    /// Whether its owner may execute it.
-    pub executable: bool,
+    /// Modification time at the source, and permissions.
+    pub attributes: EntryAttributes,
     /// Plaintext bytes per chunk.
     pub chunk_size: u32,
     /// Copies that its policy asks for.

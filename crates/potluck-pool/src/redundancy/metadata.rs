@@ -152,6 +152,7 @@ mod tests {
     use crate::redundancy::LayoutChunk;
     use crate::tests::{at, chunk, pool, register, register_in};
     use crate::{Giving, Pool};
+    use potluck_core::attributes::EntryAttributes;
     use potluck_core::chunk::Digest;
     use potluck_core::clock::Tick;
     use potluck_core::ids::{DonorId, Incarnation};
@@ -176,8 +177,7 @@ mod tests {
             id: VersionId(1),
             size: 1000,
             digest: Digest([0; 32]),
-            mtime_ms: 0,
-            executable: false,
+            attributes: EntryAttributes::default(),
             chunk_size: 1000,
             copies,
             ec: None,

@@ -2,11 +2,13 @@
 
 use super::{Call, Condition, Done, call};
 use crate::error::{Failure, code};
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::ids::SessionId;
 use potluck_core::ids::VersionId;
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Policy, Redundancy};
 use potluck_core::quota::Quota;
@@ -21,6 +23,8 @@ pub enum EntryKind {
     File,
     /// A directory, or a space.
     Dir,
+    /// A symbolic link.
+    Link,
 }
 
 /// One entry of a listing, with everything there is to know without another call.
@@ -30,12 +34,12 @@ pub struct ListedEntry {
     pub path: String,
     /// Whether the entry is a file or a directory.
     pub kind: EntryKind,
-    /// Plaintext bytes; 0 for a directory.
+    /// Plaintext bytes; 0 for a directory, and for a link the bytes of its target.
     #[serde(default)]
     pub size: u64,
-    /// Modification time, milliseconds since 1970.
-    #[serde(default)]
-    pub mtime_ms: i64,
+    /// Modification time, nanoseconds since 1970.
+    #[serde(default, rename = "mtime_ns")]
+    pub mtime: FileTime,
     /// The version of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<VersionId>,
@@ -51,9 +55,12 @@ pub struct ListedEntry {
     /// Whether nothing of a file is on donors: it is in the catalog, whatever its policy asks for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_catalog: bool,
-    /// Whether a file's owner may execute it.
+    /// Who may do what with it.
     #[serde(default)]
-    pub executable: bool,
+    pub permissions: Permissions,
+    /// Where a link leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<LinkTarget>,
 }
 
 /// Lists a directory, a space, or with `pot://` the spaces.
@@ -252,7 +259,15 @@ pub struct MakeDir {
     /// Make missing parents, and accept one that exists.
     #[serde(default)]
     pub parents: bool,
+    /// The permissions of what is made; those of one that exists stay.
+    #[serde(default = "dir_permissions")]
+    pub permissions: Permissions,
 }
+
+fn dir_permissions() -> Permissions {
+    Permissions::DIR
+}
+
 impl Call for MakeDir {
     const NAME: &'static str = "make-dir";
     type Reply = Done;
@@ -261,6 +276,25 @@ impl Call for MakeDir {
         self.parents
     }
 }
+
+/// Sets when something was modified, and who may do what with it, without touching its content or its version; what
+/// is left out stays.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SetAttributes {
+    /// The path of a file, a directory, a link or a space.
+    pub path: PoolPath,
+    /// The version of a file that is meant: where another is there by now, nothing is set. A call that is repeated
+    /// because its reply was lost does so no harm to what somebody else stored in between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<VersionId>,
+    /// The modification time, nanoseconds since 1970.
+    #[serde(default, rename = "mtime_ns", skip_serializing_if = "Option::is_none")]
+    pub mtime: Option<FileTime>,
+    /// Who may do what with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Permissions>,
+}
+call!(SetAttributes => Done, "set-attributes");
 
 /// Moves a file or directory inside a space, atomically.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -313,12 +347,19 @@ impl Call for CopyFiles {
 pub struct CopiedFiles {
     /// The files that were copied.
     pub files: Vec<CopiedFile>,
-    /// The files and directories that were not copied, and why.
+    /// How many links were copied.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub links: u64,
+    /// The files, directories and links that were not copied, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<NotCopied>,
     /// Set when there is more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// One file that was copied.
@@ -338,7 +379,7 @@ pub struct CopiedFile {
     pub below_policy: bool,
 }
 
-/// One file or directory that was not copied.
+/// One file, directory or link that was not copied.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct NotCopied {
     /// The path at which the copy was to be.
@@ -368,7 +409,7 @@ call!(Remove => Removed, "remove", once);
 /// Sums over the files that were removed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Removed {
-    /// The number of files.
+    /// The number of files and links.
     pub files: u64,
     /// Size of the files together, in bytes of plaintext.
     pub bytes: u64,
@@ -400,7 +441,7 @@ pub struct UsedUpTo {
 /// Sums over a part of a tree, and over each of its direct children.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Used {
-    /// The number of files.
+    /// The number of files, and of links, which have no bytes.
     pub files: u64,
     /// The number of directories.
     pub dirs: u64,

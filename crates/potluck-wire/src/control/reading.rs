@@ -3,11 +3,13 @@
 use super::DonorAccess;
 use super::{Call, Done, call};
 use crate::packed::{Blob, Packed};
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::chunk::Digest;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::ids::VersionId;
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Race;
 use potluck_core::seal::SpaceKey;
@@ -46,6 +48,9 @@ pub struct Opened {
     /// Directories below the path, relative to it, parents first; empty ones included.
     #[serde(default)]
     pub dirs: Vec<String>,
+    /// The symbolic links; a single one has the relative path "".
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<OpenLink>,
     /// The files; a single file has the relative path "".
     pub files: Vec<OpenFile>,
     /// Every donor that holds a chunk of these files.
@@ -56,6 +61,18 @@ pub struct Opened {
     /// Set when there is more: pass it as [`Open::after`].
     #[serde(default)]
     pub next: Option<String>,
+}
+
+/// A symbolic link that was met.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenLink {
+    /// Relative to the opened path.
+    pub path: String,
+    /// Where it leads.
+    pub target: LinkTarget,
+    /// Modification time, nanoseconds since 1970.
+    #[serde(default, rename = "mtime_ns")]
+    pub mtime: FileTime,
 }
 
 /// One file that was opened, with what is needed to read it.
@@ -69,11 +86,12 @@ pub struct OpenFile {
     pub size: u64,
     /// Digest of the plaintext.
     pub digest: Digest,
-    /// Modification time, milliseconds since 1970.
-    pub mtime_ms: i64,
-    /// Whether its owner may execute it.
+    /// Modification time, nanoseconds since 1970.
+    #[serde(rename = "mtime_ns")]
+    pub mtime: FileTime,
+    /// Who may do what with it.
     #[serde(default)]
-    pub executable: bool,
+    pub permissions: Permissions,
     /// The content, when it lives in the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<Blob>,

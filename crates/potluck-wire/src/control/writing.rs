@@ -7,6 +7,7 @@ use crate::packed::Blob;
 use crate::packed::Packed;
 use crate::ticket::Acknowledged;
 use crate::ticket::Ticket;
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::chunk::Digest;
 use potluck_core::erasure::Ec;
@@ -212,11 +213,12 @@ pub struct FileCommit {
     pub size: u64,
     /// [`potluck_core::chunk::Digest`] of the plaintext.
     pub digest: Digest,
-    /// Modification time at the source, milliseconds since 1970.
-    pub mtime_ms: i64,
-    /// Whether its owner may execute it.
+    /// Modification time at the source, nanoseconds since 1970.
+    #[serde(rename = "mtime_ns")]
+    pub mtime: FileTime,
+    /// Who may do what with it.
     #[serde(default)]
-    pub executable: bool,
+    pub permissions: Permissions,
     /// Plaintext bytes per chunk; the last may be shorter.
     pub chunk_size: u32,
     /// Copies that its policy asks for.

@@ -15,6 +15,9 @@ pub struct CpArgs {
     /// Copy directories with what is in them
     #[arg(short, long)]
     pub recursive: bool,
+    /// Of a local tree, store the files that symbolic links lead to, not the links; links to directories are passed over
+    #[arg(short = 'L', long, requires = "recursive")]
+    pub dereference: bool,
     #[command(flatten)]
     pub policy: PolicyOptions,
     /// All files become visible in the pool at one moment, when the last is stored, or none does; by

@@ -27,6 +27,8 @@ const LEAST_FOR_A_SPEED: u64 = 4 << 20;
 #[derive(Debug, Default, Serialize)]
 struct CpReport {
     files: u64,
+    /// Symbolic links that were copied as links.
+    links: u64,
     bytes: u64,
     seconds: f64,
     mib_s: f64,
@@ -144,7 +146,7 @@ impl CpReport {
 
 fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
     // One file that failed is the command's failure; of many, each is told.
-    if report.files == 0 && report.failed.len() == 1 {
+    if report.files + report.links == 0 && report.failed.len() == 1 {
         return Err(report.failed[0].error.clone());
     }
     for failed in &report.failed {
@@ -157,7 +159,10 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
     }
     output.result(report, |report| {
         let size = potluck_core::size::format_size(report.bytes);
-        let files = count(report.files, "file");
+        let mut files = count(report.files, "file");
+        if report.links > 0 {
+            files.push_str(&format!(", {}", count(report.links, "link")));
+        }
         let mut text = match report.without_moving {
             Some(without) if without == report.files => {
                 format!("{files}, {size}, copied without moving bytes")

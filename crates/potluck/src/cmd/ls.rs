@@ -32,6 +32,16 @@ fn shown_name(asked: &PoolPath, entry: &ListedEntry) -> String {
     match entry.kind {
         EntryKind::Dir => format!("{shown}/"),
         EntryKind::File => shown.into_owned(),
+        EntryKind::Link => format!("{shown}@"),
+    }
+}
+
+/// The name of an entry and where a link leads.
+fn name_and_target(asked: &PoolPath, entry: &ListedEntry) -> String {
+    let shown = shown_name(asked, entry);
+    match &entry.target {
+        Some(target) => format!("{} -> {}", shown.trim_end_matches('@'), name(target.as_str())),
+        None => shown,
     }
 }
 
@@ -56,10 +66,10 @@ fn long(asked: &PoolPath, entries: &[ListedEntry], exact: bool) -> String {
             let size = (entry.kind == EntryKind::File).then(|| shown(entry.size));
             vec![
                 or_dash(size),
-                time(entry.mtime_ms),
+                time(entry.mtime.ms()),
                 or_dash(entry.version.map(|version| version.to_string())),
                 or_dash(kept_as(entry)),
-                shown_name(asked, entry),
+                name_and_target(asked, entry),
             ]
         })
         .collect();

@@ -87,8 +87,8 @@ async fn prepare(
     }
     match client.kind(&args.path).await? {
         Some(EntryKind::Dir) => {}
-        Some(EntryKind::File) => {
-            let what = format!("{} is a file", args.path);
+        Some(EntryKind::File | EntryKind::Link) => {
+            let what = format!("{} is no directory", args.path);
             return Err(Failure::new(ErrorKind::Usage, code::WRONG_KIND, what)
                 .hint("mount the directory that it is in"));
         }

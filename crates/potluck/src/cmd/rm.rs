@@ -70,8 +70,10 @@ async fn remove(args: &RmArgs, path: &PoolPath, client: &Pool) -> Result<Removed
 /// Counts the files and bytes that would be removed.
 async fn look(path: &PoolPath, recursive: bool, client: &Pool) -> Result<Removed, Failure> {
     let entry = client.stat(path).await?.entry;
-    if entry.kind == EntryKind::File {
-        return Ok(Removed { files: 1, bytes: entry.size, more: false });
+    match entry.kind {
+        EntryKind::File => return Ok(Removed { files: 1, bytes: entry.size, more: false }),
+        EntryKind::Link => return Ok(Removed { files: 1, bytes: 0, more: false }),
+        EntryKind::Dir => {}
     }
     let used = client.usage(path).await?;
     if !recursive && used.files + used.dirs > 0 {

@@ -38,13 +38,21 @@ fn text(path: &str, stated: &Stated) -> String {
     line("path", name(path).into());
     let policy = &stated.policy;
     let sealing = if policy.sealed { "sealed" } else { "plain" };
+    if let Some(target) = &entry.target {
+        line("kind", "link".into());
+        line("leads to", name(target.as_str()).into());
+        line("modified", format!("{} UTC", time(entry.mtime.ms())));
+        return text;
+    }
     if entry.kind == EntryKind::Dir {
         line("kind", "directory".into());
+        line("mode", entry.permissions.to_string());
         line("policy", health::policy(policy));
         return text;
     }
     line("size", format!("{} ({})", format_size(entry.size), count(entry.size, "byte")));
-    line("modified", format!("{} UTC", time(entry.mtime_ms)));
+    line("modified", format!("{} UTC", time(entry.mtime.ms())));
+    line("mode", entry.permissions.to_string());
     if let (Some(version), Some(digest)) = (entry.version, entry.digest) {
         line("version", version.to_string());
         line("digest", digest.to_string());

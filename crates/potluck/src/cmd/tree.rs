@@ -42,7 +42,11 @@ pub async fn run(args: TreeArgs, client: &Pool, output: &Output) -> Result<Endin
             count(drawn.entries.iter().filter(|entry| entry.kind == kind).count() as u64, one)
         };
         let (dirs, files) = (of(EntryKind::Dir, "directory"), of(EntryKind::File, "file"));
-        text + &format!("\n{dirs}, {files}\n")
+        let links = match of(EntryKind::Link, "link") {
+            none if none.starts_with("0 ") => String::new(),
+            links => format!(", {links}"),
+        };
+        text + &format!("\n{dirs}, {files}{links}\n")
     });
     Ok(Ending::Done)
 }
@@ -56,6 +60,9 @@ impl Node<'_> {
             let note = match child.entry {
                 Some(entry) if entry.kind == EntryKind::File => {
                     format!("  ({})", format_size(entry.size))
+                }
+                Some(ListedEntry { target: Some(target), .. }) => {
+                    format!(" -> {}", output::name(target.as_str()))
                 }
                 _ => "/".into(),
             };

@@ -86,6 +86,11 @@ async fn is_file(args: &VerifyArgs, client: &Pool) -> Result<bool, Failure> {
         (EntryKind::File, _) => Ok(true),
         (EntryKind::Dir, true) => Ok(false),
         (EntryKind::Dir, false) => Err(is_directory(&args.path)),
+        (EntryKind::Link, _) => {
+            let what = format!("{} is a symbolic link, which the pool does not follow", args.path);
+            Err(Failure::new(ErrorKind::Usage, code::WRONG_KIND, what)
+                .hint("name what it leads to"))
+        }
     }
 }
 

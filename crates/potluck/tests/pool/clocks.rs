@@ -116,8 +116,9 @@ fn the_clock_shim_does_shift_so_the_test_can_fail() {
     let Ok(library) = shim(lab.dir()) else { return };
     lab.cli.ok(&["space", "create", "lab"]);
     let shifted = lab.cli.with_env("LD_PRELOAD", arg(&library)).with_env("SHIFT_DAYS", "2");
-    let mtime =
-        |path: &str| lab.cli.json(&["stat", path])["entry"]["mtime_ms"].as_i64().expect("a time");
+    let mtime = |path: &str| {
+        lab.cli.json(&["stat", path])["entry"]["mtime_ns"].as_i64().expect("a time") / 1_000_000
+    };
     // A stream has no time but the writer's.
     let stdin = || {
         std::process::Stdio::from(

@@ -54,7 +54,7 @@ pub fn assert_same(actual: &[u8], expected: &[u8], what: &str) {
 }
 
 /// Reads a tree: directories, and files with content and whether they can be executed.
-pub fn tree_of(root: &Path) -> BTreeMap<PathBuf, Option<(Vec<u8>, bool)>> {
+pub fn tree_of(root: &Path) -> BTreeMap<PathBuf, Option<(Vec<u8>, u32)>> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![root.to_path_buf()];
     while let Some(dir) = dirs.pop() {
@@ -65,9 +65,8 @@ pub fn tree_of(root: &Path) -> BTreeMap<PathBuf, Option<(Vec<u8>, bool)>> {
                 found.insert(relative, None);
                 dirs.push(path);
             } else {
-                let executable =
-                    fs::metadata(&path).expect("metadata").permissions().mode() & 0o100 != 0;
-                found.insert(relative, Some((fs::read(&path).expect("a file"), executable)));
+                let mode = fs::metadata(&path).expect("metadata").permissions().mode() & 0o777;
+                found.insert(relative, Some((fs::read(&path).expect("a file"), mode)));
             }
         }
     }

@@ -9,6 +9,7 @@ use potluck_core::chunk::Digest;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -20,13 +21,13 @@ fn files_of_every_size_come_back_with_time_and_mode() {
     let sizes = [0, 1, 4095, 4096, 4097, 65_535, 65_536, 65_537, 131_072, 1_000_003];
     for (seed, size) in sizes.into_iter().enumerate() {
         let (input, content) = file(lab.dir(), &format!("in-{size}"), seed as u64, size);
-        let time = UNIX_EPOCH + Duration::from_millis(1_234_567_890_123);
+        let time = UNIX_EPOCH + Duration::from_nanos(1_234_567_890_123_456_789);
         File::options()
             .write(true)
             .open(&input)
             .and_then(|f| f.set_modified(time))
             .expect("a time");
-        fs::set_permissions(&input, fs::Permissions::from_mode(0o755)).expect("a mode");
+        fs::set_permissions(&input, fs::Permissions::from_mode(0o741)).expect("a mode");
         for space in ["lab", "open"] {
             let path = format!("pot://{space}/size/{size}");
             let report = lab.cli.json(&["cp", arg(&input), &path]);
@@ -38,7 +39,7 @@ fn files_of_every_size_come_back_with_time_and_mode() {
             assert_same(&fs::read(&to).expect("the copy"), &content, &path);
             let about = fs::metadata(&to).expect("metadata");
             assert_eq!(about.modified().expect("a time"), time, "{path}");
-            assert_ne!(about.permissions().mode() & 0o100, 0, "{path} lost its x");
+            assert_eq!(about.permissions().mode() & 0o777, 0o741, "{path}");
         }
     }
 }
@@ -121,20 +122,93 @@ fn trees_keep_their_shape() {
     assert_eq!(tree_of(&both).len(), 2);
 }
 
-#[test]
-fn what_is_no_file_is_skipped_and_told() {
-    let lab = Lab::with_donors(1);
-    lab.cli.ok(&["space", "create", "lab"]);
-    let from = lab.dir().join("from");
+/// A tree with links to a file, to a directory and to nowhere.
+fn tree_with_links(dir: &Path) -> PathBuf {
+    let from = dir.join("from");
     fs::create_dir_all(from.join("dir")).expect("a directory");
     fs::write(from.join("file"), "content").expect("a file");
     symlink("file", from.join("link")).expect("a link");
     symlink("..", from.join("dir/loop")).expect("a link");
     symlink("nowhere", from.join("broken")).expect("a link");
-    let report = lab.cli.json(&["cp", "-r", arg(&from), "pot://lab/odd"]);
-    assert_eq!(report["files"], 2, "the file and the link to it: {report}");
+    from
+}
+
+#[test]
+fn links_stay_links_wherever_a_tree_is_copied_and_with_l_count_as_the_files_they_lead_to() {
+    let lab = Lab::with_donors(1);
+    for space in ["lab", "other"] {
+        lab.cli.ok(&["space", "create", space]);
+    }
+    let from = tree_with_links(lab.dir());
+    let report = lab.cli.json(&["cp", "-r", arg(&from), "pot://lab/kept"]);
+    assert_eq!((&report["files"], &report["links"]), (&1.into(), &3.into()), "{report}");
+    assert!(report.get("skipped").is_none(), "{report}");
+    let again = lab.cli.json(&["cp", "-r", arg(&from), "pot://lab/kept"]);
+    assert_eq!(again["links"], 3, "the same command gives the same tree: {again}");
+    let absent = lab.cli.fails(10, &["cp", "-r", "--if-absent", arg(&from), "pot://lab/kept"]);
+    assert_eq!(absent.code, "POT-E020");
+    lab.cli.ok(&["cp", "-r", "pot://lab/kept", "pot://lab/copied"]);
+    lab.cli.ok(&["cp", "-r", "pot://lab/kept", "pot://other/read-and-written"]);
+    for path in ["pot://lab/kept", "pot://lab/copied", "pot://other/read-and-written"] {
+        let out = lab.dir().join(path.replace('/', "-"));
+        for _ in 0..2 {
+            lab.cli.ok(&["cp", "-r", path, arg(&out)]);
+        }
+        let leads_to = |name: &str| fs::read_link(out.join(name)).expect("a link");
+        let all = ["link", "dir/loop", "broken"].map(leads_to);
+        assert_eq!(all, ["file", "..", "nowhere"].map(PathBuf::from), "{path}");
+        let (kept, source) = (out.join("broken"), from.join("broken"));
+        let time = |at: &Path| at.symlink_metadata().and_then(|about| about.modified()).ok();
+        assert_eq!(time(&kept), time(&source), "{path}");
+    }
+    let listed = lab.cli.ok(&["ls", "-l", "pot://lab/kept"]).text();
+    assert!(listed.contains("broken -> nowhere"), "{listed}");
+    assert!(lab.cli.ok(&["stat", "pot://lab/kept/link"]).text().contains("leads to   file"));
+    let du = lab.cli.json(&["du", "pot://lab/kept"]);
+    assert_eq!((&du["files"], &du["bytes"]), (&4.into(), &7.into()), "{du}");
+    // A link by itself is never read through.
+    lab.cli.fails(10, &["cat", "pot://lab/kept/link"]);
+    lab.cli.fails(10, &["cp", "pot://lab/kept/link", arg(&lab.dir().join("alone"))]);
+    lab.cli.fails(10, &["cp", arg(&from.join("file")), "pot://lab/kept/link"]);
+    lab.cli.ok(&["cp", "-r", "pot://lab/kept/link", arg(&lab.dir().join("alone"))]);
+    assert_eq!(fs::read_link(lab.dir().join("alone")).expect("a link"), Path::new("file"));
+    lab.cli.ok(&["mv", "pot://lab/kept/link", "pot://lab/kept/moved"]);
+    lab.cli.ok(&["rm", "pot://lab/kept/moved"]);
+    assert_eq!(lab.cli.cat("pot://lab/kept/file"), b"content");
+
+    let report = lab.cli.json(&["cp", "-rL", arg(&from), "pot://lab/odd"]);
+    assert_eq!((&report["files"], &report["links"]), (&2.into(), &0.into()), "{report}");
     assert_eq!(report["skipped"].as_array().map(Vec::len), Some(2), "{report}");
     assert_eq!(lab.cli.cat("pot://lab/odd/link"), b"content");
+}
+
+#[test]
+fn a_link_that_was_copied_leads_no_later_copy_out_of_its_tree() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let (from, to) = (lab.dir().join("from"), lab.dir().join("to"));
+    let outside = lab.dir().join("outside");
+    for dir in [&from, &outside] {
+        fs::create_dir(dir).expect("made");
+    }
+    fs::write(outside.join("f"), "mine").expect("written");
+    symlink("../outside", from.join("dir")).expect("a link");
+    symlink("../outside/f", from.join("file")).expect("a link");
+    lab.cli.ok(&["cp", "-r", arg(&from), "pot://lab/tree"]);
+    lab.cli.ok(&["cp", "-r", "pot://lab/tree", arg(&to)]);
+    // Somebody who writes in the space puts other things in the place of the links.
+    lab.cli.ok(&["rm", "pot://lab/tree/dir", "pot://lab/tree/file"]);
+    let theirs = lab.dir().join("theirs");
+    fs::write(&theirs, "theirs").expect("written");
+    for path in ["dir/f", "dir/g", "file", "another"] {
+        lab.cli.ok(&["cp", arg(&theirs), &format!("pot://lab/tree/{path}")]);
+    }
+    let refused = lab.cli.run(&["cp", "-r", "pot://lab/tree", arg(&to)]).exits(4);
+    assert!(refused.stderr.contains("POT-E022"), "{}", refused.stderr);
+    assert_eq!(fs::read(outside.join("f")).expect("there"), b"mine");
+    assert_eq!(fs::read_dir(&outside).expect("listed").count(), 1);
+    assert!(to.join("dir").is_symlink() && to.join("file").is_symlink());
+    assert_eq!(fs::read(to.join("another")).expect("others are copied"), b"theirs");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::content::{Lots, arg, assert_same, file};
 use super::lab::Lab;
 use super::waiting::{DEADLINE, wait_until};
 use potluck_client::{Attributes, Input, Item, Pool, PutOptions};
+use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
 use potluck_wire::call::Caller;
@@ -236,8 +237,9 @@ fn files_are_written_piece_by_piece_by_many_writers_of_one_session() {
             }
             let mut smalls = JoinSet::new();
             for number in 0..300 {
-                let mtime_ms = Some(1_700_000_000_000 + number);
-                let attributes = Attributes { mtime_ms, executable: true };
+                let mtime = Some(FileTime(1_700_000_000_000_000_000 + number));
+                let permissions = Permissions::of_mode(0o751);
+                let attributes = Attributes { mtime, permissions };
                 let mut small = session.create(at(&format!("small-{number}")), attributes);
                 let part = content[..100 * number as usize].to_vec();
                 smalls.spawn(async move {
@@ -260,7 +262,8 @@ fn files_are_written_piece_by_piece_by_many_writers_of_one_session() {
         assert!(!names.contains("lost") && !names.contains("aborted"), "{names}");
         assert_same(&lab.cli.cat(&at("large").to_string()), &content, space);
         let small = runtime.block_on(client.open(&at("small-299"))).expect("there");
-        assert_eq!((small.mtime_ms(), small.is_executable()), (1_700_000_000_299, true));
+        let EntryAttributes { mtime, permissions } = small.attributes();
+        assert_eq!((mtime.0, permissions.bits()), (1_700_000_000_000_000_299, 0o751));
         assert_eq!(small.digest(), Digest::of(&content[..29_900]));
     }
     // Of two that must not replace anything the first to be finished wins; and what is flushed is at donors.

@@ -117,7 +117,7 @@ fn nonsense_of_a_member_is_answered_and_nothing_else() {
     };
     let deep = "[".repeat(200_000);
     let commit = format!(
-        r#"{{"session":"{}","batch":0,"files":[{{"path":"pot://lab/x","size":18446744073709551615,"digest":"{}","mtime_ms":0,"chunk_size":0,"copies":4000000000,"pages":["AAAA"],"acknowledged":"AAAA"}}],"done":true}}"#,
+        r#"{{"session":"{}","batch":0,"files":[{{"path":"pot://lab/x","size":18446744073709551615,"digest":"{}","mtime_ns":0,"chunk_size":0,"copies":4000000000,"pages":["AAAA"],"acknowledged":"AAAA"}}],"done":true}}"#,
         "0".repeat(32),
         "0".repeat(64)
     );

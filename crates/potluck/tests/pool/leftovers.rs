@@ -4,6 +4,7 @@ use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
 use super::member::Member;
 use super::waiting::{DEADLINE, wait_until};
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::policy::{AckLevel, Override};
 use potluck_core::recipe::{self, Entry};
@@ -140,8 +141,8 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
         path,
         size: body.len() as u64,
         digest,
-        mtime_ms: 0,
-        executable: false,
+        mtime: FileTime::of_ms(0),
+        permissions: Permissions::FILE,
         chunk_size: 64 << 10,
         copies: 1,
         inline: None,

@@ -179,9 +179,12 @@ fn the_spool_has_a_largest_size_and_a_write_beyond_it_finds_no_space() {
     assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
     drop(file);
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "what was accepted");
-    // A file that does not fit is not opened for changing, and can be read and replaced.
+    // A file that does not fit is not changed, and can be read and replaced.
     fs::write(mount.at("large"), bytes(6, 3 << 20)).expect("written in order");
-    assert_eq!(both("large").expect_err("too large").raw_os_error(), Some(libc::ENOSPC));
+    let large = both("large").expect("opened");
+    let full = large.write_all_at(b"x", 7).expect_err("too large");
+    assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
+    drop(large);
     assert_eq!(fs::read(mount.at("large")).expect("read").len(), 3 << 20);
     lab.cli.ok(&["umount", arg(&mount.dir)]);
 }

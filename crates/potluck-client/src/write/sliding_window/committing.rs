@@ -3,6 +3,7 @@
 use super::stages::{Committing, PartOf};
 use super::{Event, FileState, Window};
 use crate::write::pushes::Finished;
+use potluck_core::attributes::FileTime;
 use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
 use potluck_core::recipe;
@@ -112,8 +113,8 @@ impl Window {
             path: facts.path,
             size: facts.size,
             digest: facts.digest,
-            mtime_ms: facts.mtime_ms.unwrap_or_else(|| self.client.env.clock.wall()),
-            executable: facts.executable,
+            mtime: facts.mtime.unwrap_or_else(|| FileTime::of_ms(self.client.env.clock.wall())),
+            permissions: facts.permissions,
             chunk_size: policy.chunk_size,
             copies: policy.copies,
             ec: policy.ec.filter(|_| !entries.is_empty()),

@@ -6,6 +6,7 @@ use super::stages::{PartOf, Whole};
 use super::{Event, FileState, Window};
 use crate::source::Facts;
 use crate::write::pushes::Finished;
+use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::{self, Entry, PART_CHUNKS};
@@ -70,8 +71,8 @@ impl Window {
             size: state.entries.iter().map(|entry| u64::from(entry.len)).sum(),
             digest,
             rest: digest,
-            mtime_ms: None,
-            executable: false,
+            mtime: None,
+            permissions: Permissions::FILE,
             stream: false,
             inline: None,
         });
@@ -98,8 +99,8 @@ impl Window {
             path: facts.path.clone(),
             size: facts.size,
             digest: facts.digest,
-            mtime_ms: facts.mtime_ms.unwrap_or_else(|| self.client.env.clock.wall()),
-            executable: facts.executable,
+            mtime: facts.mtime.unwrap_or_else(|| FileTime::of_ms(self.client.env.clock.wall())),
+            permissions: facts.permissions,
             chunk_size: policy.chunk_size,
             copies: policy.copies,
             ec: policy.ec,

@@ -5,6 +5,7 @@ use crate::redundancy::judge_file;
 use crate::redundancy::layout::{Layout, LayoutChunk, Unit, Version};
 use crate::tests::{at, chunk, pool, register, register_in};
 use crate::{Giving, Pool};
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::ids::{DonorId, Incarnation, SpaceId, VersionId};
 use potluck_core::policy::Redundancy;
@@ -37,8 +38,7 @@ fn add_leaving(findings: &mut Findings, n: u64, len: u32, holders: &[(u32, bool)
         id: VersionId(n),
         size: len.into(),
         digest: Digest([0; 32]),
-        mtime_ms: 0,
-        executable: false,
+        attributes: EntryAttributes::default(),
         chunk_size: len,
         copies: 2,
         ec: None,
@@ -120,8 +120,7 @@ fn a_file_that_lost_a_copy_on_its_way_to_a_goal_keeps_its_old_promise_when_it_is
         id: VersionId(1),
         size: 1000,
         digest: Digest([0; 32]),
-        mtime_ms: 0,
-        executable: false,
+        attributes: EntryAttributes::default(),
         chunk_size: 1000,
         copies: 2,
         ec: None,

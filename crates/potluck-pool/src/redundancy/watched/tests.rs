@@ -4,6 +4,7 @@ use super::{Findings, Remembered};
 use crate::redundancy::layout::{Layout, LayoutChunk, Unit, Version};
 use crate::tests::{at, chunk, pool, register, send_heartbeat};
 use crate::{Giving, Pool, PoolView};
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkKind, Digest};
 use potluck_core::ids::{DonorId, Incarnation, SpaceId, VersionId};
 use potluck_core::policy::Redundancy;
@@ -43,8 +44,7 @@ impl Stored {
             id: VersionId(self.n),
             size: 3000,
             digest: Digest([0; 32]),
-            mtime_ms: 0,
-            executable: false,
+            attributes: EntryAttributes::default(),
             chunk_size: 1000,
             copies: self.copies,
             ec: None,

@@ -8,9 +8,11 @@ use super::{
 };
 use crate::args::CpArgs;
 use crate::progress_bar;
-use potluck_client::{Input, Item, Pool, PutOptions, PutReport, put};
+use potluck_client::{Input, Item, PendingLinks, Pool, PutOptions, PutReport, put};
+use potluck_core::attributes::FileTime;
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::EntryKind;
+use potluck_wire::control::{Condition, EntryKind, NewLink};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeSet;
 use std::io;
@@ -23,6 +25,7 @@ use walkdir::WalkDir;
 struct Found {
     files: Vec<FileToStore>,
     empty_dirs: Vec<PoolPath>,
+    links: Vec<NewLink>,
     skipped: Vec<String>,
     failed: Vec<FailedFile>,
 }
@@ -64,7 +67,9 @@ pub async fn copy(
         client.make_dir(&dir, true).await?;
         client = client.under_way();
     }
+    let links = found.links;
     if found.files.is_empty() {
+        report.link(&client, links, options.condition).await?;
         return Ok(report);
     }
     let progress = progress_bar::upload(&client, shown, options.bytes);
@@ -104,7 +109,12 @@ pub async fn copy(
             Err(failure) => return Err(failure),
         }
     }
-    ended.filter(|_| report.files == 0).map_or(Ok(report), Err)
+    if let Some(failure) = ended.filter(|_| report.files == 0) {
+        return Err(failure);
+    }
+    // A link that appears before what it leads to would lead nowhere for as long as that is on its way.
+    report.link(&client, links, options.condition).await?;
+    Ok(report)
 }
 
 /// Plaintext bytes of all; `None` while that cannot be known.
@@ -141,10 +151,30 @@ async fn by_policy(
 }
 
 impl CpReport {
+    /// Makes links, and adds what came of them.
+    pub(super) async fn link(
+        &mut self,
+        client: &Pool,
+        links: Vec<NewLink>,
+        condition: Condition,
+    ) -> Result<(), Failure> {
+        let mut pending = PendingLinks::new(client, condition);
+        for link in links {
+            pending.add(link).await?;
+        }
+        pending.make().await?;
+        self.links += pending.made;
+        let failed = pending.failed.into_iter();
+        self.failed
+            .extend(failed.map(|(path, error)| FailedFile { path: path.to_string(), error }));
+        Ok(())
+    }
+
     /// Adds what a session did.
     pub(super) fn stored(&mut self, done: PutReport) {
         let add = |sum: &mut Option<u64>, more| *sum = Some(sum.unwrap_or(0) + more);
         self.files += done.stored.len() as u64;
+        self.links += done.links;
         self.bytes += done.bytes;
         add(&mut self.sent_chunks, done.sent_chunks);
         add(&mut self.sent_bytes, done.sent_bytes);
@@ -208,7 +238,7 @@ fn find(
             return Err(Failure::new(ErrorKind::Conflict, code::WRONG_KIND, what)
                 .hint("choose another target for the directory"));
         }
-        found.walk(local, &path);
+        found.walk(local, &path, args.dereference);
     }
     Ok(found)
 }
@@ -222,8 +252,9 @@ impl Found {
         self.failed.push(FailedFile { path: path.display().to_string(), error });
     }
 
-    /// Links to files count as the files; links to directories could lead in circles.
-    fn walk(&mut self, local: &Path, target: &PoolPath) {
+    /// Finds what is in a tree. Links are kept as links; or if `dereference` those to files count as the files, and
+    /// those to directories, which could lead in circles, are passed over.
+    fn walk(&mut self, local: &Path, target: &PoolPath, dereference: bool) {
         let mut last_dir: Option<PoolPath> = None;
         for entry in WalkDir::new(local).sort_by_file_name() {
             let entry = match entry {
@@ -249,6 +280,13 @@ impl Found {
                 last_dir = Some(path);
                 continue;
             }
+            if entry.path_is_symlink() && !dereference {
+                match new_link(path, entry.path()) {
+                    Ok(link) => self.links.push(link),
+                    Err(error) => self.fail(entry.path(), error),
+                }
+                continue;
+            }
             match std::fs::metadata(entry.path()) {
                 Ok(about) if about.is_file() => {
                     self.add_file(path, entry.into_path(), Some(about.len()));
@@ -267,6 +305,21 @@ impl Found {
         }
         self.empty_dirs.extend(last_dir);
     }
+}
+
+/// A link of this machine, as the pool keeps it.
+fn new_link(path: PoolPath, local: &Path) -> Result<NewLink, Failure> {
+    let unreadable = |error| cannot_read(local, &error);
+    let mtime = local.symlink_metadata().and_then(|about| about.modified()).map_err(unreadable)?;
+    let target = std::fs::read_link(local).map_err(unreadable)?.into_os_string();
+    let kept = target.into_string().map_err(|_| "its target is not UTF-8".to_owned());
+    let kept = kept.and_then(|text| LinkTarget::try_from(text).map_err(|why| why.to_string()));
+    let target = kept.map_err(|why| {
+        let what = format!("the link {} cannot be kept: {why}", local.display());
+        Failure::new(ErrorKind::Usage, code::BAD_PATH, what)
+            .hint("-L stores the files that links lead to")
+    })?;
+    Ok(NewLink { path, target, mtime: Some(FileTime::of_system(mtime)) })
 }
 
 fn pool_path(target: &PoolPath, local: &Path, base: &Path) -> Result<PoolPath, Failure> {

@@ -4,7 +4,9 @@ use super::{CopyPlace, CpReport, FailedFile, Landing, PlacedAt, one_version};
 use crate::args::CpArgs;
 use crate::output::Piped;
 use crate::progress_bar;
-use potluck_client::{ByteRange, GetOptions, GetReport, Pool, Progress, cat, get_file, get_tree};
+use potluck_client::{
+    ByteRange, GetOptions, GetReport, Pool, Progress, cat, get_file, get_link, get_tree,
+};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::EntryKind;
@@ -53,6 +55,7 @@ pub async fn copy(
 impl CpReport {
     fn add(&mut self, done: GetReport) {
         self.files += done.files;
+        self.links += done.links;
         self.bytes += done.bytes;
         self.failovers = self.failovers.map(|so_far| so_far + done.failovers);
         let failed = done.failed.into_iter();
@@ -69,7 +72,8 @@ async fn copy_one(
     client: &Pool,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
-    let is_dir = args.recursive && client.kind(path).await? == Some(EntryKind::Dir);
+    let kind = if args.recursive { client.kind(path).await? } else { None };
+    let is_dir = kind == Some(EntryKind::Dir);
     let takes_in = landing.takes_in(is_dir) && !source.contents;
     let mut target = to.to_path_buf();
     if takes_in {
@@ -78,6 +82,9 @@ async fn copy_one(
     if !is_dir {
         let if_version = args.if_version.map(VersionId);
         let options = GetOptions { if_absent: args.if_absent, if_version, make_dir: takes_in };
+        if kind == Some(EntryKind::Link) {
+            return get_link(client, path, &target, options).await;
+        }
         return get_file(client, path, &target, options, progress).await;
     }
     if args.if_version.is_some() {

@@ -10,7 +10,7 @@ use crate::progress_bar;
 use potluck_client::{CopyReport, Pool, PutOptions, PutReport};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Override;
-use potluck_wire::control::{EntryKind, NotCopied, Stated};
+use potluck_wire::control::{EntryKind, NewLink, NotCopied, Stated};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 
@@ -82,6 +82,15 @@ impl Copying<'_> {
             let what = format!("{from} cannot be copied to {to}: one is inside the other");
             return Err(Failure::new(ErrorKind::Usage, code::OVERLAP, what)
                 .hint("choose a target outside of it"));
+        }
+        if let Some(leads_to) = stated.entry.target {
+            if !self.args.recursive {
+                let what = format!("{from} is a link to {leads_to}");
+                return Err(Failure::new(ErrorKind::Conflict, code::WRONG_KIND, what)
+                    .hint("name what it leads to, or add -r to copy the link itself"));
+            }
+            let link = NewLink { path: to, target: leads_to, mtime: Some(stated.entry.mtime) };
+            return report.link(&self.client, vec![link], condition(self.args)).await;
         }
         if self.has_to_move(from, &stated).await? {
             let bytes = match is_dir {
@@ -156,6 +165,7 @@ impl Copying<'_> {
 impl CpReport {
     fn copied(&mut self, done: CopyReport) {
         self.files += done.files.len() as u64;
+        self.links += done.links;
         self.bytes += done.files.iter().map(|file| file.bytes).sum::<u64>();
         let changing = done.files.iter().filter(|file| file.changing_to.is_some()).count() as u64;
         *self.without_moving.get_or_insert(0) += done.files.len() as u64;

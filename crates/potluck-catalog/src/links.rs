@@ -1,0 +1,94 @@
+//! Symbolic links: entries that lead somewhere on the machine that reads them, and nowhere in the catalog.
+//!
+//! A link counts as a file without bytes in the sums of its space, so that a quota of files bounds links too.
+
+use super::changes::{self, ChangeOp};
+use super::entries::{self, EntryPlace};
+use super::error::Error;
+use super::names::When;
+use super::quotas;
+use super::spaces::{self, Sums};
+use super::visible::is_refusal;
+use crate::sql::Tx;
+use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
+use potluck_core::link_target::LinkTarget;
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{Condition, NewLink};
+
+/// A link that is to be made.
+pub(crate) struct LinkToMake {
+    /// The path of the link.
+    pub path: PoolPath,
+    /// Where it leads.
+    pub target: LinkTarget,
+    /// The attributes of the link.
+    pub attributes: EntryAttributes,
+}
+
+/// Makes links; gives those that were refused. Whatever else goes wrong undoes all.
+pub(crate) fn make_all(
+    db: &Tx,
+    links: &[NewLink],
+    parents: bool,
+    condition: Condition,
+    when: When,
+) -> Result<Vec<(PoolPath, Error)>, Error> {
+    let mut refused = Vec::new();
+    for NewLink { path, target, mtime } in links {
+        let mtime = mtime.unwrap_or(FileTime::of_ms(when.wall_ms));
+        let attributes = EntryAttributes { mtime, permissions: Permissions::LINK };
+        let link = LinkToMake { path: path.clone(), target: target.clone(), attributes };
+        match make(db, &link, parents, condition) {
+            Err(why) if is_refusal(&why) || matches!(why, Error::NoEntry(_)) => {
+                refused.push((path.clone(), why));
+            }
+            made => made?,
+        }
+    }
+    Ok(refused)
+}
+
+/// Makes a link where nothing is, or as `condition` says in the place of another link; with `parents` directories
+/// above it that are missing. One that is refused leaves no trace.
+pub(crate) fn make(
+    db: &Tx,
+    link: &LinkToMake,
+    parents: bool,
+    condition: Condition,
+) -> Result<(), Error> {
+    let LinkToMake { path, target, attributes } = link;
+    let outside = || Error::OutsideSpaces(path.clone());
+    let (above, name) = (path.parent().ok_or_else(outside)?, path.file_name().ok_or_else(outside)?);
+    let there = entries::resolve(db, path)?.map(|found| found.place);
+    let replaces = match there {
+        None => false,
+        Some(_) if condition != Condition::Always => return Err(Error::Exists(path.clone())),
+        Some(EntryPlace::Link(_)) => true,
+        Some(EntryPlace::Dir(_)) => return Err(Error::IsADirectory(path.clone())),
+        Some(EntryPlace::File(_)) => return Err(Error::IsAFile(path.clone())),
+    };
+    let space = spaces::named(db, path.space())?;
+    let one = Sums { files: 1, bytes: 0 };
+    if !replaces {
+        quotas::admit(db, space.id, one)?;
+    }
+    let dir = match parents {
+        true => {
+            let EntryAttributes { mtime, .. } = *attributes;
+            entries::make_dirs(
+                db,
+                &above,
+                EntryAttributes { mtime, permissions: Permissions::DIR },
+            )?
+        }
+        false => entries::existing_dir(db, &above)?,
+    };
+    if replaces {
+        entries::delete(db, dir, name)?;
+    }
+    entries::make_link(db, dir, name, target, *attributes)?;
+    if !replaces {
+        spaces::add_sums(db, space.id, one)?;
+    }
+    changes::append(db, &ChangeOp::Link(path.clone(), target.clone(), *attributes))
+}

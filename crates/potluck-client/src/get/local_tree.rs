@@ -1,0 +1,192 @@
+//! The local directory that a tree is copied to. Nothing of the tree goes through a symbolic link in it, wherever that
+//! came from: a link that was copied before could lead what is copied now to any place of this machine.
+
+use super::made_dirs::MadeDirs;
+use super::{leftovers, local_failure, local_path};
+use potluck_core::attributes::FileTime;
+use potluck_core::entropy::Entropy;
+use potluck_wire::control::OpenLink;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// A local directory, and what is known of those below it.
+pub struct LocalTree<'a> {
+    root: &'a Path,
+    if_absent: bool,
+    /// Directories below the root that are no links. Nothing that is copied takes the place of one.
+    real: HashSet<PathBuf>,
+}
+
+impl<'a> LocalTree<'a> {
+    /// The directory `root`; with `if_absent` nothing in it is replaced.
+    pub fn new(root: &'a Path, if_absent: bool) -> Self {
+        Self { root, if_absent, real: HashSet::new() }
+    }
+
+    /// Makes the directory at a relative path with those above it, and removes what killed downloads left in it.
+    pub fn make_dir(&mut self, relative: &str, made: &mut MadeDirs) -> Result<(), Failure> {
+        let dir = self.place(relative)?;
+        if !relative.is_empty() {
+            refuse_link(&dir)?;
+        }
+        made.make(&dir).map_err(|error| local_failure(&dir, &error))?;
+        leftovers::remove(&dir);
+        Ok(())
+    }
+
+    /// The place of a file, where it may be written.
+    pub fn file(&mut self, relative: &str) -> Result<PathBuf, Failure> {
+        let place = self.place(relative)?;
+        match (place.symlink_metadata(), self.if_absent) {
+            (Ok(_), true) => Err(local_failure(&place, &io::ErrorKind::AlreadyExists.into())),
+            (Ok(about), false) if about.is_symlink() => Err(is_link(&place)),
+            _ => Ok(place), // what else is wrong with it, writing says
+        }
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &'a Path {
+        self.root
+    }
+
+    /// Whether what is in the place of a file is left as it is.
+    pub fn keeps_what_is_there(&self) -> bool {
+        self.if_absent
+    }
+
+    /// Makes a link, or has it take the place of another.
+    pub fn link(&mut self, link: &OpenLink, entropy: &dyn Entropy) -> Result<(), Failure> {
+        let place = self.place(&link.path)?;
+        make_link(&place, link, self.if_absent, entropy)
+    }
+
+    /// The place of what is at a relative path, to which no link leads.
+    fn place(&mut self, relative: &str) -> Result<PathBuf, Failure> {
+        let place = local_path(self.root, relative)?;
+        let Some((above, _)) = relative.rsplit_once('/') else { return Ok(place) };
+        let mut dir = self.root.to_path_buf();
+        for name in above.split('/') {
+            dir.push(name);
+            if !self.real.contains(&dir) {
+                refuse_link(&dir)?;
+                if dir.is_dir() {
+                    self.real.insert(dir.clone());
+                }
+            }
+        }
+        Ok(place)
+    }
+}
+
+fn refuse_link(place: &Path) -> Result<(), Failure> {
+    match place.is_symlink() {
+        true => Err(is_link(place)),
+        false => Ok(()),
+    }
+}
+
+fn is_link(place: &Path) -> Failure {
+    let what =
+        format!("{} is a symbolic link, which a tree is not copied through", place.display());
+    Failure::new(ErrorKind::Conflict, code::WRONG_KIND, what)
+        .hint("remove the link, or copy what belongs behind it by a command of its own")
+}
+
+/// Makes a link at `place`, or has it take the place of another.
+pub fn make_link(
+    place: &Path,
+    link: &OpenLink,
+    if_absent: bool,
+    entropy: &dyn Entropy,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| local_failure(place, &error);
+    match place.symlink_metadata() {
+        Err(_) => symlink(link.target.as_str(), place).map_err(failed)?,
+        Ok(_) if if_absent => return Err(failed(io::ErrorKind::AlreadyExists.into())),
+        Ok(about) if about.is_dir() => return Err(failed(io::ErrorKind::IsADirectory.into())),
+        Ok(about) if about.is_symlink() => {
+            let is_same =
+                fs::read_link(place).is_ok_and(|there| there == Path::new(link.target.as_str()));
+            if !is_same {
+                replace(place, link.target.as_str(), entropy).map_err(failed)?;
+            }
+        }
+        Ok(_) => {
+            let what = format!("{} is a file", place.display());
+            return Err(Failure::new(ErrorKind::Conflict, code::WRONG_KIND, what)
+                .hint("choose another target for the link, or remove the file"));
+        }
+    }
+    set_time(place, link.mtime).map_err(failed)
+}
+
+/// Has a link lead elsewhere, in one step.
+fn replace(place: &Path, target: &str, entropy: &dyn Entropy) -> io::Result<()> {
+    let temp = leftovers::PartName::of(place, entropy.u64())?.path();
+    symlink(target, &temp)?;
+    fs::rename(&temp, place).inspect_err(|_| {
+        let _ = fs::remove_file(&temp); // nothing more can be done about it here
+    })
+}
+
+fn set_time(place: &Path, time: FileTime) -> io::Result<()> {
+    let (tv_sec, tv_nsec) = (time.0.div_euclid(1_000_000_000), time.0.rem_euclid(1_000_000_000));
+    let time = Timespec { tv_sec, tv_nsec };
+    let times = Timestamps { last_access: time, last_modification: time };
+    Ok(utimensat(CWD, place, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::entropy::SeededEntropy;
+
+    #[test]
+    fn nothing_of_a_tree_goes_through_a_link_in_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (root, outside) = (dir.path().join("root"), dir.path().join("outside"));
+        fs::create_dir_all(root.join("real")).expect("made");
+        fs::create_dir(&outside).expect("made");
+        fs::write(outside.join("f"), "mine").expect("written");
+        let entropy = SeededEntropy::new(1);
+        let link = |path: &str, target: &str| OpenLink {
+            path: path.into(),
+            target: target.to_owned().try_into().expect("a target"),
+            mtime: FileTime(5),
+        };
+        let mut tree = LocalTree::new(&root, false);
+        for (path, target) in [("out", "../outside"), ("real/f", "../../outside/f")] {
+            tree.link(&link(path, target), &entropy).expect("made");
+            assert_eq!(fs::read_link(root.join(path)).expect("a link"), Path::new(target));
+        }
+        let code_of = |refused: Result<PathBuf, Failure>| refused.expect_err("a link").code;
+        for mut tree in [tree, LocalTree::new(&root, false)] {
+            assert_eq!(code_of(tree.file("out/f")), code::WRONG_KIND);
+            assert_eq!(code_of(tree.file("out/a/f")), code::WRONG_KIND);
+            assert_eq!(code_of(tree.file("real/f")), code::WRONG_KIND);
+            for dir in ["out", "out/a", "real/f/b"] {
+                let refused = tree.make_dir(dir, &mut MadeDirs::default());
+                assert_eq!(refused.expect_err("a link").code, code::WRONG_KIND, "{dir}");
+            }
+            tree.file("real/other").expect("no link is on the way");
+        }
+        assert_eq!(fs::read_dir(&outside).expect("listed").count(), 1);
+        // A link takes the place of a link, and of nothing else.
+        let mut tree = LocalTree::new(&root, false);
+        tree.link(&link("out", "elsewhere"), &entropy).expect("replaced");
+        assert_eq!(fs::read_link(root.join("out")).expect("a link"), Path::new("elsewhere"));
+        fs::write(root.join("file"), "mine").expect("written");
+        for there in ["file", "real"] {
+            let refused = tree.link(&link(there, "x"), &entropy).expect_err("no link");
+            assert_eq!(refused.code, code::WRONG_KIND, "{there}");
+        }
+        let refused = LocalTree::new(&root, true).link(&link("out", "x"), &entropy);
+        assert_eq!(refused.expect_err("there").code, code::EXISTS);
+        assert_eq!(fs::read_dir(&root).expect("listed").count(), 3, "nothing is left over");
+    }
+}

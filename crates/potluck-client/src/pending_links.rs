@@ -1,0 +1,49 @@
+//! Symbolic links on their way into the pool, some at a time.
+
+use crate::pool::Pool;
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{Condition, MAX_LINKS, MakeLinks, NewLink};
+use potluck_wire::error::Failure;
+
+/// Links of one space that wait to be made, and what came of those before.
+pub struct PendingLinks {
+    client: Pool,
+    condition: Condition,
+    pending: Vec<NewLink>,
+    /// Links that were made.
+    pub made: u64,
+    /// Links that were not, and why.
+    pub failed: Vec<(PoolPath, Failure)>,
+}
+
+impl PendingLinks {
+    /// None yet; `condition` says when one may replace another.
+    pub fn new(client: &Pool, condition: Condition) -> Self {
+        let (pending, made, failed) = Default::default();
+        Self { client: client.clone(), condition, pending, made, failed }
+    }
+
+    /// Adds a link, and makes those that wait when they fill a call.
+    ///
+    /// Errors: those of a call as a whole.
+    pub async fn add(&mut self, link: NewLink) -> Result<(), Failure> {
+        self.pending.push(link);
+        if self.pending.len() == MAX_LINKS { self.make().await } else { Ok(()) }
+    }
+
+    /// Makes the links that wait, with the directories above them that are missing.
+    ///
+    /// Errors: those of the call as a whole.
+    pub async fn make(&mut self) -> Result<(), Failure> {
+        let links = std::mem::take(&mut self.pending);
+        if links.is_empty() {
+            return Ok(());
+        }
+        let asked = links.len() as u64;
+        let call = MakeLinks { links, parents: true, condition: self.condition };
+        let answer = self.client.call_retrying(&call).await?;
+        self.made += asked - (answer.failed.len() as u64).min(asked);
+        self.failed.extend(answer.failed.into_iter().map(|link| (link.path, link.failure)));
+        Ok(())
+    }
+}

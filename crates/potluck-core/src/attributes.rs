@@ -1,0 +1,161 @@
+//! What a name has beside its content: when it was modified, and who may do what with it.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A moment as file systems keep it: nanoseconds since 1970, from the year 1677 to 2262. A coarser one would make a
+/// copy look older than what it was copied from, and `cp -u`, `make` and `tar -d` would take it for another.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct FileTime(pub i64);
+
+impl FileTime {
+    /// The moment so many milliseconds after 1970; the nearest that there is for one far away.
+    pub const fn of_ms(ms: i64) -> Self {
+        Self(ms.saturating_mul(1_000_000))
+    }
+
+    /// Milliseconds since 1970, rounded down.
+    pub const fn ms(self) -> i64 {
+        self.0.div_euclid(1_000_000)
+    }
+
+    /// The nearest moment that there is to a time of the system.
+    pub fn of_system(time: SystemTime) -> Self {
+        let nanos = |span: Duration| i64::try_from(span.as_nanos());
+        Self(match time.duration_since(UNIX_EPOCH) {
+            Ok(since) => nanos(since).unwrap_or(i64::MAX),
+            Err(before) => nanos(before.duration()).map_or(i64::MIN, |nanos| -nanos),
+        })
+    }
+
+    /// The moment as a time of the system.
+    pub fn system(self) -> SystemTime {
+        let span = Duration::from_nanos(self.0.unsigned_abs());
+        if self.0 < 0 { UNIX_EPOCH - span } else { UNIX_EPOCH + span }
+    }
+}
+
+/// The nine bits that say what the owner, the group and all others may do. Those that make a program run as
+/// somebody else, or a directory hand its group on, are not kept: in a pool files have no owner and no group. The
+/// text of them is octal, as `chmod` takes it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Permissions(u16);
+
+impl Permissions {
+    /// What a file has of which nobody said anything.
+    pub const FILE: Self = Self(0o644);
+    /// What a directory has of which nobody said anything.
+    pub const DIR: Self = Self(0o755);
+    /// What a symbolic link has, which nothing is decided by.
+    pub const LINK: Self = Self(0o777);
+    const ALL: u32 = 0o777;
+
+    /// The permissions in the mode of a file; its other bits are left out.
+    pub const fn of_mode(mode: u32) -> Self {
+        Self((mode & Self::ALL) as u16)
+    }
+
+    /// The permissions as bits of a mode.
+    pub const fn bits(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+impl Default for Permissions {
+    fn default() -> Self {
+        Self::FILE
+    }
+}
+
+impl fmt::Display for Permissions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:03o}", self.0)
+    }
+}
+
+impl fmt::Debug for Permissions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Permissions {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_octal = (1..=4).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit());
+        let bits = u16::from_str_radix(text, 8).ok();
+        bits.filter(|bits| is_octal && u32::from(*bits) <= Self::ALL).map(Self).ok_or_else(|| {
+            format!("“{text}” are no permissions: use octal digits up to 777, such as 644")
+        })
+    }
+}
+
+impl Serialize for Permissions {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Permissions {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(d)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The attributes of a file or directory that its name has beside the content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EntryAttributes {
+    /// When it was modified, as its source or a program said.
+    #[serde(rename = "mtime_ns")]
+    pub mtime: FileTime,
+    /// Who may do what with it.
+    pub permissions: Permissions,
+}
+
+impl EntryAttributes {
+    /// Those of a directory that is made at this wall time, in milliseconds, of which nobody said anything.
+    pub const fn of_dir(wall_ms: i64) -> Self {
+        Self { mtime: FileTime::of_ms(wall_ms), permissions: Permissions::DIR }
+    }
+
+    /// These with what is given in the place of what they were.
+    pub fn with(self, mtime: Option<FileTime>, permissions: Option<Permissions>) -> Self {
+        let mtime = mtime.unwrap_or(self.mtime);
+        Self { mtime, permissions: permissions.unwrap_or(self.permissions) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_comes_back_to_the_nanosecond_also_from_before_1970() {
+        for nanos in [0, 1, -1, 1_700_000_000_123_456_789, -1_500_000_001, i64::MAX, i64::MIN + 1] {
+            assert_eq!(FileTime::of_system(FileTime(nanos).system()), FileTime(nanos), "{nanos}");
+        }
+        assert_eq!(FileTime(1_999_999).ms(), 1);
+        assert_eq!(FileTime(-1).ms(), -1, "rounded down");
+        assert_eq!(FileTime::of_ms(i64::MAX), FileTime(i64::MAX), "the nearest there is");
+        let far = UNIX_EPOCH + Duration::from_secs(1 << 40);
+        assert_eq!(FileTime::of_system(far), FileTime(i64::MAX));
+    }
+
+    #[test]
+    fn permissions_are_read_as_chmod_reads_them_and_nothing_beyond_their_nine_bits_is() {
+        for (text, bits) in [("644", 0o644), ("0755", 0o755), ("0", 0), ("777", 0o777)] {
+            assert_eq!(text.parse::<Permissions>().map(Permissions::bits), Ok(bits), "{text}");
+        }
+        for text in ["", "888", "1777", "4755", "+644", "00644", "rw-r--r--", "-1"] {
+            assert!(text.parse::<Permissions>().is_err(), "{text}");
+        }
+        assert_eq!(Permissions::of_mode(0o104_755).to_string(), "755");
+        assert_eq!(Permissions::of_mode(0o7).to_string(), "007");
+    }
+}

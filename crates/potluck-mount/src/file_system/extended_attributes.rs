@@ -1,0 +1,137 @@
+//! Extended attributes: what the pool knows of an entry, and the policy that holds there.
+
+use super::FileSystem;
+use crate::errno::errno;
+use potluck_core::policy::Override;
+use potluck_wire::control::{EntryKind, PolicySet, Stated};
+use potluck_wire::error::code;
+use rustix::io::Errno;
+
+/// What every name of an extended attribute of the pool begins with.
+const PREFIX: &str = "user.potluck.";
+
+/// An extended attribute that the pool answers for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolAttribute {
+    /// The digest of a file, as `potluck hash` prints it.
+    Digest,
+    /// How many copies a file has by its policy, or new files below a directory get.
+    Copies,
+    /// The erasure code, in the place of copies.
+    Ec,
+    /// The ack level of what is written there.
+    Ack,
+    /// The donors of a file, a line each.
+    Placement,
+}
+
+impl PoolAttribute {
+    /// The attribute of a name.
+    ///
+    /// Errors: [`Errno::NODATA`] for a name of users that the pool has nothing to say of, [`Errno::OPNOTSUPP`] for those
+    /// of the system, such as access control lists: asked for at each look, they cost no call to the manager.
+    pub fn named(name: &str) -> Result<Self, Errno> {
+        match name.strip_prefix(PREFIX) {
+            Some("digest") => Ok(Self::Digest),
+            Some("copies") => Ok(Self::Copies),
+            Some("ec") => Ok(Self::Ec),
+            Some("ack") => Ok(Self::Ack),
+            Some("placement") => Ok(Self::Placement),
+            _ if name.starts_with("user.") => Err(Errno::NODATA),
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    /// The policy that sets it to a value.
+    ///
+    /// Errors: [`Errno::PERM`] for what follows from the content, [`Errno::INVAL`] for a value that it cannot have.
+    fn policy(self, value: &str) -> Result<Override, Errno> {
+        let value = value.trim_end_matches(['\n', '\0']);
+        let mut over = Override::default();
+        match self {
+            Self::Copies => over.copies = Some(value.parse().map_err(|_| Errno::INVAL)?),
+            Self::Ec => over.ec = Some(value.parse().map_err(|_| Errno::INVAL)?),
+            Self::Ack => over.ack = Some(value.parse().map_err(|_| Errno::INVAL)?),
+            Self::Digest | Self::Placement => return Err(Errno::PERM),
+        }
+        Ok(over)
+    }
+
+    /// The value of the attribute, if it has one there.
+    fn of(self, stated: &Stated) -> Option<String> {
+        let Stated { entry, policy, .. } = stated;
+        let is_file = entry.kind == EntryKind::File;
+        let (copies, ec) = match is_file {
+            true => (entry.copies, entry.ec),
+            false => (Some(policy.copies), policy.ec),
+        };
+        match self {
+            Self::Digest => entry.digest.map(|digest| digest.to_string()),
+            Self::Copies => copies.filter(|_| ec.is_none()).map(|copies| copies.to_string()),
+            Self::Ec => ec.map(|ec| ec.to_string()),
+            Self::Ack => Some(policy.ack.to_string()),
+            Self::Placement => is_file.then(|| placement(stated)),
+        }
+    }
+}
+
+/// Who holds chunks of a file: how many, their stored bytes, whether the donor is there, and its name.
+fn placement(stated: &Stated) -> String {
+    let line = |share: &potluck_wire::control::Share| {
+        let state = if share.live { "live" } else { "silent" };
+        format!("{} {} {state} {}", share.chunks, share.bytes, share.name)
+    };
+    stated.donors.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+impl FileSystem {
+    /// The value of an extended attribute.
+    pub async fn pool_attribute(
+        &self,
+        inode: u64,
+        attribute: PoolAttribute,
+    ) -> Result<String, Errno> {
+        let path = self.inodes().path(inode)?;
+        if path.space().is_empty() {
+            return Err(Errno::NODATA);
+        }
+        match self.pool.stat(&path).await {
+            Ok(stated) => attribute.of(&stated).ok_or(Errno::NODATA),
+            // It is written, and nothing of it was published yet.
+            Err(failure) if failure.code == code::NO_ENTRY => Err(Errno::NODATA),
+            Err(failure) => Err(errno(&failure)),
+        }
+    }
+
+    /// Sets an extended attribute: the policy of a directory, as `potluck policy set` does, or of a file its redundancy.
+    pub async fn set_pool_attribute(
+        &self,
+        inode: u64,
+        attribute: PoolAttribute,
+        value: &str,
+    ) -> Result<(), Errno> {
+        let policy = attribute.policy(value)?;
+        let path = self.inodes().path(inode)?;
+        let set = PolicySet { path, policy, new_files_only: false, dry_run: false };
+        self.pool.call(&set).await.map(drop).map_err(|failure| errno(&failure))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_the_pool_are_answered_for_and_only_policies_are_set() {
+        assert_eq!(PoolAttribute::named("user.potluck.ec"), Ok(PoolAttribute::Ec));
+        assert_eq!(PoolAttribute::named("user.potluck.other"), Err(Errno::NODATA));
+        assert_eq!(PoolAttribute::named("user.comment"), Err(Errno::NODATA));
+        assert_eq!(PoolAttribute::named("security.capability"), Err(Errno::OPNOTSUPP));
+        assert_eq!(PoolAttribute::named("system.posix_acl_access"), Err(Errno::OPNOTSUPP));
+        let set = |attribute: PoolAttribute, value| attribute.policy(value);
+        assert_eq!(set(PoolAttribute::Copies, "3\n").map(|over| over.copies), Ok(Some(3)));
+        assert_eq!(set(PoolAttribute::Copies, "many"), Err(Errno::INVAL));
+        assert_eq!(set(PoolAttribute::Ec, "2"), Err(Errno::INVAL));
+        assert_eq!(set(PoolAttribute::Digest, "x"), Err(Errno::PERM));
+    }
+}

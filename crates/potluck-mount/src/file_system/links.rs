@@ -1,0 +1,42 @@
+//! Symbolic links: the kernel follows them on this machine, and the pool never does.
+
+use super::{FileSystem, ShownEntry};
+use crate::errno::errno;
+use potluck_core::link_target::{BadTarget, LinkTarget};
+use potluck_wire::control::{Condition, MakeLinks, NewLink};
+use potluck_wire::error::code;
+use rustix::io::Errno;
+
+impl FileSystem {
+    /// Makes a link where nothing is.
+    pub async fn make_link(
+        &self,
+        parent: u64,
+        name: &str,
+        target: String,
+    ) -> Result<ShownEntry, Errno> {
+        let path = self.child(parent, name)?;
+        if path.names().is_empty() {
+            return Err(Errno::PERM); // what is in the root of the pool are spaces
+        }
+        let target = LinkTarget::try_from(target).map_err(|why| match why {
+            BadTarget::Long(_) => Errno::NAMETOOLONG,
+            BadTarget::Empty | BadTarget::Nul => Errno::INVAL,
+        })?;
+        let links = vec![NewLink { path, target, mtime: None }];
+        let make = MakeLinks { links, parents: false, condition: Condition::IfAbsent };
+        let once = || async {
+            let mut made = self.pool.make_links(&make).await?;
+            made.failed.pop().map_or(Ok(()), |failed| Err(failed.failure))
+        };
+        self.once(code::EXISTS, once).await?;
+        self.lookup(parent, name).await
+    }
+
+    /// Where a link leads.
+    pub async fn target(&self, inode: u64) -> Result<LinkTarget, Errno> {
+        let path = self.inodes().path(inode)?;
+        let stated = self.pool.stat(&path).await.map_err(|failure| errno(&failure))?;
+        stated.entry.target.ok_or(Errno::INVAL)
+    }
+}

@@ -1,0 +1,170 @@
+//! Times and permissions of files and directories in a mounted pool.
+
+use super::{Mount, can_mount};
+use crate::pool::content::{arg, assert_same, bytes};
+use crate::pool::lab::Lab;
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use serde_json::Value;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A moment that only a clock of nanoseconds tells from the one before.
+const NANOS: u64 = 1_234_567_890_123_456_789;
+
+fn moment() -> SystemTime {
+    UNIX_EPOCH + Duration::from_nanos(NANOS)
+}
+
+/// Sets the time of what is at a path, which no process has open.
+fn set_time(path: &Path, time: SystemTime) {
+    let since = time.duration_since(UNIX_EPOCH).expect("after 1970");
+    let (tv_sec, tv_nsec) = (since.as_secs() as i64, since.subsec_nanos().into());
+    let last = Timespec { tv_sec, tv_nsec };
+    let times = Timestamps { last_access: last, last_modification: last };
+    utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).expect("set");
+}
+
+fn chmod(path: &Path, mode: u32) -> std::io::Result<()> {
+    fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+fn mode_of(path: &Path) -> u32 {
+    fs::symlink_metadata(path).expect("there").mode() & 0o7777
+}
+
+/// What a command prints.
+pub(super) fn run(command: &str, dir: &Path) -> String {
+    let ran = Command::new("sh").args(["-ec", command]).current_dir(dir).output().expect("ran");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{command}: {said}");
+    String::from_utf8(ran.stdout).expect("text")
+}
+
+/// All that `find` says of a tree but who owns it.
+pub(super) fn listing(dir: &Path) -> String {
+    run(
+        r"find . -mindepth 1 -printf '%P %y %m %T@ %l %s\n' | sed 's/ d \(.*\) [0-9]*$/ d \1/' | sort",
+        dir,
+    )
+}
+
+#[test]
+fn attributes_of_closed_files_and_of_directories_are_set_without_storing_anything_anew() {
+    let test = "attributes_of_closed_files_and_of_directories_are_set_without_storing_anything";
+    if !can_mount(test) {
+        return;
+    }
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let mount = Mount::start(&lab, "pot://lab", &[]);
+    let entry = |path: &str| lab.cli.json(&["stat", path])["entry"].clone();
+    let (file, dir) = (mount.at("f"), mount.at("d"));
+    let content = bytes(1, (9 << 20) + 5);
+    fs::write(&file, &content).expect("written");
+    fs::create_dir(&dir).expect("made");
+    let before = entry("pot://lab/f");
+    let reader = File::open(&file).expect("opened");
+
+    chmod(&file, 0o640).expect("set");
+    set_time(&file, moment());
+    chmod(&dir, 0o750).expect("set");
+    set_time(&dir, moment());
+    set_time(&mount.dir, moment());
+    for (shown, at) in [("pot://lab/f", &file), ("pot://lab/d", &dir), ("pot://lab", &mount.dir)] {
+        assert_eq!(fs::metadata(at).expect("there").modified().expect("a time"), moment());
+        assert_eq!(entry(shown)["mtime_ns"], Value::from(NANOS), "{shown}");
+    }
+    assert_eq!((mode_of(&file), mode_of(&dir)), (0o640, 0o750));
+    assert_eq!(entry("pot://lab/f")["permissions"], "640");
+    let of_reader = reader.metadata().expect("open");
+    assert_eq!((of_reader.mode() & 0o777, of_reader.modified().ok()), (0o640, Some(moment())));
+    drop(reader);
+
+    // As `touch` does it: a file that is opened for writing, and of which nothing is written.
+    let later = moment() + Duration::from_nanos(1);
+    let touched = OpenOptions::new().write(true).open(&file).expect("opened");
+    touched.set_modified(later).expect("set");
+    touched.set_permissions(Permissions::from_mode(0o600)).expect("set");
+    drop(touched);
+    assert_eq!(fs::metadata(&file).expect("there").modified().expect("a time"), later);
+    assert_eq!(mode_of(&file), 0o600);
+    let after = entry("pot://lab/f");
+    assert_eq!((&after["mtime_ns"], &after["permissions"]), (&(NANOS + 1).into(), &"600".into()));
+    assert_eq!(after["version"], before["version"], "stored once");
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "its content");
+
+    // What is written keeps what was set after it, and sets the time where that was before.
+    let mut writer = File::create(mount.at("new")).expect("made");
+    writer.set_modified(moment()).expect("set");
+    writer.write_all(b"x").expect("written");
+    chmod(&mount.at("new"), 0o444).expect("set by name");
+    drop(writer);
+    assert_eq!(mode_of(&mount.at("new")), 0o444);
+    let written = fs::metadata(mount.at("new")).expect("there").modified().expect("a time");
+    assert!(written > moment() + Duration::from_secs(1000), "{written:?}");
+    run("umask 027; mkdir made; echo x > made/f; truncate -s 1000 f", &mount.dir);
+    assert_eq!((mode_of(&mount.at("made")), mode_of(&mount.at("made/f"))), (0o750, 0o640));
+    let cut = fs::metadata(&file).expect("there");
+    assert_eq!(cut.len(), 1000);
+    assert!(cut.modified().expect("a time") > later, "a file that is cut off is modified");
+
+    for special in [0o4755, 0o2755, 0o1777] {
+        let refused = chmod(&file, special).expect_err("no such bits are kept");
+        assert_eq!(refused.raw_os_error(), Some(libc::EPERM), "{special:o}");
+    }
+    let owned = std::os::unix::fs::chown(&file, Some(12345), None).expect_err("no owners");
+    assert_eq!(owned.raw_os_error(), Some(libc::EPERM));
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
+}
+
+#[test]
+fn trees_are_copied_into_a_mount_with_all_attributes_and_nothing_is_copied_twice() {
+    if !can_mount("trees_are_copied_into_a_mount_with_all_attributes") {
+        return;
+    }
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let mut mount = Mount::start(&lab, "pot://lab", &[]);
+    let from = lab.dir().join("from");
+    fs::create_dir(&from).expect("made");
+    let make = "mkdir -p a/b empty; echo one > a/one; seq 100000 > a/b/long; : > nothing
+        chmod 600 a/one; chmod 755 a/b/long; chmod 700 a/b; chmod 555 empty
+        for f in a/b/long a/one nothing a/b a empty; do touch -d 2001-02-03T04:05:06.123456789 $f; done
+        touch -d 1969-12-31T23:59:58.5Z nothing
+        ln -s ../a/one a/link; ln -s /nowhere dangling; ln -s a dir-link; ln -s 'odd  name' empty-link
+        touch -h -d 2001-02-03T04:05:06.5 a/link dangling dir-link
+        for f in a .; do touch -d 2002-02-03T04:05:06.123456789 $f; done";
+    run(make, &from);
+    let told = listing(&from);
+    let into = |command: &str| run(&format!("{command} >&2; sync -f ."), &from);
+    into(&format!("cp -a . {0}/copied", arg(&mount.dir)));
+    into(&format!(
+        "mkdir {0}/unpacked; tar c --format=posix . | tar xp -C {0}/unpacked",
+        arg(&mount.dir)
+    ));
+    for copy in ["copied", "unpacked"] {
+        assert_eq!(listing(&mount.at(copy)), told, "{copy}");
+    }
+    if super::has_program("rsync") {
+        let sync = format!("rsync -a --itemize-changes ./ {}/synced/", arg(&mount.dir));
+        assert_ne!(run(&sync, &from), "");
+        assert_eq!(listing(&mount.at("synced")), told);
+        assert_eq!(run(&format!("{sync} --modify-window=-1"), &from), "", "all is there");
+    }
+    assert_eq!(run(&format!("cp -aTuv . {}/copied", arg(&mount.dir)), &from), "", "none is newer");
+    run(&format!("tar c --format=posix . | tar d -C {}/copied", arg(&mount.dir)), &from);
+
+    // Another mount of the space, and a copy inside the pool, have them too.
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
+    assert_eq!(crate::pool::program::code_of(mount.running.end("the mount")), 0);
+    lab.cli.ok(&["cp", "-r", "pot://lab/copied", "pot://lab/again"]);
+    fs::remove_file(lab.dir().join("mount.ready")).expect("removed");
+    let mount = Mount::start(&lab, "pot://lab", &["--read-only"]);
+    assert_eq!(listing(&mount.at("copied")), told);
+    assert_eq!(listing(&mount.at("again")), told);
+    lab.cli.ok(&["umount", arg(&mount.dir)]);
+}
