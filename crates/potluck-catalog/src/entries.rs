@@ -162,12 +162,26 @@ pub(crate) fn make_dir(
     attributes: EntryAttributes,
 ) -> Result<DirId, Error> {
     let dir = DirId(Counter::Dir.take(db, 1)?);
-    let EntryAttributes { mtime, permissions } = attributes;
-    db.prepare(
-        "INSERT INTO entries (parent, name, dir, mtime_ns, permissions) VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?
-    .execute(params![parent.0, name, dir.0, mtime.0, permissions.bits()])?;
+    add(db, parent, name, (Some(dir), None), attributes)?;
     Ok(dir)
+}
+
+/// Puts a directory or a link, which have attributes of their own, where nothing is.
+fn add(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    (dir, target): (Option<DirId>, Option<&LinkTarget>),
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    let EntryAttributes { mtime, permissions } = attributes;
+    let (dir, target) = (dir.map(|dir| dir.0), target.map(LinkTarget::as_str));
+    db.prepare(
+        "INSERT INTO entries (parent, name, dir, target, mtime_ns, permissions)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?
+    .execute(params![parent.0, name, dir, target, mtime.0, permissions.bits()])?;
+    Ok(())
 }
 
 /// Puts a file where nothing is, or in the place of another.
@@ -193,12 +207,7 @@ pub(crate) fn make_link(
     target: &LinkTarget,
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
-    let EntryAttributes { mtime, permissions } = attributes;
-    db.prepare(
-        "INSERT INTO entries (parent, name, target, mtime_ns, permissions) VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?
-    .execute(params![parent.0, name, target.as_str(), mtime.0, permissions.bits()])?;
-    Ok(())
+    add(db, parent, name, (None, Some(target)), attributes)
 }
 
 /// Sets the attributes of a directory or a link.

@@ -12,7 +12,8 @@ pub const EVERYONE: &str = "everyone";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Right {
-    /// See names, sizes, times, permissions, what symbolic links lead to, and how safe files are. Digests say what is in a file, and are not shown.
+    /// See names, sizes, times, permissions, what symbolic links lead to, and how safe files are. Digests say
+    /// what is in a file, and are not shown.
     List,
     /// The right to read files.
     Read,

@@ -1,5 +1,9 @@
 //! A file system is attached to a directory, and taken from it again: by the kernel where this process may ask it,
 //! otherwise by `fusermount3`, which asks it for users.
+//!
+//! The fuser crate would do so itself, but its session (0.18) takes a mount that has ended for one that is there, and
+//! unmounts the directory once more: by then the next mount may be there. It tells no reasons by which a hint could be
+//! chosen, either.
 
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};

@@ -6,6 +6,7 @@ use crate::record::DraftNote;
 use crate::spool::{Spool, SpoolFile, local};
 use potluck_client::{Attributes, File, Pool, PutOptions, Writer};
 use potluck_core::attributes::FileTime;
+use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{Condition, SetAttributes};
 use potluck_wire::error::code;
@@ -26,6 +27,8 @@ pub struct Draft {
     condition: Condition,
     /// Whether something was written or cut off since it was published last.
     is_dirty: bool,
+    /// The version that was opened, or published last.
+    version: Option<VersionId>,
     /// Whether attributes were set since then.
     has_new_attributes: bool,
     /// Whether the mount's record says that what is dirty could not be published.
@@ -74,8 +77,10 @@ impl Draft {
     pub fn of_version(place: DraftPlace, base: File) -> Self {
         let (mtime, permissions) = (Some(base.attributes().mtime), base.attributes().permissions);
         let attributes = Attributes { mtime, permissions };
+        let version = Some(base.version());
         let content = Content::Unchanged { base: Box::new(Reading::new(base)) };
-        Self::new(place, content, attributes, Condition::Always, false)
+        let draft = Self::new(place, content, attributes, Condition::Always, false);
+        Self { version, ..draft }
     }
 
     fn new(
@@ -86,7 +91,7 @@ impl Draft {
         is_dirty: bool,
     ) -> Self {
         let DraftPlace { pool, spool, note } = place;
-        let (has_new_attributes, failure_noted) = (false, false);
+        let (version, has_new_attributes, failure_noted) = (None, false, false);
         Self {
             pool,
             spool,
@@ -95,6 +100,7 @@ impl Draft {
             attributes,
             condition,
             is_dirty,
+            version,
             has_new_attributes,
             failure_noted,
         }
@@ -276,14 +282,17 @@ impl Draft {
         let finished = self.finish(path, &options, fresh).await;
         if was_streamed {
             self.content = match finished {
-                Ok(()) => Content::Published { size },
+                Ok(_) => Content::Published { size },
                 Err(why) => Content::Lost { why, size },
             };
         }
-        if let Err(why) = finished {
-            self.note.unpublished(path);
-            return Err(why);
-        }
+        self.version = match finished {
+            Ok(version) => Some(version),
+            Err(why) => {
+                self.note.unpublished(path);
+                return Err(why);
+            }
+        };
         self.note.published();
         (self.is_dirty, self.has_new_attributes) = (false, false);
         self.condition = Condition::Always;
@@ -295,13 +304,9 @@ impl Draft {
         if self.is_dirty || !self.has_new_attributes {
             return Ok(());
         }
-        let version = match &self.content {
-            Content::Unchanged { base } => Some(base.file().version()),
-            _ => None,
-        };
         let Attributes { mtime, permissions } = self.attributes;
         let (path, permissions) = (path.clone(), Some(permissions));
-        let set = SetAttributes { path, version, mtime, permissions };
+        let set = SetAttributes { path, version: self.version, mtime, permissions };
         match self.pool.set_attributes(&set).await {
             // Another version took its place since, as it may do after.
             Err(failure) if failure.code == code::WRONG_VERSION => {}
@@ -317,7 +322,7 @@ impl Draft {
         path: &PoolPath,
         options: &PutOptions,
         mut writer: Option<Box<Writer>>,
-    ) -> Result<(), Errno> {
+    ) -> Result<VersionId, Errno> {
         let opened = open(&self.pool, path, options, self.attributes, &mut writer).await?;
         if let Content::Spooled(file) = &self.content {
             let mut at = 0;
@@ -329,7 +334,7 @@ impl Draft {
         }
         opened.set_attributes(self.attributes);
         let writer = writer.expect("just opened");
-        writer.finish().await.map(drop).map_err(|failure| errno(&failure))
+        writer.finish().await.map_err(|failure| errno(&failure))
     }
 
     /// Fetches what was published, if that is all there is, so that it can be changed.

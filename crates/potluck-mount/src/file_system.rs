@@ -94,6 +94,11 @@ impl FileSystem {
         self.handles().draft(known)
     }
 
+    /// The time of what is modified now, as what is written has it.
+    pub fn now(&self) -> FileTime {
+        FileTime::of_ms(self.pool.wall_ms())
+    }
+
     fn draft_place(&self) -> DraftPlace {
         let (pool, spool) = (self.pool.clone(), Arc::clone(&self.spool));
         DraftPlace { pool, spool, note: self.record.draft() }
@@ -129,7 +134,7 @@ impl FileSystem {
     async fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> ShownEntry {
         let draft = draft.lock().await;
         let Attributes { mtime, permissions } = draft.attributes();
-        let mtime = mtime.unwrap_or_else(|| FileTime::of_ms(self.pool.wall_ms()));
+        let mtime = mtime.unwrap_or_else(|| self.now());
         let attributes = EntryAttributes { mtime, permissions };
         let (kind, size, version) = (EntryKind::File, draft.size(), None);
         ShownEntry { inode, kind, size, attributes, version }

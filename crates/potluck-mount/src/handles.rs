@@ -88,6 +88,9 @@ impl OpenHandles {
 
     /// The versions of a file that are being read.
     pub fn readings(&self, inode: u64) -> Vec<Arc<Reading>> {
+        if !self.is_open(inode) {
+            return Vec::new();
+        }
         let of_file = self.open.values().filter(|opened| opened.inode == inode);
         let readings = of_file.filter_map(|opened| match &opened.handle {
             Handle::Reading(reading) => Some(Arc::clone(reading)),

@@ -154,7 +154,8 @@ impl Filesystem for KernelRequests {
             return reply.error(fuser::Errno::EPERM);
         }
         let permissions = permissions.map(Permissions::of_mode);
-        let change = AttributeChange { size, mtime: mtime.map(file_time), permissions };
+        let mtime = mtime.map(|time| file_time(time, self.files.now()));
+        let change = AttributeChange { size, mtime, permissions };
         self.spawn(|files| async move {
             match files.change(inode.0, change).await {
                 Ok(facts) => reply.attr(&BELIEVED, &shown(&facts, owner)),

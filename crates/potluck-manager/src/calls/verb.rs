@@ -29,8 +29,9 @@ macro_rules! verbs {
 }
 verbs! {
     Join Invite InvitationList InvitationRemove MemberList Revoke Leave SpaceCreate SpaceRemove
-    SpaceList Reserve Offer Grow Renew Abort Commit LostParts Open OpenPart Report Unreached List Stat MakeDir MakeLinks
-    SetAttributes     Move Remove Usage CopyFiles Status Check PolicySet Register Inventory Heartbeat Locate Find
+    SpaceList Reserve Offer Grow Renew Abort Commit LostParts Open OpenPart Report Unreached List Stat
+    MakeDir MakeLinks SetAttributes Move Remove Usage CopyFiles Status Check PolicySet
+    Register Inventory Heartbeat Locate Find
     GcResume ReclaimUnknown RepairStatus RepairControl Away Trust ScrubNow GiveBack
     GiveBackStatus Departing Fsck SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove
     GroupChange GroupList AuditRead QuotaSet QuotaList

@@ -7,7 +7,7 @@ use potluck_wire::control::EntryKind;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Bytes of one write; a thread's buffer is touched so far.
 pub const LARGEST_WRITE: u32 = 1 << 20;
@@ -70,15 +70,16 @@ pub fn mode(flags: i32) -> OpenMode {
     }
 }
 
-/// A time that a program sets.
-pub fn file_time(time: TimeOrNow) -> FileTime {
-    FileTime::of_system(match time {
+/// A time that a program sets, where it is `now`.
+pub fn file_time(time: TimeOrNow, now: FileTime) -> FileTime {
+    match time {
         // The nanoseconds of a time before 1970 go on from its second, and fuser 0.18 takes them off it.
-        TimeOrNow::SpecificTime(time) => match UNIX_EPOCH.duration_since(time) {
-            Ok(before) => time + Duration::from_nanos(2 * u64::from(before.subsec_nanos())),
-            Err(_) => time,
-        },
-        #[allow(clippy::disallowed_methods)] // a file's time, by which nothing is decided
-        TimeOrNow::Now => SystemTime::now(),
-    })
+        TimeOrNow::SpecificTime(time) => {
+            FileTime::of_system(match UNIX_EPOCH.duration_since(time) {
+                Ok(before) => time + Duration::from_nanos(2 * u64::from(before.subsec_nanos())),
+                Err(_) => time,
+            })
+        }
+        TimeOrNow::Now => now,
+    }
 }

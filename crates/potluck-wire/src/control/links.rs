@@ -28,8 +28,8 @@ impl Call for MakeLinks {
     }
 }
 
-/// Links that one call makes at most.
-pub const MAX_LINKS: usize = 1000;
+/// Links that one call makes at most: they are one job of the catalog's writer.
+pub const MAX_LINKS: usize = 256;
 
 /// A symbolic link to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

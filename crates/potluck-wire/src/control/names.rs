@@ -32,7 +32,7 @@ pub enum EntryKind {
 pub struct ListedEntry {
     /// Relative to the listed path.
     pub path: String,
-    /// Whether the entry is a file or a directory.
+    /// What the entry is.
     pub kind: EntryKind,
     /// Plaintext bytes; 0 for a directory, and for a link the bytes of its target.
     #[serde(default)]

@@ -62,14 +62,29 @@ pub fn can_mount(test: &str) -> bool {
     can
 }
 
+/// A pool with one space, kept by `policy` and mounted with `options`; `None`, and said, where it cannot be.
+pub fn mounted(
+    test: &str,
+    donors: usize,
+    policy: &[&str],
+    options: &[&str],
+) -> Option<(Lab, Mount)> {
+    if !can_mount(test) {
+        return None;
+    }
+    let lab = Lab::with_donors(donors);
+    lab.cli.ok(&[&["space", "create", "lab"], policy].concat());
+    let mount = Mount::start(&lab, "pot://lab", options);
+    Some((lab, mount))
+}
+
 #[test]
 fn a_file_written_to_a_mount_appears_whole_at_close_and_an_open_reader_keeps_its_version() {
-    if !can_mount("a_file_written_to_a_mount_appears_whole_at_close") {
+    let Some((lab, mut mount)) =
+        mounted("a_file_written_to_a_mount_appears_whole_at_close", 2, &["--copies", "2"], &[])
+    else {
         return;
-    }
-    let lab = Lab::with_donors(2);
-    lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
-    let mut mount = Mount::start(&lab, "pot://lab", &[]);
+    };
     let (first, second) = (bytes(1, (9 << 20) + 5), bytes(2, 300_000));
     let path = mount.at("f");
     let mut writer = File::create(&path).expect("made");
@@ -145,12 +160,11 @@ fn a_mount_on_another_machine_shows_who_may_read_what_was_granted_and_no_more() 
 
 #[test]
 fn names_change_through_a_mount_as_programs_expect_and_a_dead_mount_is_taken_away() {
-    if !can_mount("names_change_through_a_mount_as_programs_expect") {
+    let Some((lab, mut mount)) =
+        mounted("names_change_through_a_mount_as_programs_expect", 1, &[], &[])
+    else {
         return;
-    }
-    let lab = Lab::with_donors(1);
-    lab.cli.ok(&["space", "create", "lab"]);
-    let mut mount = Mount::start(&lab, "pot://lab", &[]);
+    };
     fs::create_dir(mount.at("d")).expect("made");
     let again = fs::create_dir(mount.at("d")).expect_err("there");
     assert_eq!(again.kind(), std::io::ErrorKind::AlreadyExists);
@@ -186,12 +200,11 @@ fn names_change_through_a_mount_as_programs_expect_and_a_dead_mount_is_taken_awa
 
 #[test]
 fn a_file_that_is_over_quota_is_refused_by_write_or_close_and_the_old_version_stays() {
-    if !can_mount("a_file_that_is_over_quota_is_refused_by_write_or_close") {
+    let Some((lab, mount)) =
+        mounted("a_file_that_is_over_quota_is_refused_by_write_or_close", 1, &[], &[])
+    else {
         return;
-    }
-    let lab = Lab::with_donors(1);
-    lab.cli.ok(&["space", "create", "lab"]);
-    let mount = Mount::start(&lab, "pot://lab", &[]);
+    };
     fs::write(mount.at("f"), "old").expect("written");
     lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "2MiB"]);
     let mut writer = File::create(mount.at("f")).expect("opened");

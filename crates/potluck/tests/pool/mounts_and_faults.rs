@@ -1,8 +1,7 @@
 //! What programs see of a mounted pool while its manager, its donors and the mount itself die.
 
 use super::content::{arg, assert_same, bytes};
-use super::lab::Lab;
-use super::mounts::{Mount, can_mount};
+use super::mounts::{Mount, mounted};
 use super::waiting::{DEADLINE, pause, wait_until};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -102,12 +101,14 @@ fn looks(dir: &Path, stop: &Arc<AtomicUsize>) -> Worker<usize> {
 
 #[test]
 fn programs_do_not_notice_that_the_manager_is_killed_and_started_again() {
-    if !can_mount("programs_do_not_notice_that_the_manager_is_killed") {
+    let Some((mut lab, mount)) = mounted(
+        "programs_do_not_notice_that_the_manager_is_killed",
+        2,
+        &["--copies", "2", "--chunk-size", "256KiB"],
+        &[],
+    ) else {
         return;
-    }
-    let mut lab = Lab::with_donors(2);
-    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "256KiB"]);
-    let mount = Mount::start(&lab, "pot://lab", &[]);
+    };
     let (old, new) = (bytes(1, SIZE), bytes(2, SIZE));
     fs::write(mount.at("old"), &old).expect("written");
     fs::create_dir(mount.at("names")).expect("made");
@@ -151,12 +152,14 @@ fn programs_do_not_notice_that_the_manager_is_killed_and_started_again() {
 
 #[test]
 fn programs_do_not_notice_that_one_of_the_donors_of_two_copies_is_killed() {
-    if !can_mount("programs_do_not_notice_that_one_of_the_donors_is_killed") {
+    let Some((mut lab, mount)) = mounted(
+        "programs_do_not_notice_that_one_of_the_donors_is_killed",
+        3,
+        &["--copies", "2", "--chunk-size", "256KiB"],
+        &[],
+    ) else {
         return;
-    }
-    let mut lab = Lab::with_donors(3);
-    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "256KiB"]);
-    let mount = Mount::start(&lab, "pot://lab", &[]);
+    };
     let (old, new) = (bytes(3, SIZE), bytes(4, SIZE));
     fs::write(mount.at("old"), &old).expect("written");
     let (writer, reader) = (writes(&mount.at("new"), &new), reads(&mount.at("old")));
@@ -179,12 +182,14 @@ fn programs_do_not_notice_that_one_of_the_donors_of_two_copies_is_killed() {
 
 #[test]
 fn a_mount_that_is_killed_leaves_old_versions_and_the_next_says_what_was_lost() {
-    if !can_mount("a_mount_that_is_killed_leaves_old_versions") {
+    let Some((lab, mut mount)) = mounted(
+        "a_mount_that_is_killed_leaves_old_versions",
+        2,
+        &["--copies", "2", "--chunk-size", "256KiB"],
+        &[],
+    ) else {
         return;
-    }
-    let lab = Lab::with_donors(2);
-    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "256KiB"]);
-    let mut mount = Mount::start(&lab, "pot://lab", &[]);
+    };
     let old = bytes(5, 3 << 20);
     for name in ["streamed", "changed", "only read", "closed"] {
         fs::write(mount.at(name), &old).expect("written");

@@ -3,7 +3,7 @@
 use super::content::{arg, assert_same, bytes};
 use super::lab::Lab;
 use super::machines::{Machine, Machines, Naming};
-use super::mounts::{Mount, can_mount};
+use super::mounts::{Mount, can_mount, mounted};
 use super::program::{Ran, code_of};
 use super::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -119,12 +119,11 @@ fn a_mount_that_cannot_come_about_says_why_and_leaves_nothing() {
 /// A program that still writes when the mount is asked to stop may end its file, and a second signal ends that.
 #[test]
 fn a_mount_that_is_asked_to_stop_lets_writers_close_and_names_those_that_do_not() {
-    if !can_mount("a_mount_that_is_asked_to_stop_lets_writers_close") {
+    let Some((lab, mut mount)) =
+        mounted("a_mount_that_is_asked_to_stop_lets_writers_close", 1, &[], &[])
+    else {
         return;
-    }
-    let lab = Lab::with_donors(1);
-    lab.cli.ok(&["space", "create", "lab"]);
-    let mut mount = Mount::start(&lab, "pot://lab", &[]);
+    };
     let content = bytes(4, 3 << 20);
     let mut writer = File::create(mount.at("slow")).expect("made");
     writer.write_all(&content[..1 << 20]).expect("written");
@@ -157,12 +156,11 @@ fn a_mount_that_is_asked_to_stop_lets_writers_close_and_names_those_that_do_not(
 
 #[test]
 fn the_spool_has_a_largest_size_and_a_write_beyond_it_finds_no_space() {
-    if !can_mount("the_spool_has_a_largest_size") {
+    let Some((lab, mount)) =
+        mounted("the_spool_has_a_largest_size", 1, &[], &["--spool-max", "1MiB"])
+    else {
         return;
-    }
-    let lab = Lab::with_donors(1);
-    lab.cli.ok(&["space", "create", "lab"]);
-    let mount = Mount::start(&lab, "pot://lab", &["--spool-max", "1MiB"]);
+    };
     let both = |name: &str| {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).open(mount.at(name))
@@ -192,12 +190,10 @@ fn the_spool_has_a_largest_size_and_a_write_beyond_it_finds_no_space() {
 /// The child that inherited a file writes on after its parent has closed it, and nobody hears that its close fails.
 #[test]
 fn umount_names_what_could_not_be_published_when_it_was_closed() {
-    if !can_mount("umount_names_what_could_not_be_published") {
+    let Some((lab, mount)) = mounted("umount_names_what_could_not_be_published", 1, &[], &[])
+    else {
         return;
-    }
-    let lab = Lab::with_donors(1);
-    lab.cli.ok(&["space", "create", "lab"]);
-    let mount = Mount::start(&lab, "pot://lab", &[]);
+    };
     lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "2MiB"]);
     let line = "exec 3<> f 4<> g; head -c 3000000 /dev/urandom >&3; echo fine >&4";
     let mut shell = std::process::Command::new("sh");

@@ -1,8 +1,7 @@
 //! Times and permissions of files and directories in a mounted pool.
 
-use super::{Mount, can_mount};
+use super::{Mount, mounted};
 use crate::pool::content::{arg, assert_same, bytes};
-use crate::pool::lab::Lab;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -55,12 +54,7 @@ pub(super) fn listing(dir: &Path) -> String {
 #[test]
 fn attributes_of_closed_files_and_of_directories_are_set_without_storing_anything_anew() {
     let test = "attributes_of_closed_files_and_of_directories_are_set_without_storing_anything";
-    if !can_mount(test) {
-        return;
-    }
-    let lab = Lab::with_donors(1);
-    lab.cli.ok(&["space", "create", "lab"]);
-    let mount = Mount::start(&lab, "pot://lab", &[]);
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
     let entry = |path: &str| lab.cli.json(&["stat", path])["entry"].clone();
     let (file, dir) = (mount.at("f"), mount.at("d"));
     let content = bytes(1, (9 << 20) + 5);
@@ -123,12 +117,11 @@ fn attributes_of_closed_files_and_of_directories_are_set_without_storing_anythin
 
 #[test]
 fn trees_are_copied_into_a_mount_with_all_attributes_and_nothing_is_copied_twice() {
-    if !can_mount("trees_are_copied_into_a_mount_with_all_attributes") {
+    let Some((lab, mut mount)) =
+        mounted("trees_are_copied_into_a_mount_with_all_attributes", 1, &[], &[])
+    else {
         return;
-    }
-    let lab = Lab::with_donors(1);
-    lab.cli.ok(&["space", "create", "lab"]);
-    let mut mount = Mount::start(&lab, "pot://lab", &[]);
+    };
     let from = lab.dir().join("from");
     fs::create_dir(&from).expect("made");
     let make = "mkdir -p a/b empty; echo one > a/one; seq 100000 > a/b/long; : > nothing

@@ -1,8 +1,7 @@
 //! Extended attributes in a mounted pool.
 
-use super::{Mount, can_mount};
+use super::mounted;
 use crate::pool::content::{arg, bytes};
-use crate::pool::lab::Lab;
 use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
 use rustix::io::Errno;
 use std::fs;
@@ -17,12 +16,14 @@ fn get(path: &Path, name: &str) -> Result<String, Errno> {
 
 #[test]
 fn extended_attributes_tell_what_the_pool_knows_and_set_policies_of_directories() {
-    if !can_mount("extended_attributes_tell_what_the_pool_knows_and_set_policies") {
+    let Some((lab, mount)) = mounted(
+        "extended_attributes_tell_what_the_pool_knows_and_set_policies",
+        3,
+        &["--copies", "2"],
+        &[],
+    ) else {
         return;
-    }
-    let lab = Lab::with_donors(3);
-    lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
-    let mount = Mount::start(&lab, "pot://lab", &[]);
+    };
     let (file, dir) = (mount.at("f"), mount.at("d"));
     fs::write(&file, bytes(1, 5 << 20)).expect("written");
     fs::create_dir(&dir).expect("made");

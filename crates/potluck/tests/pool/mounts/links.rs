@@ -1,21 +1,19 @@
 //! Symbolic links in a mounted pool.
 
 use super::attributes::{listing, run};
-use super::{Mount, can_mount};
+use super::mounted;
 use crate::pool::content::arg;
-use crate::pool::lab::Lab;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
 #[test]
 fn symbolic_links_are_made_read_followed_and_replaced_through_a_mount_as_on_a_disk() {
-    if !can_mount("symbolic_links_are_made_read_followed_and_replaced_through_a_mount") {
+    let Some((lab, mount)) =
+        mounted("symbolic_links_are_made_read_followed_and_replaced_through_a_mount", 1, &[], &[])
+    else {
         return;
-    }
-    let lab = Lab::with_donors(1);
-    lab.cli.ok(&["space", "create", "lab"]);
-    let mount = Mount::start(&lab, "pot://lab", &[]);
+    };
     run(
         "mkdir d; echo content > d/f; ln -s d/f l; ln -s d dl; ln -s ../f d/up; ln -s l l2",
         &mount.dir,
