@@ -1,6 +1,7 @@
 //! The files on a donor's disk.
 
 use std::fs;
+use std::io::{ErrorKind, Result};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -47,4 +48,16 @@ pub fn all_files(root: &Path) -> Vec<PathBuf> {
         files_of(root).into_iter().partition(|path| path.is_dir());
     files.extend(dirs.iter().flat_map(|dir| all_files(dir)));
     files
+}
+
+/// Every file below a directory that other processes change meanwhile, with its content. Where one was renamed or
+/// removed before it was read, all are read again.
+pub fn all_contents(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let read = |path: PathBuf| fs::read(&path).map(|content| (path, content));
+    loop {
+        match all_files(root).into_iter().map(read).collect::<Result<_>>() {
+            Ok(contents) => return contents,
+            Err(why) => assert_eq!(why.kind(), ErrorKind::NotFound, "{why}"),
+        }
+    }
 }

@@ -20,9 +20,9 @@ use std::time::Duration;
 
 /// All files of an identity's directory, with what is in them.
 fn content_of(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let mut files = super::lent::all_files(dir);
+    let mut files = super::lent::all_contents(dir);
     files.sort();
-    files.into_iter().map(|path| (path.clone(), fs::read(path).expect("a file"))).collect()
+    files
 }
 
 fn members(lab: &Lab, more: &[&str]) -> Vec<Value> {

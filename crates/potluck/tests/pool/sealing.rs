@@ -2,7 +2,7 @@
 
 use super::content::{arg, assert_same, bytes};
 use super::lab::{Lab, Lending};
-use super::lent::all_files;
+use super::lent::all_contents;
 use super::tap::Tap;
 use std::collections::HashSet;
 use std::fs;
@@ -67,10 +67,9 @@ impl Watched {
 
     fn on_disk(&self) -> Vec<(PathBuf, usize)> {
         let names = self.lab.donor_names();
-        let files = names.iter().flat_map(|name| all_files(&self.lab.dir().join(name)));
-        let shown = files.map(|path| {
+        let files = names.iter().flat_map(|name| all_contents(&self.lab.dir().join(name)));
+        let shown = files.map(|(path, content)| {
             let name = path.as_os_str().as_encoded_bytes();
-            let content = fs::read(&path).expect("a donor's file");
             let shows = self.canary.shows_in(&content) + self.canary.shows_in(name);
             (path, shows)
         });
@@ -90,8 +89,8 @@ fn a_sealed_space_shows_no_plaintext_on_disk_or_wire() {
     // The content is not in the manager's files either, small files included; names are its trade.
     let contents = [bytes(9, 500_000), bytes(10, 30_000), bytes(11, 3000)];
     let canary = Canary::of(&[&contents[0], &contents[1], &contents[2]]);
-    for path in all_files(&watched.lab.manager_dir()) {
-        let shows = canary.shows_in(&fs::read(&path).expect("a manager's file"));
+    for (path, content) in all_contents(&watched.lab.manager_dir()) {
+        let shows = canary.shows_in(&content);
         assert_eq!(shows, 0, "plaintext in {}", path.display());
     }
 }
