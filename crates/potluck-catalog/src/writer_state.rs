@@ -1,6 +1,7 @@
 //! What the catalog's writer shares with those who ask about it.
 
 use crate::fault::CatalogDiskFault;
+use crate::leases::Leases;
 use potluck_core::clock::SharedClock;
 use potluck_wire::metrics::Times;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ pub struct WriterState {
     pub changes: Arc<AtomicU64>,
     /// What the disk did not take.
     pub fault: Arc<CatalogDiskFault>,
+    /// The versions that readers have open.
+    pub leases: Arc<Leases>,
     /// The clock by which the writer is timed, and work in the background ends its steps.
     pub clock: SharedClock,
     /// How long the writer was held.
@@ -22,8 +25,8 @@ pub struct WriterState {
 impl WriterState {
     /// The state of a writer that has done nothing yet.
     pub fn new(clock: SharedClock) -> Self {
-        let (changes, fault, times) = Default::default();
-        Self { changes, fault, clock, times }
+        let (changes, fault, leases, times) = Default::default();
+        Self { changes, fault, leases, clock, times }
     }
 }
 

@@ -1,6 +1,7 @@
 //! An open file: what the manager said of it once, and reads of any of its bytes from then on.
 
 use crate::fetch::{Fetched, Fetcher};
+use crate::leases::Lease;
 use crate::parts::OpenedParts;
 use crate::pool::Pool;
 use crate::recipe::{self, Recipe};
@@ -26,7 +27,7 @@ pub(crate) const UNITS_AT_ONCE: usize = 64;
 /// file, the connections to its donors, and with all files of their pool handle the memory for what is read.
 ///
 /// A file that is replaced or removed while it is open stays readable for as long as the pool keeps the
-/// chunks of that version.
+/// chunks of that version: a minute, or with [`Pool::open_leased`] as long as it is open.
 #[derive(Clone)]
 pub struct File {
     inner: Arc<Inner>,
@@ -36,6 +37,8 @@ struct Inner {
     about: About,
     content: Content,
     fetcher: Fetcher,
+    /// Has the pool keep the version.
+    _lease: Option<Lease>,
 }
 
 /// The facts about a file.
@@ -65,6 +68,7 @@ impl File {
         file: OpenFile,
         key: Option<&SpaceKey>,
         fetcher: Fetcher,
+        lease: Option<Lease>,
     ) -> Result<Self, Failure> {
         let OpenFile { size, digest, version, mtime, permissions, .. } = file;
         let attributes = EntryAttributes { mtime, permissions };
@@ -80,11 +84,16 @@ impl File {
             })?;
             Content::Parts(Box::new(OpenedParts::check(client, path, &file, key.cloned())?))
         };
-        Ok(Self { inner: Arc::new(Inner { about, content, fetcher }) })
+        Ok(Self { inner: Arc::new(Inner { about, content, fetcher, _lease: lease }) })
     }
 
-    pub(crate) async fn open(client: &Pool, path: &PoolPath) -> Result<Self, Failure> {
-        let open = Open { path: path.clone(), recursive: false, after: None };
+    /// Opens the file at `path`, under a lease if it is to be `leased`.
+    pub(crate) async fn open(
+        client: &Pool,
+        path: &PoolPath,
+        leased: bool,
+    ) -> Result<Self, Failure> {
+        let open = Open { path: path.clone(), recursive: false, after: None, leased };
         let mut opened = client.call(&open).await?;
         let file = opened.files.pop().ok_or_else(|| {
             let what = format!("{path} is a directory");
@@ -97,7 +106,9 @@ impl File {
         let fetcher = Fetcher::new(client, memory, key.clone());
         fetcher.learn(opened.donors);
         fetcher.reads_below(open.path);
-        Self::new(client, path, file, key.as_ref(), fetcher)
+        let keep = || client.leases.keep(client, path.space(), file.version, &fetcher.donors);
+        let lease = leased.then(keep);
+        Self::new(client, path, file, key.as_ref(), fetcher, lease)
     }
 
     /// Returns the size of the file in bytes.

@@ -33,6 +33,7 @@ mod facade;
 mod fetch;
 mod file;
 mod get;
+mod leases;
 mod link;
 mod manager_calls;
 mod parts;

@@ -135,6 +135,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::Abort
         | Verb::Open
         | Verb::OpenPart
+        | Verb::RenewLeases
         | Verb::Report
         | Verb::Unreached
         | Verb::List
@@ -212,7 +213,9 @@ fn action(verb: Verb) -> &'static str {
         | Verb::Commit
         | Verb::LostParts
         | Verb::Abort => "writing files",
-        Verb::Open | Verb::OpenPart | Verb::Report | Verb::Unreached => "reading files",
+        Verb::Open | Verb::OpenPart | Verb::RenewLeases | Verb::Report | Verb::Unreached => {
+            "reading files"
+        }
         Verb::List | Verb::Stat | Verb::Usage => "looking at files",
         Verb::MakeDir
         | Verb::MakeLinks

@@ -76,7 +76,7 @@ calls! {
     grants::GrantCalls: SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove GroupChange GroupList;
     session::WriteSessionCalls: Reserve Offer Grow Renew Abort;
     commit::CommitCalls: Commit LostParts;
-    reading::ReadingCalls: Open OpenPart Report Unreached;
+    reading::ReadingCalls: Open OpenPart RenewLeases Report Unreached;
     naming::NamingCalls: List Stat MakeDir MakeLinks SetAttributes Move Remove Usage;
     copying::CopyCalls: CopyFiles;
     status::StatusCalls: Status Check;

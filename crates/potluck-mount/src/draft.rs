@@ -341,7 +341,7 @@ impl Draft {
     async fn fetch_back(&mut self, path: &PoolPath) -> Result<(), Errno> {
         let spooled = match &self.content {
             Content::Published { .. } => {
-                let base = self.pool.open(path).await.map_err(|failure| errno(&failure))?;
+                let base = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;
                 spooled(&self.spool, Some(&base)).await?
             }
             Content::Unchanged { base } => spooled(&self.spool, Some(base.file())).await?,

@@ -48,6 +48,12 @@ impl Database {
         &self.0.0
     }
 
+    /// Returns this catalog with leases that others give as well.
+    pub(super) fn with_leases(mut self, leases: Arc<Leases>) -> Self {
+        self.0.1 = leases;
+        self
+    }
+
     /// Begins a transaction, which is taken back unless it is committed. It sees one moment of the catalog
     /// from its first statement on.
     pub fn begin(&self) -> Result<Transaction<'_>, Error> {
@@ -229,7 +235,7 @@ pub fn open_reader(path: &Path) -> Result<Database, Error> {
         "PRAGMA query_only = ON; PRAGMA cache_size = -8192;
          PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA busy_timeout = 5000;",
     )?;
-    Ok(Database(Tx(db)))
+    Ok(Database(Tx(db, Arc::default())))
 }
 
 /// A catalog that is only read, and seen as it is at the first read.
@@ -249,7 +255,7 @@ fn open(path: &Path) -> Result<Database, OpenError> {
              PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA busy_timeout = 5000;
              PRAGMA wal_autocheckpoint = 4000;",
         )?;
-        Ok(Database(Tx(db)))
+        Ok(Database(Tx(db, Arc::default())))
     };
     open().map_err(damaged(path))
 }
