@@ -17,13 +17,13 @@ pub const MOST_LEASES: usize = 16_384;
 /// How often leases are looked for that have run out.
 const SWEEP_EVERY_MS: u64 = 1_000;
 
-/// All leases.
+/// The leases of all members.
 #[derive(Debug, Default)]
 pub struct Leases(Mutex<Leased>);
 
 #[derive(Debug, Default)]
 struct Leased {
-    /// Until when each version is leased, by the members that have it open.
+    /// The time until which each version is leased, by the members that have it open.
     until: BTreeMap<(VersionId, MemberId), u64>,
     /// How many leases each member has.
     counts: BTreeMap<MemberId, usize>,

@@ -1,10 +1,9 @@
 //! Leases of the versions that this client has open for long: while they are renewed, the pool keeps what a version
 //! is made of, though its file is replaced or removed.
 
-use crate::donors::Donors;
-use crate::pool::Pool;
 use potluck_core::ids::{DonorId, VersionId};
-use potluck_wire::control::RenewLeases;
+use potluck_wire::call::Caller;
+use potluck_wire::control::{DonorAccess, RenewLeases};
 use potluck_wire::error::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -17,7 +16,7 @@ const RENEW_AGAIN: Duration = Duration::from_secs(2);
 
 /// All leases of a client. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Leases(Arc<Mutex<Open>>);
+pub(crate) struct OpenLeases(Arc<Mutex<Open>>);
 
 #[derive(Default)]
 struct Open {
@@ -35,30 +34,44 @@ struct Leased {
     space: String,
     version: VersionId,
     /// The donors from which it is read.
-    donors: Donors,
+    donors: Arc<dyn ReadTickets>,
+}
+
+/// The tickets by which an open file is read.
+pub(crate) trait ReadTickets: Send + Sync {
+    /// The donors for which new ones should be asked.
+    fn due(&self) -> Vec<DonorId>;
+    /// Uses new ones.
+    fn renew(&self, access: Vec<DonorAccess>);
 }
 
 /// The lease of an open file. It is renewed until this is dropped, and then runs out.
 pub(crate) struct Lease {
-    of: Leases,
+    of: OpenLeases,
     file: u64,
 }
 
-impl Leases {
-    /// Has the lease of a version renewed that `client` has just opened in a space under one, and the tickets for its
+impl OpenLeases {
+    /// Has the lease of a version renewed that was just opened in a space under one, and the tickets for its
     /// donors.
-    pub fn keep(&self, client: &Pool, space: &str, version: VersionId, donors: &Donors) -> Lease {
+    pub fn keep(
+        &self,
+        caller: &Caller,
+        space: &str,
+        version: VersionId,
+        donors: Arc<dyn ReadTickets>,
+    ) -> Lease {
         let mut open = self.0.lock().expect("no holder panics");
         let file = open.next;
         open.next += 1;
-        let leased = Leased { space: space.into(), version, donors: donors.clone() };
+        let leased = Leased { space: space.into(), version, donors };
         open.files.insert(file, leased);
         // Without a runtime nothing is read either.
         if !open.is_renewed
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             open.is_renewed = true;
-            runtime.spawn(renew(client.clone()));
+            runtime.spawn(renew(self.clone(), caller.clone()));
         }
         Lease { of: self.clone(), file }
     }
@@ -71,12 +84,12 @@ impl Drop for Lease {
 }
 
 /// Renews leases until there are none.
-async fn renew(client: Pool) {
+async fn renew(leases: OpenLeases, caller: Caller) {
     let mut pause = RENEW_EVERY;
     loop {
         tokio::time::sleep(pause).await;
         let files: Vec<Leased> = {
-            let mut open = client.leases.0.lock().expect("no holder panics");
+            let mut open = leases.0.lock().expect("no holder panics");
             open.is_renewed = !open.files.is_empty();
             open.files.values().cloned().collect()
         };
@@ -87,7 +100,7 @@ async fn renew(client: Pool) {
         let mut of: BTreeMap<&str, Vec<&Leased>> = BTreeMap::new();
         files.iter().for_each(|file| of.entry(&file.space).or_default().push(file));
         for (space, files) in of {
-            if let Err(failure) = renew_in(&client, space, &files).await {
+            if let Err(failure) = renew_in(&caller, space, &files).await {
                 tracing::debug!(%failure, "leases were not renewed");
                 pause = RENEW_AGAIN;
             }
@@ -95,19 +108,19 @@ async fn renew(client: Pool) {
     }
 }
 
-async fn renew_in(client: &Pool, space: &str, files: &[&Leased]) -> Result<(), Failure> {
+async fn renew_in(caller: &Caller, space: &str, files: &[&Leased]) -> Result<(), Failure> {
     let versions: BTreeSet<VersionId> = files.iter().map(|file| file.version).collect();
-    let donors: BTreeSet<DonorId> = files.iter().flat_map(|file| file.donors.to_renew()).collect();
+    let donors: BTreeSet<DonorId> = files.iter().flat_map(|file| file.donors.due()).collect();
     let versions = versions.into_iter().collect();
     let call = RenewLeases { space: space.into(), versions, donors: donors.into_iter().collect() };
-    let renewed = client.caller.call(&call).await?;
+    let renewed = caller.call(&call).await?;
     for version in renewed.gone {
         tracing::debug!(%version, "the pool keeps this no longer than its file is there");
     }
     for file in files {
-        let due = file.donors.to_renew();
+        let due = file.donors.due();
         let access = renewed.donors.iter().filter(|access| due.contains(&access.donor));
-        file.donors.learn(access.cloned().collect());
+        file.donors.renew(access.cloned().collect());
     }
     Ok(())
 }

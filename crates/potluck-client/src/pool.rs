@@ -3,7 +3,7 @@
 use crate::buffer::Buffers;
 use crate::donors::Donors;
 use crate::fetch::ReadMemory;
-use crate::leases::Leases;
+use crate::leases::OpenLeases;
 use crate::progress::{Progress, Quiet};
 use crate::retry_limits::RetryLimits;
 use crate::source::Cutter;
@@ -57,7 +57,7 @@ pub struct Pool {
     writing: Arc<Mutex<Option<Buffers>>>,
     background: Arc<Mutex<JoinSet<()>>>,
     /// The versions that are open under a lease.
-    pub(crate) leases: Leases,
+    pub(crate) leases: OpenLeases,
     bad_copies: Arc<AtomicU64>,
     /// When it was told last of which donor that it cannot be reached.
     missed: Arc<Mutex<BTreeMap<DonorId, Tick>>>,
@@ -75,7 +75,7 @@ impl Pool {
             reading: Arc::default(),
             writing: Arc::default(),
             background: Arc::default(),
-            leases: Leases::default(),
+            leases: OpenLeases::default(),
             bad_copies: Arc::default(),
             missed: Arc::default(),
         }

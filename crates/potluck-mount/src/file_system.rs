@@ -256,7 +256,7 @@ impl FileSystem {
         let attributes = Attributes { mtime: None, permissions: file.attributes().permissions };
         let mut draft = match (mode.truncates, mode.reads) {
             (false, _) => Draft::of_version(place, file),
-            (true, true) => Draft::spooled(place, attributes).await?,
+            (true, true) => Draft::empty(place, attributes),
             (true, false) => Draft::streamed(place, Condition::Always, attributes),
         };
         draft.note(&path);
@@ -283,7 +283,7 @@ impl FileSystem {
         let attributes = Attributes { mtime: None, permissions };
         let place = self.draft_place();
         let draft = match mode.reads {
-            true => Draft::spooled(place, attributes).await?,
+            true => Draft::empty(place, attributes),
             false => Draft::streamed(place, condition, attributes),
         };
         let mut draft = draft.with_condition(condition);

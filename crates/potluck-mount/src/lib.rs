@@ -6,6 +6,7 @@
 
 mod attaching;
 mod draft;
+mod edit;
 mod errno;
 mod file_system;
 mod handles;

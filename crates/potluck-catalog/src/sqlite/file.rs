@@ -1,6 +1,7 @@
 //! The catalog's file: making it, opening it, refusing one that is damaged or too new.
 
 use super::tx::Tx;
+use crate::leases::Leases;
 use crate::meta;
 use crate::sql::params;
 use crate::{Error, OpenError};
@@ -10,6 +11,7 @@ use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The format this release reads and writes. Until 1.0 no catalog of another is read.
 const FORMAT: i64 = 4;

@@ -51,7 +51,7 @@ call!(OpenPart => Opened, "open-part");
 pub struct RenewLeases {
     /// The space in which they were opened, which the caller may still read.
     pub space: String,
-    /// The versions.
+    /// The versions that are open.
     pub versions: Vec<VersionId>,
     /// Donors for which it needs new tickets: a file that was removed cannot be opened again for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,6 +1,7 @@
 //! A mounted pool, through the system calls that programs make.
 
 mod attributes;
+mod edits;
 mod extended_attributes;
 mod links;
 
