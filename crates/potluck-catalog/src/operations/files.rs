@@ -43,7 +43,7 @@ impl Catalog {
 
     /// A member has these versions still open. Gives those whose leases ran out before, or that it never leased;
     /// where the manager `has_just_started` it is believed.
-    pub fn renew_leases(
+    pub async fn renew_leases(
         &self,
         member: MemberId,
         versions: Vec<VersionId>,
