@@ -67,6 +67,7 @@ pub(crate) async fn write(
             // A write that may work later goes on from here; any other is not tried again as it is.
             let goes_on = failure.kind == ErrorKind::Retry;
             let failure = if goes_on { window.with_advice(failure) } else { failure };
+            let failure = window.report.with_stored(failure);
             window.session.abort(goes_on).await;
             Err(failure)
         }
