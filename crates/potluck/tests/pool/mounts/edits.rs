@@ -123,6 +123,13 @@ fn a_file_changed_at_random_is_what_a_local_one_would_be() {
         let mut model = bytes(3, 900_000);
         fs::write(mount.at(path), &model).expect("written");
         for turn in 0..12 {
+            // A file that was cut otherwise keeps nothing of its chunks.
+            let space = &format!("pot://{}", &path[..7]);
+            match turn {
+                5 => drop(lab.cli.ok(&["policy", "set", space, "--chunk-size", "128KiB", "-y"])),
+                8 => drop(lab.cli.ok(&["policy", "set", space, "--copies", "2", "-y"])),
+                _ => {}
+            }
             let changing = for_change(&mount.at(path));
             for _ in 0..lots.below(6) {
                 let at = lots.below(model.len() as u64 + 100_000) as usize;
