@@ -146,6 +146,8 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::CopyFiles
         | Verb::Remove
         | Verb::Usage
+        | Verb::Watch
+        | Verb::Refresh
         | Verb::PolicySet
         | Verb::RepairStatus
         | Verb::Fsck
@@ -213,7 +215,7 @@ fn action(verb: Verb) -> &'static str {
         | Verb::LostParts
         | Verb::Abort => "writing files",
         Verb::Open | Verb::OpenPart | Verb::Report | Verb::Unreached => "reading files",
-        Verb::List | Verb::Stat | Verb::Usage => "looking at files",
+        Verb::List | Verb::Stat | Verb::Usage | Verb::Watch | Verb::Refresh => "looking at files",
         Verb::MakeDir
         | Verb::MakeLinks
         | Verb::SetAttributes
