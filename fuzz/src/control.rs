@@ -42,7 +42,7 @@ pub fn of_donors(bytes: &[u8]) {
 pub fn replies(bytes: &[u8]) {
     one_of!(bytes: c::HeartbeatReply, c::Registered, c::Reserved, c::Offered, c::Grown, c::Renewed,
         c::Committed, c::Opened, c::Listing, c::Stated, c::Used, c::Joined, c::Found, c::PoolStatus, c::Source,
-        c::CopiedFiles, c::FsckReport, c::CommittedParts, c::MadeLinks, c::Watched,
+        c::CopiedFiles, c::FsckReport, c::CommittedParts, c::MadeLinks, c::WatchNews,
         c::Refreshed);
 }
 

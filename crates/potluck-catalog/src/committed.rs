@@ -25,7 +25,7 @@ pub trait ChangeListener: Send + Sync {
 pub enum CommittedChange {
     /// What is behind a path is another entry, or has other attributes; or nothing is any more.
     Entry {
-        /// The path.
+        /// The path behind which it is, or was.
         path: PoolPath,
         /// Something is there.
         is_there: bool,

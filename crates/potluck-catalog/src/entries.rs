@@ -124,8 +124,8 @@ pub(crate) fn existing_dir(db: &Tx, path: &PoolPath) -> Result<DirId, Error> {
 }
 
 /// A directory that is there now, with those that were made for that.
-pub(crate) struct MadeDirs {
-    /// The directory.
+pub(crate) struct EnsuredDir {
+    /// The number of the directory.
     pub dir: DirId,
     /// It and those above it, as far as they were missing.
     pub made: Vec<PoolPath>,
@@ -136,7 +136,7 @@ pub(crate) fn make_dirs(
     db: &Tx,
     path: &PoolPath,
     attributes: EntryAttributes,
-) -> Result<MadeDirs, Error> {
+) -> Result<EnsuredDir, Error> {
     let space = lookup(db, DirId::ROOT, path.space())?;
     let Some(FoundEntry { place: EntryPlace::Dir(mut dir), .. }) = space else {
         return Err(Error::NoSpaceNamed(path.space().into()));
@@ -152,7 +152,7 @@ pub(crate) fn make_dirs(
             }
         };
     }
-    Ok(MadeDirs { dir, made })
+    Ok(EnsuredDir { dir, made })
 }
 
 /// The first `depth` names of `path`.

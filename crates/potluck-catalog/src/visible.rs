@@ -8,7 +8,7 @@ use super::chunks::ReferenceCounts;
 use super::commit::PreparedChunk;
 use super::dir_policies;
 use super::enough_copies::Promise;
-use super::entries::{self, DirId, EntryPlace, MadeDirs};
+use super::entries::{self, DirId, EnsuredDir, EntryPlace};
 use super::error::Error;
 use super::quotas::{self, QuotaLimits};
 use super::spaces::{self, Space, Sums};
@@ -263,7 +263,7 @@ pub(crate) fn make_dirs(
     path: &PoolPath,
     attributes: EntryAttributes,
 ) -> Result<DirId, Error> {
-    let MadeDirs { dir, made } = entries::make_dirs(db, path, attributes)?;
+    let EnsuredDir { dir, made } = entries::make_dirs(db, path, attributes)?;
     for path in made {
         changes::append(db, &ChangeOp::Dir(path, attributes))?;
     }

@@ -12,7 +12,7 @@ use potluck_core::clock::Tick;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::{MemberId, WatchId};
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{WATCH_WAIT, Watch, Watched};
+use potluck_wire::control::{WATCH_WAIT, Watch, WatchNews};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -43,14 +43,14 @@ impl Watches {
         call: Watch,
         now: Tick,
         entropy: &dyn Entropy,
-    ) -> Watched {
+    ) -> WatchNews {
         let begun = self.streams().begin_turn(member, call, now);
         let Some((id, turn, wake)) = begun else {
             let stream = WatchId(entropy.bytes());
             self.streams().open(stream, member, now);
-            return Watched { stream, ..Watched::default() };
+            return WatchNews { stream, ..WatchNews::default() };
         };
-        let none = Watched { stream: id, number: call.heard, ..Watched::default() };
+        let none = WatchNews { stream: id, number: call.heard, ..WatchNews::default() };
         let wait = async {
             loop {
                 let mut woken = std::pin::pin!(wake.notified());
@@ -128,7 +128,7 @@ impl ChangeListener for Watches {
 
 /// What comes of a call that waits for news.
 enum Turn {
-    News(Watched),
+    News(WatchNews),
     /// Nothing changed yet.
     Waits,
     /// A later call waits in its place, or the stream ended, or the manager stops.
@@ -138,7 +138,7 @@ enum Turn {
 #[derive(Default)]
 struct Streams {
     by_id: HashMap<WatchId, Stream>,
-    /// By space, so that all who watch in one are found when rights in it change.
+    /// The streams that watch each directory, by space: all who watch in one are found when rights in it change.
     watchers: HashMap<String, HashMap<Arc<PoolPath>, HashSet<WatchId>>>,
     members: HashMap<MemberId, MembersWatches>,
     /// How often a directory was watched; orders them by age.

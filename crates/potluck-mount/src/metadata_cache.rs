@@ -283,7 +283,7 @@ impl MetadataCache {
         self.fetches.clear();
     }
 
-    /// Forgets everything.
+    /// Anything may have changed: nothing is kept any more.
     pub fn clear(&mut self) {
         (self.dirs, self.bytes) = Default::default();
         self.fetches.clear();

@@ -53,7 +53,7 @@ pub use status::{
 };
 pub use watching::{
     DirChange, DirDigest, DirNews, KnownDir, KnownName, MAX_REFRESHED, Refresh, Refreshed,
-    WATCH_WAIT, Watch, Watched, refreshed_at_once,
+    WATCH_WAIT, Watch, WatchNews, refreshed_at_once,
 };
 pub use writing::{
     Abort, Commit, Committed, CommittedParts, Condition, DonorAccess, FileCommit, Grow, Grown,

@@ -13,7 +13,7 @@ use potluck_core::entry_stamp::EntryStamp;
 use potluck_core::path::PoolPath;
 use potluck_core::rights::Right;
 use potluck_wire::control::{
-    DirDigest, DirNews, KnownDir, ListedEntry, Refresh, Refreshed, Watch, Watched,
+    DirDigest, DirNews, KnownDir, ListedEntry, Refresh, Refreshed, Watch, WatchNews,
     refreshed_at_once,
 };
 use potluck_wire::env::Env;
@@ -34,7 +34,7 @@ handles! {
 }
 
 impl Answer<Watch> for WatchCalls {
-    async fn answer(self, call: Watch, caller: CallingMember) -> Result<Watched, Failure> {
+    async fn answer(self, call: Watch, caller: CallingMember) -> Result<WatchNews, Failure> {
         let member = caller.member()?.member;
         Ok(self.watches.news(member, call, self.time.tick(), &*self.env.entropy).await)
     }

@@ -2,7 +2,7 @@
 
 use potluck_core::ids::WatchId;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{DirChange, Watched};
+use potluck_wire::control::{DirChange, WatchNews};
 use std::collections::BTreeMap;
 
 /// Names of one directory that are told apart.
@@ -118,7 +118,7 @@ impl News {
     }
 
     /// The news as they are sent, under a number.
-    pub fn to_message(&self, stream: WatchId, number: u64) -> Watched {
+    pub fn to_message(&self, stream: WatchId, number: u64) -> WatchNews {
         let dirs = self.dirs.iter().map(|(dir, names)| {
             let mut change = DirChange::new(dir.clone());
             match names {
@@ -132,7 +132,7 @@ impl News {
             }
             change
         });
-        Watched { stream, number, everything: self.everything, dirs: dirs.collect() }
+        WatchNews { stream, number, everything: self.everything, dirs: dirs.collect() }
     }
 }
 

@@ -23,7 +23,7 @@ impl Tested {
         Self { watches: Watches::default(), entropy: SeededEntropy::new(1) }
     }
 
-    async fn news(&self, member: MemberId, stream: Option<WatchId>, heard: u64) -> Watched {
+    async fn news(&self, member: MemberId, stream: Option<WatchId>, heard: u64) -> WatchNews {
         self.watches.news(member, Watch { stream, heard }, NOW, &self.entropy).await
     }
 
@@ -74,7 +74,7 @@ async fn a_stream_hears_of_names_in_directories_that_it_watches_and_of_no_others
     // Without news the answer is a heartbeat.
     let before = tokio::time::Instant::now();
     let none = tested.news(OTHER, Some(second), 0).await;
-    assert_eq!(none, Watched { stream: second, ..Watched::default() });
+    assert_eq!(none, WatchNews { stream: second, ..WatchNews::default() });
     assert_eq!(before.elapsed(), WATCH_WAIT);
     // And with some it comes at once.
     let waits = tested.news(USER, Some(first), 1);

@@ -35,12 +35,12 @@ impl Call for Watch {
     const NAME: &'static str = "watch";
     /// Soon after it should have been answered without news, so that a connection that is silent is noticed.
     const DEADLINE: Duration = WATCH_WAIT.saturating_mul(3);
-    type Reply = Watched;
+    type Reply = WatchNews;
 }
 
 /// The news of a watch stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Watched {
+pub struct WatchNews {
     /// The stream. Where it is another than was asked for, changes may have been missed.
     pub stream: WatchId,
     /// The number of this news, which the next call acknowledges.
@@ -57,7 +57,7 @@ pub struct Watched {
 /// What changed in a directory. Of a name that is a directory, what is below it may have changed with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirChange {
-    /// The directory.
+    /// The directory that has the names.
     pub dir: PoolPath,
     /// Any name may have changed, and the directory is not watched any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -83,7 +83,7 @@ pub struct Refresh {
     /// The stream that watches the directories from before they are read.
     #[serde(default)]
     pub watch: Option<WatchId>,
-    /// The directories.
+    /// The directories that are asked about.
     pub dirs: Vec<KnownDir>,
 }
 call!(Refresh => Refreshed, "refresh");
@@ -91,7 +91,7 @@ call!(Refresh => Refreshed, "refresh");
 /// What a client knows of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownDir {
-    /// The directory.
+    /// The path of the directory.
     pub path: PoolPath,
     /// The names that are asked about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -102,8 +102,8 @@ pub struct KnownDir {
     /// Where a page of them ended, after which the next begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// In the place of names: the digest of all entries that are known, so that it is only told whether they still are
-    /// the same.
+    /// The digest of all entries that are known, in the place of names: it is only told whether they still are the
+    /// same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
 }
@@ -118,7 +118,7 @@ impl KnownDir {
 /// What a client knows of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownName {
-    /// The name.
+    /// The name in the directory.
     pub name: String,
     /// The stamp of what is known to be there, [`EntryStamp::NOTHING`] if nothing is; none: it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,7 +156,7 @@ pub struct DirNews {
     /// Entries that are unlike what is known of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<ListedEntry>,
-    /// Of the names that were asked about those behind which nothing is, unless that is known.
+    /// The names that were asked about and behind which nothing is, unless that is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<String>,
     /// Set when there is more of the whole directory.
