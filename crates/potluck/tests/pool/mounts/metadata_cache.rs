@@ -6,6 +6,7 @@ use crate::pool::content::arg;
 use crate::pool::lab::Lab;
 use crate::pool::monitoring::{free_port, get, value};
 use crate::pool::waiting::{DEADLINE, pause, wait_until};
+use rustix::process::Signal;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -188,12 +189,17 @@ fn after_a_restart_of_the_manager_changes_are_seen_and_what_did_not_change_is_no
     let input = lab.dir().join("input");
     fs::write(&input, [0; 5000]).expect("written");
     for round in 1..=2 {
+        // The second time all happens while the mount is held up, before it can find the manager again.
+        if round == 2 {
+            mount.running.signal(Signal::STOP);
+        }
         lab.kill_manager();
         lab.start_manager();
         lab.wait_live();
         let name = format!("pot://lab/tree/a/f{round}");
         lab.cli.ok(&["cp", arg(&input), &name]);
         lab.cli.ok(&["cp", arg(&input), &format!("pot://lab/tree/new{round}")]);
+        mount.running.signal(Signal::CONT);
         wait_until("the mount to hear of it", DEADLINE, || {
             size(&mount.at(&format!("tree/a/f{round}"))) == 5000
                 && is_there(&mount.at(&format!("tree/new{round}")))
