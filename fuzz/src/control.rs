@@ -32,7 +32,7 @@ pub fn of_users(bytes: &[u8]) {
         c::Unreached, c::List, c::Stat, c::Usage, c::MakeDir, c::Move, c::CopyFiles, c::Remove, c::SpaceCreate,
         c::SpaceGrant, c::PolicySet, c::QuotaSet, c::GroupChange, c::AuditRead, c::Fsck, c::GiveBack, c::Revoke,
         c::Join, c::Invite, c::Find, c::Away, c::OpenPart, c::LostParts, c::SetAttributes,
-        c::MakeLinks, c::Watch, c::Refresh);
+        c::MakeLinks, c::RenewLeases, c::Watch, c::Refresh);
 }
 
 pub fn of_donors(bytes: &[u8]) {

@@ -152,8 +152,8 @@ fn users() -> Vec<Vec<u8>> {
         at(4, &c::Commit { session, batch: 0, files: vec![file], atomic: false, done: true }),
         at(6, &c::Open { path: path(), recursive: true, after: Some("a/b".into()) }),
         at(9, &c::List { path: path(), recursive: true, after: Some("a/b".into()) }),
-        at(33, &c::Watch { stream: Some(WatchId([1; 16])), heard: 1 }),
-        at(34, &c::Refresh { watch: None, dirs: vec![known] }),
+        at(34, &c::Watch { stream: Some(WatchId([1; 16])), heard: 1 }),
+        at(35, &c::Refresh { watch: None, dirs: vec![known] }),
     ]
 }
 

@@ -2,6 +2,7 @@
 
 use crate::committed::ChangeListener;
 use crate::fault::CatalogDiskFault;
+use crate::leases::Leases;
 use potluck_core::clock::SharedClock;
 use potluck_wire::metrics::Times;
 use std::sync::atomic::AtomicU64;
@@ -14,6 +15,8 @@ pub struct WriterState {
     pub changes: Arc<AtomicU64>,
     /// What the disk did not take.
     pub fault: Arc<CatalogDiskFault>,
+    /// The versions that readers have open.
+    pub leases: Arc<Leases>,
     /// The clock by which the writer is timed, and work in the background ends its steps.
     pub clock: SharedClock,
     /// How long the writer was held.
@@ -25,8 +28,8 @@ pub struct WriterState {
 impl WriterState {
     /// The state of a writer that has done nothing yet.
     pub fn new(clock: SharedClock) -> Self {
-        let (changes, fault, times, listener) = Default::default();
-        Self { changes, fault, clock, times, listener }
+        let (changes, fault, leases, times, listener) = Default::default();
+        Self { changes, fault, leases, clock, times, listener }
     }
 }
 

@@ -77,7 +77,7 @@ calls! {
     grants::GrantCalls: SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove GroupChange GroupList;
     session::WriteSessionCalls: Reserve Offer Grow Renew Abort;
     commit::CommitCalls: Commit LostParts;
-    reading::ReadingCalls: Open OpenPart Report Unreached;
+    reading::ReadingCalls: Open OpenPart RenewLeases Report Unreached;
     naming::NamingCalls: List Stat MakeDir MakeLinks SetAttributes Move Remove Usage;
     watching::WatchCalls: Watch Refresh;
     copying::CopyCalls: CopyFiles;

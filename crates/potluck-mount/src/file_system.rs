@@ -250,7 +250,7 @@ impl FileSystem {
     /// The version that is published is read; what never was is read as it is written.
     async fn open_for_reading(&self, inode: u64, opener: Option<u32>) -> Result<u64, Errno> {
         let path = self.inodes().path(inode)?;
-        let handle = match self.pool.open(&path).await {
+        let handle = match self.pool.open_leased(&path).await {
             Ok(file) => Handle::Reading(Arc::new(Reading::new(file))),
             Err(failure) => match self.handles().draft(inode) {
                 Some(draft) if failure.code == code::NO_ENTRY => {
@@ -264,12 +264,12 @@ impl FileSystem {
 
     async fn begin_draft(&self, inode: u64, mode: OpenMode) -> Result<Draft, Errno> {
         let path = self.inodes().path(inode)?;
-        let file = self.pool.open(&path).await.map_err(|failure| errno(&failure))?;
+        let file = self.pool.open_leased(&path).await.map_err(|failure| errno(&failure))?;
         let place = self.draft_place();
         let attributes = Attributes { mtime: None, permissions: file.attributes().permissions };
         let mut draft = match (mode.truncates, mode.reads) {
             (false, _) => Draft::of_version(place, file),
-            (true, true) => Draft::spooled(place, attributes).await?,
+            (true, true) => Draft::empty(place, attributes),
             (true, false) => Draft::streamed(place, Condition::Always, attributes),
         };
         draft.note(&path);
@@ -296,7 +296,7 @@ impl FileSystem {
         let attributes = Attributes { mtime: None, permissions };
         let place = self.draft_place();
         let draft = match mode.reads {
-            true => Draft::spooled(place, attributes).await?,
+            true => Draft::empty(place, attributes),
             false => Draft::streamed(place, condition, attributes),
         };
         let mut draft = draft.with_condition(condition);

@@ -7,6 +7,7 @@
 mod attaching;
 mod coherent_metadata;
 mod draft;
+mod edit;
 mod errno;
 mod file_system;
 mod handles;

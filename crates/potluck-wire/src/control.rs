@@ -39,7 +39,10 @@ pub use names::{
     Share, Stat, Stated, Usage, Used, UsedUpTo,
 };
 pub use quotas::{QuotaList, QuotaSet, QuotaUse, Quotas};
-pub use reading::{CopyFault, Open, OpenFile, OpenLink, OpenPart, Opened, Report, Unreached};
+pub use reading::{
+    CopyFault, Open, OpenFile, OpenLink, OpenPart, Opened, RenewLeases, RenewedLeases, Report,
+    Unreached,
+};
 pub use safety::{
     Away, Damage, Departing, Fsck, FsckOutcome, FsckReport, GcResume, GiveBack, GiveBackStatus,
     GivingBack, Going, MayGo, PolicyChanged, PolicySet, ReclaimUnknown, ReclaimingUnknown,

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::pool::DEADLINE;
@@ -13,6 +13,9 @@ use super::stage::Stage;
 
 /// The name under which chunks that were made again are counted.
 pub const MADE: &str = "chunks made again after a death for good";
+
+/// The exit code of a command that is refused because of what is in the pool.
+const CONFLICT: i32 = 10;
 
 /// The name under which wiped disks are counted.
 pub const WIPED: &str = "disk wiped, and a new donor in its place";
@@ -59,12 +62,32 @@ impl Stage {
         self.say(format!("{} chunks were made again in {seconds:.1} s", after - before));
         self.counts.add(MADE, after - before);
         self.counts.count("donor dead for good, and repaired after");
-        // An admin removes it, so that the pool gives up what was condemned there, and only then.
-        self.pool.run(&["nodes", "rm", &name, "--yes"])?.ok()?;
+        self.remove_dead(&name)?;
         // Whatever its disk had lost is no concern any more.
         self.dead.remove(&number);
         self.spoiled.remove(&number);
         Ok(())
+    }
+
+    /// An admin removes a dead donor, so that the pool gives up what was condemned there, and only then. That is
+    /// refused while another donor has been silent for so long that it was given up as well, as happens on a
+    /// machine that is busy; for no other reason once all is as safe as it should be.
+    fn remove_dead(&mut self, name: &str) -> Result<()> {
+        wait_until(&format!("that {name} may be removed"), DEADLINE, || {
+            let ran = self.pool.run(&["nodes", "rm", name, "--yes"])?;
+            if ran.code != CONFLICT {
+                ran.ok()?;
+                return Ok(true);
+            }
+            let status = self.pool.status()?;
+            let donors = status["donors"].as_array().context("donors")?;
+            let away = |donor: &Value| donor["name"] != name && donor["state"] != "live";
+            let explained = donors.iter().any(away) || self.danger(&status, None)?.is_some();
+            ensure!(explained, "{} And yet all is safe: {status}", ran.stderr);
+            self.counts.count("removal of a dead donor refused while another was away");
+            self.wait_safe(None)?;
+            Ok(false)
+        })
     }
 
     /// Somebody deletes all that a donor keeps, perhaps while it runs, and lends the same directory anew.

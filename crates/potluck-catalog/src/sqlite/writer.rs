@@ -8,8 +8,8 @@ use crate::{Durability, Error, changes, committed};
 use potluck_wire::env::Offload;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -47,6 +47,7 @@ impl CatalogWriter {
     /// power cut undoes, from the first commit that reaches the disk on; what the
     /// disk did not take; and how long jobs and commits took.
     pub fn start(db: Database, offload: Offload, state: WriterState) -> Self {
+        let db = db.with_leases(Arc::clone(&state.leases));
         let session = Session { db, durability: Durability::Disk, state };
         Self(Mutex::new(match offload {
             Offload::Inline => Place::Here(Box::new(session)),

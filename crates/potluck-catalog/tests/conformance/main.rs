@@ -8,6 +8,7 @@ mod excess;
 mod following;
 mod granting;
 mod joining;
+mod leasing;
 mod limiting;
 mod linking;
 mod naming;

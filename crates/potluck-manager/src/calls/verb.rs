@@ -29,7 +29,7 @@ macro_rules! verbs {
 }
 verbs! {
     Join Invite InvitationList InvitationRemove MemberList Revoke Leave SpaceCreate SpaceRemove
-    SpaceList Reserve Offer Grow Renew Abort Commit LostParts Open OpenPart Report Unreached List Stat
+    SpaceList Reserve Offer Grow Renew Abort Commit LostParts Open OpenPart RenewLeases Report Unreached List Stat
     MakeDir MakeLinks SetAttributes Move Remove Usage CopyFiles Status Check PolicySet
     Register Inventory Heartbeat Locate Find
     GcResume ReclaimUnknown RepairStatus RepairControl Away Trust ScrubNow GiveBack
