@@ -7,7 +7,8 @@ use std::path::Path;
 use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::entropy::SystemEntropy;
-use potluck_core::ids::{DonorId, Incarnation, SessionId};
+use potluck_core::entry_stamp::EntryStamp;
+use potluck_core::ids::{DonorId, Incarnation, SessionId, WatchId};
 use potluck_core::policy::{AckLevel, Override};
 use potluck_core::recipe::{self, Entry};
 use potluck_wire::bulk::{ChunkPart, Forward, Reply, Request};
@@ -122,6 +123,9 @@ fn users() -> Vec<Vec<u8>> {
     let path = || "pot://lab/a".parse().expect("a path");
     let session = SessionId([1; 16]);
     let (policy, condition) = (Override::default(), c::Condition::Always);
+    let stamp = Some(EntryStamp::NOTHING);
+    let names = vec![c::KnownName { name: "a".into(), stamp }];
+    let known = c::KnownDir { names, whole: true, ..c::KnownDir::new(path()) };
     let receipt = Receipt([2; 16]);
     let acknowledged = Acknowledged { chunk: 0, donor: DonorId(1), ack: AckLevel::Disk, receipt };
     let file = c::FileCommit {
@@ -157,6 +161,8 @@ fn users() -> Vec<Vec<u8>> {
         at(4, &c::Commit { session, batch: 0, files: vec![file], atomic: false, done: true }),
         at(6, &c::Open { path: path(), recursive: true, after: Some("a/b".into()), leased: true }),
         at(9, &c::List { path: path(), recursive: true, after: Some("a/b".into()) }),
+        at(34, &c::Watch { stream: Some(WatchId([1; 16])), heard: 1 }),
+        at(35, &c::Refresh { watch: None, dirs: vec![known] }),
     ]
 }
 

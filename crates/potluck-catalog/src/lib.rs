@@ -10,6 +10,7 @@ mod authority;
 mod changes;
 mod chunks;
 mod commit;
+mod committed;
 mod conversions;
 mod copies;
 mod dir_policies;
@@ -73,6 +74,7 @@ pub use authority::Authority;
 pub use changes::ChangeNumber;
 pub use chunks::{KnownChunk, UnusedChunk};
 pub use commit::{Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile};
+pub use committed::{ChangeListener, CommittedChange};
 pub use conversions::{Computed, Encoded};
 pub use copies::{Copied, CopiedVersion, CopyOutcome, CopyRequest};
 pub use donors::{Goal, StoredDonor};
@@ -181,6 +183,11 @@ impl Catalog {
     /// by it whether they meet an older copy (`term_history`).
     pub fn changes(&self) -> u64 {
         self.state.changes.load(Ordering::Acquire)
+    }
+
+    /// Has `listener` told of all that is committed from now on; the first that is given stays.
+    pub fn announce_to(&self, listener: Arc<dyn ChangeListener>) {
+        let _ = self.state.listener.set(listener);
     }
 
     /// How long the writer was held, since the catalog was opened.

@@ -9,6 +9,7 @@ pub mod attributes;
 pub mod chunk;
 pub mod clock;
 pub mod entropy;
+pub mod entry_stamp;
 pub mod erasure;
 pub mod hedging;
 pub mod ids;

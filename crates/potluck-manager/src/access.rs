@@ -147,6 +147,8 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::CopyFiles
         | Verb::Remove
         | Verb::Usage
+        | Verb::Watch
+        | Verb::Refresh
         | Verb::PolicySet
         | Verb::RepairStatus
         | Verb::Fsck
@@ -216,7 +218,7 @@ fn action(verb: Verb) -> &'static str {
         Verb::Open | Verb::OpenPart | Verb::RenewLeases | Verb::Report | Verb::Unreached => {
             "reading files"
         }
-        Verb::List | Verb::Stat | Verb::Usage => "looking at files",
+        Verb::List | Verb::Stat | Verb::Usage | Verb::Watch | Verb::Refresh => "looking at files",
         Verb::MakeDir
         | Verb::MakeLinks
         | Verb::SetAttributes

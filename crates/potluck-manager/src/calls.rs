@@ -25,6 +25,7 @@ mod session;
 mod space;
 mod status;
 mod verb;
+mod watching;
 
 pub(crate) use answer::Answer;
 pub(crate) use concerned::{concerned, no_donor};
@@ -78,6 +79,7 @@ calls! {
     commit::CommitCalls: Commit LostParts;
     reading::ReadingCalls: Open OpenPart RenewLeases Report Unreached;
     naming::NamingCalls: List Stat MakeDir MakeLinks SetAttributes Move Remove Usage;
+    watching::WatchCalls: Watch Refresh;
     copying::CopyCalls: CopyFiles;
     status::StatusCalls: Status Check;
     policy::PolicyCalls: PolicySet;

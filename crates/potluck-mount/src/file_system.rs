@@ -9,6 +9,7 @@ mod links;
 pub use attributes::AttributeChange;
 pub use extended_attributes::PoolAttribute;
 
+use crate::coherent_metadata::CoherentMetadata;
 use crate::draft::{Draft, DraftPlace};
 use crate::errno::errno;
 use crate::handles::{Handle, OpenHandle, OpenHandles, SharedDraft};
@@ -67,6 +68,7 @@ pub struct OpenMode {
 /// One mounted directory of a pool.
 pub struct FileSystem {
     pool: Pool,
+    metadata: Arc<CoherentMetadata>,
     spool: Arc<Spool>,
     record: Arc<MountRecord>,
     inodes: Mutex<Inodes>,
@@ -78,7 +80,13 @@ impl FileSystem {
     /// `record` says which files are not published.
     pub fn new(pool: Pool, root: PoolPath, spool: Spool, record: Arc<MountRecord>) -> Self {
         let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
-        Self { pool, spool: Arc::new(spool), record, inodes, handles }
+        let metadata = Arc::new(CoherentMetadata::new(pool.clone()));
+        Self { pool, metadata, spool: Arc::new(spool), record, inodes, handles }
+    }
+
+    /// What is known of the pool.
+    pub fn metadata(&self) -> &Arc<CoherentMetadata> {
+        &self.metadata
     }
 
     fn inodes(&self) -> MutexGuard<'_, Inodes> {
@@ -128,7 +136,7 @@ impl FileSystem {
     }
 
     async fn stat(&self, path: &PoolPath) -> Result<ListedEntry, Errno> {
-        Ok(self.pool.stat(path).await.map_err(|failure| errno(&failure))?.entry)
+        self.metadata.entry(path).await
     }
 
     async fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> ShownEntry {
@@ -169,7 +177,7 @@ impl FileSystem {
     /// Opens a directory as it is now, with what is written in it and not published.
     pub async fn open_dir(&self, inode: u64) -> Result<u64, Errno> {
         let path = self.inodes().path(inode)?;
-        let mut entries = self.pool.list(&path, false).await.map_err(|failure| errno(&failure))?;
+        let mut entries = self.metadata.list(&path).await?;
         let drafts = self.handles().drafts();
         for (number, draft) in drafts {
             let place = self.inodes().place(number).cloned();
@@ -198,6 +206,11 @@ impl FileSystem {
     /// The number of a name, if it has one: the kernel never forgets those that a mere listing of names gives.
     pub fn number(&self, parent: u64, name: &str) -> Option<u64> {
         self.inodes().find(parent, name)
+    }
+
+    /// The number of the directory at a path, if the kernel knows it.
+    pub fn number_of_dir(&self, path: &PoolPath) -> Option<u64> {
+        self.inodes().find_path(path)
     }
 
     /// The facts about an entry of a listing. It has a number from then on, until the kernel forgets it.
@@ -344,7 +357,9 @@ impl FileSystem {
             return Err(Errno::PERM); // a space is made by `potluck space create`
         }
         let make = MakeDir { path, parents: false, permissions };
-        self.once(code::EXISTS, || self.pool.call(&make)).await?;
+        let made = self.once(code::EXISTS, || self.pool.call(&make)).await;
+        self.metadata.changed_here(&make.path);
+        made?;
         self.lookup(parent, name).await
     }
 
@@ -353,6 +368,7 @@ impl FileSystem {
         let path = self.child(parent, name)?;
         let draft = self.draft_at(parent, name);
         let removed = self.once(code::NO_ENTRY, || self.pool.remove(&path, false)).await;
+        self.metadata.changed_here(&path);
         match removed {
             Err(Errno::NOENT) if draft.is_some() => {} // it was never published
             removed => removed?,
@@ -376,9 +392,15 @@ impl FileSystem {
         let (draft, replaced) = (self.draft_at(from.0, from.1), self.draft_at(to.0, to.1));
         if let Some(draft) = draft {
             // Its writer has the old name, so it is published under that and moved.
-            draft.lock().await.publish(&source).await?;
+            let published = draft.lock().await.publish(&source).await;
+            self.metadata.changed_here(&source);
+            published?;
         }
-        self.once(code::NO_ENTRY, || self.pool.rename(&source, &target, no_replace)).await?;
+        let move_entry = || self.pool.rename(&source, &target, no_replace);
+        let renamed = self.once(code::NO_ENTRY, move_entry).await;
+        self.metadata.changed_here(&source);
+        self.metadata.changed_here(&target);
+        renamed?;
         self.inodes().rename(from, to);
         if from != to {
             self.has_no_name(&target, replaced).await;

@@ -15,6 +15,7 @@ mod reading;
 mod safety;
 mod spaces;
 mod status;
+mod watching;
 mod writing;
 
 pub use audit::{AuditEntry, AuditKind, AuditPage, AuditRead};
@@ -52,6 +53,10 @@ pub use spaces::{SpaceCreate, SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, S
 pub use status::{
     Alarm, AlarmKind, Check, DonorState, DonorStatus, MetadataHealth, PoolState, PoolStatus,
     SpaceHealth, Status, Verdict,
+};
+pub use watching::{
+    DirChange, DirDigest, DirNews, KnownDir, KnownName, MAX_REFRESHED, Refresh, Refreshed,
+    WATCH_WAIT, Watch, WatchNews, refreshed_at_once,
 };
 pub use writing::{
     Abort, Commit, Committed, CommittedParts, Condition, DonorAccess, FileCommit, Grow, Grown,

@@ -17,4 +17,5 @@ mod policies;
 mod reclaiming;
 mod redundancy;
 mod stage;
+mod telling;
 mod terms;

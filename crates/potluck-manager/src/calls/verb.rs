@@ -34,5 +34,5 @@ verbs! {
     Register Inventory Heartbeat Locate Find
     GcResume ReclaimUnknown RepairStatus RepairControl Away Trust ScrubNow GiveBack
     GiveBackStatus Departing Fsck SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove
-    GroupChange GroupList AuditRead QuotaSet QuotaList
+    GroupChange GroupList AuditRead QuotaSet QuotaList Watch Refresh
 }

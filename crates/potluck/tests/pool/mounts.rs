@@ -4,6 +4,7 @@ mod attributes;
 mod edits;
 mod extended_attributes;
 mod links;
+mod metadata_cache;
 
 use super::content::{arg, assert_same, bytes};
 use super::lab::{Lab, stop};
@@ -27,7 +28,12 @@ pub struct Mount {
 impl Mount {
     /// Mounts a path of a pool below the test's directory.
     pub fn start(lab: &Lab, path: &str, options: &[&str]) -> Self {
-        let (dir, ready) = (lab.dir().join("mounted"), lab.dir().join("mount.ready"));
+        Self::start_in(lab, "mounted", path, options)
+    }
+
+    /// Mounts a path of a pool in a directory of this name.
+    pub fn start_in(lab: &Lab, name: &str, path: &str, options: &[&str]) -> Self {
+        let (dir, ready) = (lab.dir().join(name), lab.dir().join(format!("{name}.ready")));
         let _ = fs::create_dir(&dir); // it is there where a mount died
         let _ = fs::remove_file(&ready); // of an earlier mount
         let args = ["mount", "--foreground", path, arg(&dir), "--ready-file", arg(&ready)];
