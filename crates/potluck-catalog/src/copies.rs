@@ -8,6 +8,7 @@
 //! and who asked for it stores it anew, which sends what is missing to others.
 
 use super::changes::{self, ChangeOp};
+use super::checkpoints;
 use super::commit::{PreparedFile, repeated};
 use super::enough_copies::{self, AcknowledgedFile, WriteSafety};
 use super::entries::{self, EntryPlace};
@@ -126,9 +127,10 @@ pub(crate) fn copy(
             return Err(Error::NotRecursive(wanted.from.clone()));
         }
         EntryPlace::Dir(dir) => {
-            let mut walk = Walk::new(db, dir, true, wanted.after.as_deref())?;
+            let mut walk = Walk::new(db, dir, true, wanted.after.as_deref())?.without_staged();
             if wanted.after.is_none() {
                 // Where a file stands in its place nothing can be copied.
+                checkpoints::check_writable(db, &wanted.to, Some(now_ms))?;
                 entries::make_dirs(db, &wanted.to, found.attributes)?;
                 changes::append(db, &ChangeOp::Dir(wanted.to.clone(), found.attributes))?;
             }

@@ -8,6 +8,7 @@
 
 mod authority;
 mod changes;
+mod checkpoints;
 mod chunks;
 mod commit;
 mod conversions;
@@ -42,6 +43,7 @@ mod operations;
 mod parts;
 mod placements;
 mod policy_changes;
+mod publishing;
 mod quotas;
 mod reaping;
 mod rebuild;
@@ -70,6 +72,7 @@ mod writer_state;
 
 pub use authority::Authority;
 pub use changes::ChangeNumber;
+pub use checkpoints::{CheckpointOutcome, CountedCheckpoint, NewCheckpoint, OpenCheckpoint};
 pub use chunks::{KnownChunk, UnusedChunk};
 pub use commit::{Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile};
 pub use conversions::{Computed, Encoded};
