@@ -145,7 +145,7 @@ fn users() -> Vec<Vec<u8>> {
         at(0, &c::Reserve { path: path(), bytes: Some(1), policy, condition }),
         at(1, &c::Offer { session, chunks, ack: AckLevel::Disk }),
         at(2, &c::Grow { session, bytes: 1, holders: Vec::new(), avoid: vec![DonorId(1)], whole: false }),
-        at(4, &c::Commit { session, batch: 0, files: vec![file], atomic: false, done: true }),
+        at(4, &c::Commit { session, batch: 0, files: vec![file], done: true }),
         at(6, &c::Open { path: path(), recursive: true, after: Some("a/b".into()) }),
         at(9, &c::List { path: path(), recursive: true, after: Some("a/b".into()) }),
     ]

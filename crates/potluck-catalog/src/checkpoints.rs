@@ -9,19 +9,15 @@ use super::changes::{self, ChangeOp};
 use super::dir_policies;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
-use super::grants::SeenSpaces;
 use super::names::When;
-use super::publishing;
+use super::publishing::{self, Conditions};
 use super::spaces;
 use super::trash;
-use super::walk::{Walk, What};
 use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle, StagedPlace};
 use potluck_core::ids::MemberId;
 use potluck_core::path::PoolPath;
-use potluck_core::rights::Right;
-use potluck_wire::control::Condition;
 use serde::{Deserialize, Serialize};
 
 /// Checkpoints that one member may have open: each costs a look at every round of upkeep.
@@ -30,8 +26,6 @@ const MOST_OPEN: u64 = 256;
 const KNOWN_AFTERWARDS_MS: u64 = 24 * 3600 * 1000;
 /// How exactly it is known when a checkpoint was used last: not each of a thousand commits writes it down.
 const USED_WITHIN_MS: u64 = 60_000;
-/// Entries of one checkpoint that are counted, so that a listing is no long read.
-const COUNTED: usize = 20_000;
 
 /// A checkpoint that is to begin.
 #[derive(Debug, Clone)]
@@ -67,19 +61,6 @@ pub struct OpenCheckpoint {
     pub used_ms: u64,
     /// How long it stays open while nothing is written to it.
     pub idle_ms: u64,
-}
-
-/// A checkpoint, and what is staged for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CountedCheckpoint {
-    /// The checkpoint.
-    pub open: OpenCheckpoint,
-    /// The files and links that are staged.
-    pub files: u64,
-    /// Size of these files together, in bytes of plaintext.
-    pub bytes: u64,
-    /// Whether there are more than were counted.
-    pub more: bool,
 }
 
 /// What became of a commit.
@@ -305,28 +286,39 @@ pub(crate) fn target_of(db: &Tx, name: &str) -> Result<Option<Vec<String>>, Erro
     Ok(kept.map(names))
 }
 
+/// The row of a checkpoint in a space, or of one that has ended there.
+fn in_space(db: &Tx, (space, id): (&str, &CheckpointId)) -> Result<Kept, Error> {
+    let kept = find(db, id)?.ok_or(Error::NoCheckpoint(*id))?;
+    let committed = kept.committed.as_ref().and_then(|target| target.parse::<PoolPath>().ok());
+    let at = match committed {
+        Some(target) => Some(target),
+        None => kept.open(db)?.map(|open| open.target),
+    };
+    // Of one that was aborted nobody says where it was, and nothing is told of it but that.
+    match at.is_none_or(|at| at.space() == space) {
+        true => Ok(kept),
+        false => Err(Error::NoCheckpoint(*id)),
+    }
+}
+
 /// Has the files of a checkpoint become visible, unless they did before.
 pub(crate) fn commit(
     db: &Tx,
-    id: &CheckpointId,
-    condition: Condition,
-    spare_content: bool,
+    (space, id): (&str, &CheckpointId),
+    how: Conditions,
     when: When,
 ) -> Result<CheckpointOutcome, Error> {
-    let kept = find(db, id)?.ok_or(Error::NoCheckpoint(*id))?;
+    let kept = in_space(db, (space, id))?;
     if let Some(target) = kept.committed {
         return Ok(CheckpointOutcome::Before(target));
     }
-    let OpenCheckpoint { staging, target, style, .. } =
-        kept.open(db)?.ok_or(Error::NoCheckpoint(*id))?;
-    let how = publishing::Conditions { condition, spare_content };
-    publishing::publish(db, &staging, &target, style, how, when)?;
-    changes::append(
-        db,
-        &ChangeOp::Published { from: staging, to: target.clone(), style },
-    )?;
-    ended(db, id, Some(&target), when.pool_ms)?;
-    Ok(CheckpointOutcome::Now(target))
+    let open = kept.open(db)?.ok_or(Error::NoCheckpoint(*id))?;
+    let OpenCheckpoint { staging: from, target: to, style, .. } = open;
+    publishing::publish(db, (&from, &to), style, how, when)?;
+    ended(db, id, Some(&to), when.pool_ms)?;
+    let published = ChangeOp::Published { from, to: to.clone(), style };
+    changes::append(db, &published)?;
+    Ok(CheckpointOutcome::Now(to))
 }
 
 /// Refuses the commit that would give a file below the target a path longer than any may be, as
@@ -339,12 +331,21 @@ pub(crate) fn check_lengths(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
 }
 
 /// Has the files of a checkpoint removed, unless they were before.
-pub(crate) fn abort(db: &Tx, id: &CheckpointId, now_ms: u64) -> Result<(), Error> {
-    let kept = find(db, id)?.ok_or(Error::NoCheckpoint(*id))?;
+pub(crate) fn abort(
+    db: &Tx,
+    (space, id): (&str, &CheckpointId),
+    now_ms: u64,
+) -> Result<(), Error> {
+    let kept = in_space(db, (space, id))?;
     if let Some(target) = kept.committed {
         return Err(Error::CheckpointCommitted { id: *id, target });
     }
-    let Some(dir) = kept.dir else { return Ok(()) };
+    remove(db, &kept, now_ms)
+}
+
+/// Removes what is staged for a checkpoint, if it has not ended.
+fn remove(db: &Tx, kept: &Kept, now_ms: u64) -> Result<(), Error> {
+    let (id, Some(dir)) = (&kept.id, kept.dir) else { return Ok(()) };
     if let Some(open) = kept.open(db)?
         && let Some(above) = open.staging.parent()
     {
@@ -378,7 +379,7 @@ pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> 
         match kept.dir {
             Some(_) => {
                 tracing::info!(id = ?kept.id, target = kept.target, "a checkpoint expired");
-                abort(db, &kept.id, now_ms)?;
+                remove(db, kept, now_ms)?;
             }
             None => {
                 db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![kept.id.0])?;
@@ -417,38 +418,38 @@ pub(crate) fn staged_in(
     kept.map(|kept| kept.open(db)).transpose().map(Option::flatten)
 }
 
-/// All checkpoints that are open in the spaces that somebody may list.
-pub(crate) fn all(db: &Tx, seen: &SeenSpaces) -> Result<Vec<OpenCheckpoint>, Error> {
-    let mut select =
-        db.prepare(&format!("{COLUMNS} WHERE dir IS NOT NULL ORDER BY begun_wall_ms, id"))?;
-    let kept: Vec<Kept> = select.query_map(params![], kept)?.collect::<Result<_, _>>()?;
-    let mut found = Vec::new();
-    for kept in kept {
-        let open = kept.open(db)?;
-        found.extend(open.filter(|open| seen.rights(open.target.space()).allow(Right::List)));
-    }
-    Ok(found)
+/// The checkpoints that are known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownCheckpoints {
+    /// Those that are open; those that began first before others.
+    pub open: Vec<OpenCheckpoint>,
+    /// Those that were committed in the last day.
+    pub committed: Vec<CommittedCheckpoint>,
 }
 
-/// A checkpoint with what is staged for it.
-pub(crate) fn counted(db: &Tx, open: OpenCheckpoint) -> Result<CountedCheckpoint, Error> {
-    let (mut files, mut bytes, mut more) = (0, 0, false);
-    if let Some(EntryPlace::Dir(dir)) = entries::resolve(db, &open.staging)?.map(|it| it.place) {
-        let (mut walk, mut left) = (Walk::new(db, dir, true, None)?, COUNTED);
-        while let Some(item) = walk.next_item()? {
-            if left == 0 {
-                more = true;
-                break;
-            }
-            left -= 1;
-            match item.what {
-                What::File(version) => (files, bytes) = (files + 1, bytes + version.size),
-                What::Link(_) => files += 1,
-                What::Dir(_) => {}
-            }
-        }
+/// A checkpoint that was committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommittedCheckpoint {
+    /// Its identifier.
+    pub id: CheckpointId,
+    /// The path of what it became.
+    pub target: String,
+    /// Who began it.
+    pub made_by: MemberId,
+}
+
+/// All checkpoints that are open, or were committed in the last day.
+pub(crate) fn all(db: &Tx) -> Result<KnownCheckpoints, Error> {
+    let mut select = db.prepare(&format!("{COLUMNS} ORDER BY begun_wall_ms, id"))?;
+    let rows: Vec<Kept> = select.query_map(params![], kept)?.collect::<Result<_, _>>()?;
+    let mut known = KnownCheckpoints::default();
+    for kept in rows {
+        known.open.extend(kept.open(db)?);
+        let Kept { id, made_by, committed, .. } = kept;
+        let ended = committed.map(|target| CommittedCheckpoint { id, target, made_by });
+        known.committed.extend(ended);
     }
-    Ok(CountedCheckpoint { open, files, bytes, more })
+    Ok(known)
 }
 
 /// Puts a checkpoint there that a log tells of, with its staging directory.

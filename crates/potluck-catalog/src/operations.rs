@@ -15,7 +15,7 @@
 //! | Names (`names`) | `list_directory` `stat` `usage` `make_directory` `make_links` `set_attributes` `rename` `remove` `copy_files` |
 //! | Files, as they are read and judged (`files`) | `open_files` `open_part` `roots` `files_of` `files_at` `files_followed` `pathless` |
 //! | Commits (`commits`) | `commit_files` `judge_parts` `lost_parts` `are_in_use` `committed_before` |
-//! | Checkpoints (`checkpoints`) | `begin_checkpoint` `commit_checkpoint` `abort_checkpoint` `open_checkpoints` |
+//! | Checkpoints (`checkpoints`) | `begin_checkpoint` `commit_checkpoint` `abort_checkpoint` `checkpoints` |
 //! | Write sessions (`sessions`) | `admit_write` `open_session` `grow_session` `end_session` `offer` `keep_unused` |
 //! | Spaces and policies (`spaces`) | `create_space` `remove_space` `spaces` `space` `plan_policy` `set_policy` `follow_policy` |
 //! | Rights and groups (`grants`) | `rights` `grants` `change_rights` `groups` `edit_group` |

@@ -38,8 +38,7 @@ impl Conditions {
 /// Makes what is staged visible. Directories above the target that are missing are made.
 pub(crate) fn publish(
     db: &Tx,
-    staging: &PoolPath,
-    target: &PoolPath,
+    (staging, target): (&PoolPath, &PoolPath),
     style: CommitStyle,
     how: Conditions,
     when: When,
@@ -50,14 +49,9 @@ pub(crate) fn publish(
         dir: entries::existing_dir(db, staging)?,
         at: (holder, staging.file_name().ok_or_else(outside)?),
     };
-    let made = EntryAttributes::of_dir(when.wall_ms);
-    match style {
-        CommitStyle::Replace => {
-            let parent = entries::make_dirs(db, &target.parent().ok_or_else(outside)?, made)?;
-            replace(db, &staged, parent, target)
-        }
-        CommitStyle::Merge => {
-            let dir = entries::make_dirs(db, target, made)?;
+    let there = entries::resolve(db, target)?.map(|found| found.place);
+    match (style, there) {
+        (CommitStyle::Merge, Some(EntryPlace::Dir(dir))) => {
             let (sums, left) = (Sums::default(), MOST_MERGED);
             let counts = ReferenceCounts::new(db, when.pool_ms);
             let mut merge = Merge { db, how, target, counts, sums, left };
@@ -67,6 +61,13 @@ pub(crate) fn publish(
             entries::delete(db, staged.at.0, staged.at.1)?;
             dir_policies::forget(db, staged.dir)?;
             spaces::add_sums(db, spaces::named(db, target.space())?.id, sums)
+        }
+        // What is merged into nothing becomes the whole.
+        (CommitStyle::Replace | CommitStyle::Merge, _) => {
+            let above = target.parent().ok_or_else(outside)?;
+            let made = EntryAttributes::of_dir(when.wall_ms);
+            let parent = entries::make_dirs(db, &above, made)?;
+            replace(db, &staged, parent, target)
         }
     }
 }

@@ -350,7 +350,7 @@ fn published(
     style: CommitStyle,
 ) -> Result<(), Error> {
     entries::make_dirs(db, from, EntryAttributes::of_dir(WHEN.wall_ms))?;
-    publishing::publish(db, from, to, style, publishing::Conditions::NONE, WHEN)?;
+    publishing::publish(db, (from, to), style, publishing::Conditions::NONE, WHEN)?;
     checkpoints::forget_at(db, from)?;
     empty_trash(db)
 }

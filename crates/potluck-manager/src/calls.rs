@@ -4,6 +4,7 @@
 mod advice;
 mod answer;
 mod audit;
+mod checkpoints;
 mod commit;
 mod concerned;
 mod copying;
@@ -79,6 +80,7 @@ calls! {
     reading::ReadingCalls: Open OpenPart Report Unreached;
     naming::NamingCalls: List Stat MakeDir MakeLinks SetAttributes Move Remove Usage;
     copying::CopyCalls: CopyFiles;
+    checkpoints::CheckpointCalls: CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList;
     status::StatusCalls: Status Check;
     policy::PolicyCalls: PolicySet;
     donor::DonorCalls: Register Inventory Heartbeat Locate;

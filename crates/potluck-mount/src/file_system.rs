@@ -2,12 +2,15 @@
 
 mod attributes;
 mod capacity;
+mod checkpoints;
 mod closing;
 mod extended_attributes;
 mod links;
 
 pub use attributes::AttributeChange;
 pub use extended_attributes::PoolAttribute;
+
+use checkpoints::MountedCheckpoints;
 
 use crate::draft::{Draft, DraftPlace};
 use crate::errno::errno;
@@ -71,6 +74,7 @@ pub struct FileSystem {
     record: Arc<MountRecord>,
     inodes: Mutex<Inodes>,
     handles: Mutex<OpenHandles>,
+    checkpoints: Mutex<MountedCheckpoints>,
 }
 
 impl FileSystem {
@@ -78,7 +82,8 @@ impl FileSystem {
     /// `record` says which files are not published.
     pub fn new(pool: Pool, root: PoolPath, spool: Spool, record: Arc<MountRecord>) -> Self {
         let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
-        Self { pool, spool: Arc::new(spool), record, inodes, handles }
+        let checkpoints = Mutex::default();
+        Self { pool, spool: Arc::new(spool), record, inodes, handles, checkpoints }
     }
 
     fn inodes(&self) -> MutexGuard<'_, Inodes> {
@@ -105,6 +110,9 @@ impl FileSystem {
     }
 
     fn child(&self, parent: u64, name: &str) -> Result<PoolPath, Errno> {
+        if let Some(staging) = self.staging_at(parent, name) {
+            return Ok(staging);
+        }
         let parent = self.inodes().path(parent)?;
         parent.join(name).map_err(|_| match name.len() {
             ..=255 => Errno::INVAL,
@@ -119,7 +127,7 @@ impl FileSystem {
         let facts = match draft {
             Some((inode, draft)) => self.facts_of_draft(inode, &draft).await,
             None => {
-                let entry = self.stat(&self.child(parent, name)?).await?;
+                let entry = self.stat_or_end(parent, name).await?;
                 facts_of(self.inodes().of(parent, name), &entry)
             }
         };
@@ -179,6 +187,7 @@ impl FileSystem {
                 entries.push(entry_of(name, &facts));
             }
         }
+        self.add_staged(inode, &mut entries);
         Ok(self.handles().add(inode, Handle::Listing(Arc::new(entries)), None))
     }
 
@@ -350,6 +359,7 @@ impl FileSystem {
 
     /// Removes a file or an empty directory.
     pub async fn remove(&self, parent: u64, name: &str) -> Result<(), Errno> {
+        self.check_unstaged(parent, name)?;
         let path = self.child(parent, name)?;
         let draft = self.draft_at(parent, name);
         let removed = self.once(code::NO_ENTRY, || self.pool.remove(&path, false)).await;
@@ -369,6 +379,8 @@ impl FileSystem {
         to: (u64, &str),
         no_replace: bool,
     ) -> Result<(), Errno> {
+        self.check_unstaged(from.0, from.1)?;
+        self.check_unstaged(to.0, to.1)?;
         let (source, target) = (self.child(from.0, from.1)?, self.child(to.0, to.1)?);
         if source.space() != target.space() {
             return Err(Errno::XDEV);
