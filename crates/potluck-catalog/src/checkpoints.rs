@@ -88,7 +88,8 @@ struct Kept {
     committed: Option<String>,
 }
 
-const COLUMNS: &str = "SELECT id, dir, target, merges, made_by, begun_wall_ms, used_ms, idle_ms, committed
+const COLUMNS: &str =
+    "SELECT id, dir, target, merges, made_by, begun_wall_ms, used_ms, idle_ms, committed
      FROM checkpoints";
 
 fn kept(row: &Row<'_>) -> Result<Kept, Error> {
@@ -331,11 +332,7 @@ pub(crate) fn check_lengths(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
 }
 
 /// Has the files of a checkpoint removed, unless they were before.
-pub(crate) fn abort(
-    db: &Tx,
-    (space, id): (&str, &CheckpointId),
-    now_ms: u64,
-) -> Result<(), Error> {
+pub(crate) fn abort(db: &Tx, (space, id): (&str, &CheckpointId), now_ms: u64) -> Result<(), Error> {
     let kept = in_space(db, (space, id))?;
     if let Some(target) = kept.committed {
         return Err(Error::CheckpointCommitted { id: *id, target });
@@ -407,11 +404,7 @@ pub(crate) fn any_due(db: &Tx, now_ms: u64) -> Result<bool, Error> {
 }
 
 /// The open checkpoint whose files are staged in a directory to which `path` leads.
-pub(crate) fn staged_in(
-    db: &Tx,
-    dir: DirId,
-    path: &str,
-) -> Result<Option<OpenCheckpoint>, Error> {
+pub(crate) fn staged_in(db: &Tx, dir: DirId, path: &str) -> Result<Option<OpenCheckpoint>, Error> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let Some(id) = CheckpointId::of_staging_name(name) else { return Ok(None) };
     let kept = find(db, &id)?.filter(|kept| kept.dir == Some(dir));
@@ -461,7 +454,10 @@ pub(crate) fn put(db: &Tx, open: &OpenCheckpoint) -> Result<(), Error> {
     let target = open.target.names().get(depth..).unwrap_or_default().join("/");
     db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![id.0])?;
     let (dir, committed) = (Some(dir), None);
-    insert(db, &Kept { id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, committed })
+    insert(
+        db,
+        &Kept { id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, committed },
+    )
 }
 
 /// The checkpoint whose files were staged at a path has ended, as far as a log knew of it.

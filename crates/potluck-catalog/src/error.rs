@@ -129,7 +129,9 @@ pub enum Error {
     #[error("a checkpoint is open in {0}")]
     HasCheckpoint(PoolPath),
     /// A commit would put so many files into directories that are there that it would hold up others.
-    #[error("more than {most} entries would have to be put one by one into directories that are there already, in {target}")]
+    #[error(
+        "more than {most} entries would have to be put one by one into directories that are there already, in {target}"
+    )]
     TooManyMerged {
         /// The directory into which the checkpoint would be merged.
         target: PoolPath,

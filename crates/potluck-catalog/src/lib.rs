@@ -72,7 +72,9 @@ mod writer_state;
 
 pub use authority::Authority;
 pub use changes::ChangeNumber;
-pub use checkpoints::{CheckpointOutcome, CommittedCheckpoint, KnownCheckpoints, NewCheckpoint, OpenCheckpoint};
+pub use checkpoints::{
+    CheckpointOutcome, CommittedCheckpoint, KnownCheckpoints, NewCheckpoint, OpenCheckpoint,
+};
 pub use chunks::{KnownChunk, UnusedChunk};
 pub use commit::{Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile};
 pub use conversions::{Computed, Encoded};

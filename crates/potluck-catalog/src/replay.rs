@@ -13,7 +13,8 @@ use super::records::{Keeping, Record, VersionFacts};
 use super::spaces::{self, NewSpace, Sums};
 use super::versions;
 use super::{
-    Error, dir_policies, donors, grants, groups, members, notes, parts, publishing, quotas, reaping, wholes,
+    Error, dir_policies, donors, grants, groups, members, notes, parts, publishing, quotas,
+    reaping, wholes,
 };
 use crate::sql::Tx;
 use potluck_core::attributes::EntryAttributes;
@@ -343,12 +344,7 @@ fn moved(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
 }
 
 /// Makes what was staged visible. What was staged and has passed may be all of it.
-fn published(
-    db: &Tx,
-    from: &PoolPath,
-    to: &PoolPath,
-    style: CommitStyle,
-) -> Result<(), Error> {
+fn published(db: &Tx, from: &PoolPath, to: &PoolPath, style: CommitStyle) -> Result<(), Error> {
     entries::make_dirs(db, from, EntryAttributes::of_dir(WHEN.wall_ms))?;
     publishing::publish(db, (from, to), style, publishing::Conditions::NONE, WHEN)?;
     checkpoints::forget_at(db, from)?;

@@ -150,7 +150,8 @@ impl<'db> Walk<'db> {
                     self.levels.pop();
                 }
                 Some(Ok(item))
-                    if is_top && !self.seen.has_below_root(&item.path) || self.hides(&item.path) => {}
+                    if is_top && !self.seen.has_below_root(&item.path)
+                        || self.hides(&item.path) => {}
                 Some(item) => {
                     if let Ok(item) = &item
                         && let What::Dir(dir) = item.what

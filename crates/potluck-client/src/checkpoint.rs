@@ -5,7 +5,7 @@ use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{
     CheckpointAbort, CheckpointBegin, CheckpointBegun, CheckpointCommit, CheckpointCommitted,
-    Checkpoints, CheckpointList, Condition,
+    CheckpointList, Checkpoints, Condition,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::time::Duration;
@@ -173,7 +173,11 @@ impl Staging {
     /// Has its files become visible; where that is refused it is aborted.
     ///
     /// Errors: those of [`Pool::commit_checkpoint`].
-    pub async fn commit(mut self, condition: Condition, spare_content: bool) -> Result<(), Failure> {
+    pub async fn commit(
+        mut self,
+        condition: Condition,
+        spare_content: bool,
+    ) -> Result<(), Failure> {
         let (space, id) = (self.checkpoint.target.space(), self.checkpoint.id);
         let committed = self.client.commit_checkpoint(space, id, condition, spare_content).await;
         // Who got no answer does not know whether it was committed, and must not end what may be visible.

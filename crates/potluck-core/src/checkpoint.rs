@@ -87,6 +87,10 @@ mod tests {
             assert_eq!(StagedPlace::of(&at(other)), None, "{other}");
         }
         let capital = format!("pot://lab/{PREFIX}{}", "A5".repeat(16));
-        assert_eq!(StagedPlace::of(&at(&capital)), None, "another name than that of the checkpoint");
+        assert_eq!(
+            StagedPlace::of(&at(&capital)),
+            None,
+            "another name than that of the checkpoint"
+        );
     }
 }

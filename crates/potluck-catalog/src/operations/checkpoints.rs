@@ -1,6 +1,8 @@
 //! Checkpoints: files that are staged out of sight, and become visible at one moment.
 
-use crate::checkpoints::{self, CheckpointOutcome, KnownCheckpoints, NewCheckpoint, OpenCheckpoint};
+use crate::checkpoints::{
+    self, CheckpointOutcome, KnownCheckpoints, NewCheckpoint, OpenCheckpoint,
+};
 use crate::names::When;
 use crate::publishing::Conditions;
 use crate::{Catalog, Durability, Error};

@@ -3,8 +3,8 @@
 use crate::sql::Tx;
 use crate::stats::{self, Stats};
 use crate::{
-    Catalog, Durability, Error, checkpoints, commit, donors, members, meta, reaping, sessions, trash,
-    unused_chunks,
+    Catalog, Durability, Error, checkpoints, commit, donors, members, meta, reaping, sessions,
+    trash, unused_chunks,
 };
 use potluck_core::ids::{DonorId, MemberId, SessionId};
 use std::sync::Arc;

@@ -108,9 +108,8 @@ impl PolicyCalls {
     /// What is staged for a path at or below the targets of checkpoints, which is not below the path itself.
     async fn staged_for(&self, path: &PoolPath) -> Result<Vec<PoolPath>, Error> {
         let open = self.catalog.checkpoints().await?.open.into_iter();
-        let staged = open.filter(|open| {
-            path.is_inside(&open.target) && !open.staging.is_inside(path)
-        });
+        let staged =
+            open.filter(|open| path.is_inside(&open.target) && !open.staging.is_inside(path));
         let below = |open: OpenCheckpoint| {
             let names = &path.names()[open.target.names().len()..];
             names.iter().try_fold(open.staging, |at, name| at.join(name)).ok()

@@ -30,7 +30,8 @@ impl FromStr for CheckpointRequest {
 
     fn from_str(text: &str) -> Result<Self, Errno> {
         let text = text.trim_end_matches(['\n', '\0']);
-        let (verb, rest) = text.split_once(' ').map_or((text, None), |(verb, rest)| (verb, Some(rest)));
+        let (verb, rest) =
+            text.split_once(' ').map_or((text, None), |(verb, rest)| (verb, Some(rest)));
         let name = |name: &str| match name.is_empty() || name.contains('/') {
             true => Err(Errno::INVAL),
             false => Ok(name.to_owned()),
@@ -207,8 +208,10 @@ impl FileSystem {
         let drafts = self.handles().drafts();
         for (number, draft) in drafts {
             let place = self.inodes().place(number).cloned();
-            let (is_below, path) =
-                { let inodes = self.inodes(); (inodes.is_below(number, inode), inodes.path(number)) };
+            let (is_below, path) = {
+                let inodes = self.inodes();
+                (inodes.is_below(number, inode), inodes.path(number))
+            };
             let (Some((parent, name)), Ok(path)) = (place, path) else { continue };
             if is_below {
                 self.inodes().unlink(parent, &name);
@@ -241,7 +244,10 @@ mod tests {
         assert_eq!(read(&format!("join {id}")), Ok(CheckpointRequest::Join(id, None)));
         let named = Ok(CheckpointRequest::Join(id, Some("a b".into())));
         assert_eq!(read(&format!("join {id} a b")), named);
-        assert_eq!((read("commit\0"), read("abort")), (Ok(CheckpointRequest::Commit), Ok(CheckpointRequest::Abort)));
+        assert_eq!(
+            (read("commit\0"), read("abort")),
+            (Ok(CheckpointRequest::Commit), Ok(CheckpointRequest::Abort))
+        );
         for bad in ["", "begin a/b", "begin ", "join", "join x", "commit now", "begins"] {
             assert_eq!(read(bad), Err(Errno::INVAL), "{bad:?}");
         }

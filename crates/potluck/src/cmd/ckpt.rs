@@ -16,7 +16,6 @@ use serde::Serialize;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-
 /// A checkpoint that was begun or joined.
 #[derive(Debug, Serialize)]
 struct Begun {
@@ -70,7 +69,9 @@ pub async fn run(args: CkptArgs, client: &Pool, output: &Output) -> Result<Endin
                     client.abort_checkpoint(path.space(), id).await?;
                 }
             }
-            output.result(&serde_json::json!({ "dir": dir.display().to_string() }), |_| String::new());
+            output.result(&serde_json::json!({ "dir": dir.display().to_string() }), |_| {
+                String::new()
+            });
         }
         CkptArgs::Ls => {
             let open = client.checkpoints().await?;
@@ -161,5 +162,9 @@ fn text(open: &Checkpoints) -> String {
         ]
     };
     let rows: Vec<_> = open.checkpoints.iter().map(row).collect();
-    table(&["age", "expires in", "files", "size", "by", "directory", "identifier"], &[0, 1, 2, 3], &rows)
+    table(
+        &["age", "expires in", "files", "size", "by", "directory", "identifier"],
+        &[0, 1, 2, 3],
+        &rows,
+    )
 }

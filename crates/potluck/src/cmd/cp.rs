@@ -10,9 +10,9 @@ mod within_pool;
 pub use place::{CopyPlace, Landing, PlacedAt, target};
 
 use super::Ending;
-use at_once::Destination;
 use crate::args::{CpArgs, PolicyOptions};
 use crate::output::{Output, count, told};
+use at_once::Destination;
 use potluck_client::Pool;
 use potluck_core::ids::VersionId;
 use potluck_core::path::SCHEME;

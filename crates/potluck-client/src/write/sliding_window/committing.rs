@@ -101,8 +101,7 @@ impl Window {
         if facts.inline.is_some() {
             self.progress.advance(facts.size);
         }
-        if part.is_none() {
-        }
+        if part.is_none() {}
         let commit = FileCommit {
             path: facts.path,
             size: facts.size,

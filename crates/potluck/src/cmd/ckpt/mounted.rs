@@ -81,12 +81,10 @@ fn failure(dir: &Path, refusal: &str, why: Errno) -> Failure {
             what("the checkpoint was committed or aborted elsewhere, or it expired"),
         )
         .hint("look at the directory, which is what everybody sees again"),
-        Errno::OPNOTSUPP | Errno::NOTTY => Failure::new(
-            ErrorKind::Usage,
-            code::BAD_REQUEST,
-            what("it is in no mounted pool"),
-        )
-        .hint("mount one with `potluck mount`, or name pot://SPACE/DIR"),
+        Errno::OPNOTSUPP | Errno::NOTTY => {
+            Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what("it is in no mounted pool"))
+                .hint("mount one with `potluck mount`, or name pot://SPACE/DIR")
+        }
         Errno::PERM | Errno::ACCESS => {
             Failure::new(ErrorKind::Auth, code::NO_RIGHT, what("it may not be written to"))
                 .hint("`potluck space who SPACE` shows who may")

@@ -3,7 +3,8 @@
 use super::at_once::Destination;
 use super::place::bad_path;
 use super::{
-    CopyPlace, CpReport, FailedFile, Landing, PlacedAt, StoredVersion, one_version, policy_override, target,
+    CopyPlace, CpReport, FailedFile, Landing, PlacedAt, StoredVersion, one_version,
+    policy_override, target,
 };
 use crate::args::CpArgs;
 use crate::progress_bar;
