@@ -289,6 +289,9 @@ fn a_step_of_work_in_the_background_takes_the_writer_for_a_moment() {
     assert!(reaped < Duration::from_millis(500) && pruned < Duration::from_millis(500));
 }
 
+/// How often a commit is repeated whose cost is measured.
+const REPEATED: u32 = 50;
+
 #[test]
 fn a_checkpoint_of_ten_thousand_files_commits_as_fast_as_one_of_a_file() {
     let mut fixture = Fixture::new();
@@ -303,13 +306,13 @@ fn a_checkpoint_of_ten_thousand_files_commits_as_fast_as_one_of_a_file() {
                 |n: u64| file(&format!("{}/d/{n:05}", open.staging), &[number * 100_000 + n], &[1]);
             fixture.commit((part * 1000..files.min(part * 1000 + 1000)).map(one).collect());
         }
-        let tx = fixture.db.begin().expect("a transaction");
+        // The clock is coarse, so it is committed again and again and never for good.
         let began = cpu();
-        let how = Conditions::NONE;
-        checkpoints::commit(&tx, ("lab", &id), how, when).expect("committed");
-        let took = cpu() - began;
-        tx.commit().expect("committed");
-        took
+        for _ in 0..REPEATED {
+            let tx = fixture.db.begin().expect("a transaction");
+            checkpoints::commit(&tx, ("lab", &id), Conditions::NONE, when).expect("committed");
+        }
+        (cpu() - began) / REPEATED
     };
     let one = took(&mut fixture, 1, 1, CommitStyle::Replace);
     let many = took(&mut fixture, 2, 10_000, CommitStyle::Replace);
@@ -320,6 +323,6 @@ fn a_checkpoint_of_ten_thousand_files_commits_as_fast_as_one_of_a_file() {
     println!(
         "commit of a checkpoint of 1 file {one:?}, of 10000 {many:?}; 4000 files merged {merged:?}"
     );
-    assert!(many < Duration::from_millis(5), "{many:?} for what moves one entry");
+    assert!(many < Duration::from_millis(3), "{many:?} for what moves one entry");
     assert!(merged < Duration::from_millis(500), "far over budget");
 }

@@ -213,7 +213,11 @@ async fn what_is_staged_is_kept_by_the_policy_of_the_target_which_goes_on_there(
     let policy = potluck_core::policy::Policy { copies: 1, ..policy.expect("read").policy };
     let page = stage.catalog.follow_policy(at, policy, None, Some(5)).await.expect("followed");
     assert_eq!((page.next, stage.goal_of(&staged(&open, "a")).await), (None, None), "it has one");
-    assert_eq!(stage.goal_of(&staged(&open, "d/b")).await.as_deref(), Some("2 copies"), "d decides");
+    assert_eq!(
+        stage.goal_of(&staged(&open, "d/b")).await.as_deref(),
+        Some("2 copies"),
+        "d decides"
+    );
 
     stage.publish(1, ALWAYS).await.expect("committed");
     let policy = async |at: &str| {

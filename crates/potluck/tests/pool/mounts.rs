@@ -25,7 +25,12 @@ pub struct Mount {
 impl Mount {
     /// Mounts a path of a pool below the test's directory.
     pub fn start(lab: &Lab, path: &str, options: &[&str]) -> Self {
-        let (dir, ready) = (lab.dir().join("mounted"), lab.dir().join("mount.ready"));
+        Self::start_as(lab, "mounted", path, options)
+    }
+
+    /// Mounts a path of a pool at the directory `name` of the test's directory.
+    pub fn start_as(lab: &Lab, name: &str, path: &str, options: &[&str]) -> Self {
+        let (dir, ready) = (lab.dir().join(name), lab.dir().join(format!("{name}.ready")));
         let _ = fs::create_dir(&dir); // it is there where a mount died
         let _ = fs::remove_file(&ready); // of an earlier mount
         let args = ["mount", "--foreground", path, arg(&dir), "--ready-file", arg(&ready)];
