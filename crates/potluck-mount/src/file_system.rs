@@ -171,13 +171,26 @@ impl FileSystem {
         if path.space().is_empty() {
             return Ok(ShownEntry::of_dir(inode));
         }
-        Ok(facts_of(inode, &self.stat(&path).await?))
+        let mut found = self.stat(&path).await;
+        if found == Err(Errno::NOENT) && self.has_ended_elsewhere(inode).await {
+            let path = self.inodes().path(inode)?;
+            found = self.stat(&path).await;
+        }
+        Ok(facts_of(inode, &found?))
+    }
+
+    async fn list(&self, inode: u64) -> Result<Vec<ListedEntry>, Errno> {
+        let path = self.inodes().path(inode)?;
+        self.pool.list(&path, false).await.map_err(|failure| errno(&failure))
     }
 
     /// Opens a directory as it is now, with what is written in it and not published.
     pub async fn open_dir(&self, inode: u64) -> Result<u64, Errno> {
-        let path = self.inodes().path(inode)?;
-        let mut entries = self.pool.list(&path, false).await.map_err(|failure| errno(&failure))?;
+        let mut entries = self.list(inode).await;
+        if entries == Err(Errno::NOENT) && self.has_ended_elsewhere(inode).await {
+            entries = self.list(inode).await;
+        }
+        let mut entries = entries?;
         let drafts = self.handles().drafts();
         for (number, draft) in drafts {
             let place = self.inodes().place(number).cloned();

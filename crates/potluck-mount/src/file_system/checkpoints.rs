@@ -87,15 +87,28 @@ impl FileSystem {
     /// What is at a name. A directory whose checkpoint ended elsewhere is that which everybody sees from then on.
     pub(super) async fn stat_or_end(&self, parent: u64, name: &str) -> Result<ListedEntry, Errno> {
         let found = self.stat(&self.child(parent, name)?).await;
-        let is_staged = self.staging_at(parent, name).is_some();
-        let number = self.inodes().find(parent, name);
-        match number.filter(|_| is_staged && found == Err(Errno::NOENT)) {
-            Some(number) => {
-                self.is_over(number);
-                self.stat(&self.child(parent, name)?).await
-            }
-            None => found,
+        let number = self.inodes().find(parent, name).unwrap_or(parent);
+        match found == Err(Errno::NOENT) && self.has_ended_elsewhere(number).await {
+            true => self.stat(&self.child(parent, name)?).await,
+            false => found,
         }
+    }
+
+    /// Whether something was not found because the checkpoint that it was staged for has ended elsewhere; from then on
+    /// its directory is that which everybody sees.
+    pub(super) async fn has_ended_elsewhere(&self, inode: u64) -> bool {
+        let staged = {
+            let inodes = self.inodes();
+            let staged = inodes.staged().into_iter().map(|(number, _)| number);
+            let above = staged.filter(|number| inodes.is_below(inode, *number));
+            above.last().and_then(|number| Some((number, inodes.staging(number)?.clone())))
+        };
+        let Some((number, staging)) = staged else { return false };
+        let is_gone = self.stat(&staging).await == Err(Errno::NOENT);
+        if is_gone {
+            self.is_over(number);
+        }
+        is_gone
     }
 
     /// Adds directories to a listing that are staged in this mount, and not there for others.

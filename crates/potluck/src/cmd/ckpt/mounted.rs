@@ -14,11 +14,13 @@ const ATTRIBUTE: &str = "user.potluck.ckpt";
 pub fn begin(dir: &Path, id: Option<CheckpointId>) -> Result<CheckpointId, Failure> {
     let verb = id.map_or("begin".to_owned(), |id| format!("join {id}"));
     if dir.symlink_metadata().is_ok() {
+        check_mounted(dir)?;
         ask(dir, &verb)?;
     } else {
         let name = dir.file_name().and_then(|name| name.to_str()).ok_or_else(|| not_named(dir))?;
         let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
         let above = above.map_or_else(|| PathBuf::from("."), Path::to_owned);
+        check_mounted(&above)?;
         ask(&above, &format!("{verb} {name}")).map_err(|mut failure| {
             failure.message = format!("{} ({})", failure.message, dir.display());
             failure
@@ -29,6 +31,7 @@ pub fn begin(dir: &Path, id: Option<CheckpointId>) -> Result<CheckpointId, Failu
 
 /// Has what is staged for a directory become visible.
 pub fn commit(dir: &Path) -> Result<CheckpointCommitted, Failure> {
+    check_mounted(dir)?;
     let before = open_in(dir)?.is_none();
     ask(dir, "commit")?;
     Ok(CheckpointCommitted { target: dir.display().to_string(), before })
@@ -36,7 +39,18 @@ pub fn commit(dir: &Path) -> Result<CheckpointCommitted, Failure> {
 
 /// Has what is staged for a directory removed.
 pub fn abort(dir: &Path) -> Result<(), Failure> {
+    check_mounted(dir)?;
     ask(dir, "abort")
+}
+
+/// Refuses a directory of another file system, which may keep any attribute and mean nothing by it. A directory of a pool
+/// always has an ack level.
+fn check_mounted(dir: &Path) -> Result<(), Failure> {
+    match getxattr(dir, "user.potluck.ack", &mut [0; 64]) {
+        Ok(_) => Ok(()),
+        Err(Errno::NODATA) => Err(failure(dir, "has no checkpoints", Errno::OPNOTSUPP)),
+        Err(why) => Err(failure(dir, "has no checkpoints", why)),
+    }
 }
 
 /// The checkpoint that is open in a directory of a mount.
