@@ -101,7 +101,6 @@ impl Window {
         if facts.inline.is_some() {
             self.progress.advance(facts.size);
         }
-        if part.is_none() {}
         let commit = FileCommit {
             path: facts.path,
             size: facts.size,
