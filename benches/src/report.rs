@@ -236,10 +236,10 @@ fn contest_rows(contest: &Contest, pairs: &[Pair], bytes: u64) -> Vec<Row> {
             target,
         ));
     }
-    let others: Vec<_> = pairs.iter().filter_map(|pair| pair.other).collect();
-    for (measure, of) in [("cpu", cpu as fn(&[Cost]) -> f64), ("wall", wall)] {
-        if !others.is_empty() {
-            let value = of(&products) / of(&others);
+    for (measure, of) in
+        [("cpu", (|cost| cost.cpu) as fn(&Cost) -> Duration), ("wall", |cost| cost.wall)]
+    {
+        if let Some(value) = against_other(pairs, of) {
             rows.push(Row::Value(Value {
                 work: format!("{}, {measure}, of the other program's", contest.name),
                 value,
@@ -263,6 +263,20 @@ fn contest_rows(contest: &Contest, pairs: &[Pair], bytes: u64) -> Vec<Row> {
         }));
     }
     rows
+}
+
+/// The product's cost of the other program's: of each round, and of both ways round alike. What is first in a round finds
+/// another disk than what is last, so that costs of all rounds together have two middles, and their medians are of one
+/// or the other.
+fn against_other(pairs: &[Pair], of: fn(&Cost) -> Duration) -> Option<f64> {
+    let mut ways = [Vec::new(), Vec::new()];
+    for (round, pair) in pairs.iter().enumerate() {
+        let other = pair.other.as_ref()?;
+        ways[round % 2].push(of(&pair.product).as_secs_f64() / of(other).as_secs_f64());
+    }
+    let medians: Vec<f64> = ways.into_iter().filter(|way| !way.is_empty()).map(median).collect();
+    let product: f64 = medians.iter().product();
+    (!medians.is_empty()).then(|| product.powf(1.0 / medians.len() as f64))
 }
 
 fn spread(pairs: &[Pair], of: impl Fn(&Cost) -> Duration) -> (f64, f64) {
@@ -357,6 +371,22 @@ mod tests {
         let Row::Speed(speed) = &rows[0] else { panic!("a contest's first row is its speed") };
         assert_eq!((speed.ratio, speed.spread), (Some(1.25), Some((1.0, 9.0))));
         assert_eq!((speed.mib_s, speed.cpu_s_per_gib), (1024.0 / 1.25, 2.5));
+    }
+
+    #[test]
+    fn equal_programs_are_told_as_equal_whichever_is_first_and_however_many_rounds_there_are() {
+        let cost = |seconds| {
+            let time = Duration::from_secs_f64(seconds);
+            Cost { wall: time, cpu: time }
+        };
+        // Who is last in a round takes twice as long.
+        let round = |number| {
+            let (product, other) = if number % 2 == 0 { (1.0, 2.0) } else { (2.0, 1.0) };
+            Pair { floor: cost(1.0), product: cost(product), other: Some(cost(other)) }
+        };
+        let pairs: Vec<_> = (0..9).map(round).collect();
+        let value = against_other(&pairs, |cost| cost.wall).expect("there is another");
+        assert!((value - 1.0).abs() < 1e-9, "{value}");
     }
 
     #[test]

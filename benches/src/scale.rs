@@ -250,7 +250,12 @@ impl Run {
 
     /// Opens a file as a reader does, which takes donors that have its chunks.
     async fn open(&self, file: u64) -> Result<()> {
-        let open = Open { path: path_of(&self.layout, file)?, recursive: false, after: None };
+        let open = Open {
+            path: path_of(&self.layout, file)?,
+            recursive: false,
+            after: None,
+            leased: false,
+        };
         let caller = donors::caller(&self.admin)?;
         let opened = caller.call(&open).await.map_err(|why| anyhow!("{why}"))?;
         ensure!(!opened.donors.is_empty(), "{} is on no donor", open.path);

@@ -5,9 +5,11 @@ use std::io;
 use std::path::Path;
 
 use potluck_core::attributes::{FileTime, Permissions};
+use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::entropy::SystemEntropy;
-use potluck_core::ids::{DonorId, Incarnation, SessionId};
+use potluck_core::entry_stamp::EntryStamp;
+use potluck_core::ids::{DonorId, Incarnation, SessionId, WatchId};
 use potluck_core::policy::{AckLevel, Override};
 use potluck_core::recipe::{self, Entry};
 use potluck_wire::bulk::{ChunkPart, Forward, Reply, Request};
@@ -122,6 +124,9 @@ fn users() -> Vec<Vec<u8>> {
     let path = || "pot://lab/a".parse().expect("a path");
     let session = SessionId([1; 16]);
     let (policy, condition) = (Override::default(), c::Condition::Always);
+    let stamp = Some(EntryStamp::NOTHING);
+    let names = vec![c::KnownName { name: "a".into(), stamp }];
+    let known = c::KnownDir { names, whole: true, ..c::KnownDir::new(path()) };
     let receipt = Receipt([2; 16]);
     let acknowledged = Acknowledged { chunk: 0, donor: DonorId(1), ack: AckLevel::Disk, receipt };
     let file = c::FileCommit {
@@ -144,10 +149,22 @@ fn users() -> Vec<Vec<u8>> {
     vec![
         at(0, &c::Reserve { path: path(), bytes: Some(1), policy, condition }),
         at(1, &c::Offer { session, chunks, ack: AckLevel::Disk }),
-        at(2, &c::Grow { session, bytes: 1, holders: Vec::new(), avoid: vec![DonorId(1)], whole: false }),
+        at(
+            2,
+            &c::Grow {
+                session,
+                bytes: 1,
+                holders: Vec::new(),
+                avoid: vec![DonorId(1)],
+                whole: false,
+            },
+        ),
         at(4, &c::Commit { session, batch: 0, files: vec![file], done: true }),
-        at(6, &c::Open { path: path(), recursive: true, after: Some("a/b".into()) }),
+        at(6, &c::Open { path: path(), recursive: true, after: Some("a/b".into()), leased: true }),
         at(9, &c::List { path: path(), recursive: true, after: Some("a/b".into()) }),
+        at(36, &c::CheckpointBegin { id: CheckpointId([1; 16]), target: path(), style: CommitStyle::Replace }),
+        at(34, &c::Watch { stream: Some(WatchId([1; 16])), heard: 1 }),
+        at(35, &c::Refresh { watch: None, dirs: vec![known] }),
     ]
 }
 

@@ -3,9 +3,9 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use potluck_core::owner_limits::KeepFree;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::owner_limits::KeepFree;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Mirror, Race, Width};
 use potluck_core::rights::Right;

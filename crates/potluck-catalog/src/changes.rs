@@ -61,6 +61,8 @@ pub enum ChangeOp {
         to: PoolPath,
         /// Whether it replaced what was there.
         style: CommitStyle,
+        /// The paths of what was put into directories that were there; none where all of the target is new.
+        merged: Vec<PoolPath>,
     },
     /// A space was made, or its policy was set.
     Space(String),

@@ -315,9 +315,9 @@ pub(crate) fn commit(
     }
     let open = kept.open(db)?.ok_or(Error::NoCheckpoint(*id))?;
     let OpenCheckpoint { staging: from, target: to, style, .. } = open;
-    publishing::publish(db, (&from, &to), style, how, when)?;
+    let merged = publishing::publish(db, (&from, &to), style, how, when)?;
     ended(db, id, Some(&to), when.pool_ms)?;
-    let published = ChangeOp::Published { from, to: to.clone(), style };
+    let published = ChangeOp::Published { from, to: to.clone(), style, merged };
     changes::append(db, &published)?;
     Ok(CheckpointOutcome::Now(to))
 }
@@ -448,7 +448,7 @@ pub(crate) fn all(db: &Tx) -> Result<KnownCheckpoints, Error> {
 /// Puts a checkpoint there that a log tells of, with its staging directory.
 pub(crate) fn put(db: &Tx, open: &OpenCheckpoint) -> Result<(), Error> {
     let attributes = EntryAttributes::of_dir(open.begun_wall_ms);
-    let dir = entries::make_dirs(db, &open.staging, attributes)?;
+    let dir = entries::make_dirs(db, &open.staging, attributes)?.dir;
     let depth = open.staging.names().len() - 1;
     let OpenCheckpoint { id, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = *open;
     let target = open.target.names().get(depth..).unwrap_or_default().join("/");

@@ -7,7 +7,6 @@
 //! What is copied is acknowledged as what is written: a file of which too few holders are there just now is refused,
 //! and who asked for it stores it anew, which sends what is missing to others.
 
-use super::changes::{self, ChangeOp};
 use super::checkpoints;
 use super::commit::{PreparedFile, repeated};
 use super::enough_copies::{self, AcknowledgedFile, WriteSafety};
@@ -18,7 +17,7 @@ use super::meta::Counter;
 use super::parts;
 use super::spaces::{self, Space};
 use super::versions;
-use super::visible::{FileToPut, PutTarget, Visible, is_refusal};
+use super::visible::{FileToPut, PutTarget, Visible, is_refusal, make_dirs};
 use super::walk::{Walk, WalkedEntry, What};
 use crate::sql::{Tx, params};
 use potluck_core::attributes::EntryAttributes;
@@ -131,8 +130,7 @@ pub(crate) fn copy(
             if wanted.after.is_none() {
                 // Where a file stands in its place nothing can be copied.
                 checkpoints::check_writable(db, &wanted.to, Some(now_ms))?;
-                entries::make_dirs(db, &wanted.to, found.attributes)?;
-                changes::append(db, &ChangeOp::Dir(wanted.to.clone(), found.attributes))?;
+                make_dirs(db, &wanted.to, found.attributes)?;
             }
             copying.page(&mut walk)?
         }
@@ -197,8 +195,8 @@ impl Copying<'_> {
 
     /// Makes a directory; what stands in its place is told once for it, and again for each file.
     fn dir(&mut self, path: &PoolPath, attributes: EntryAttributes) -> Result<(), Error> {
-        match entries::make_dirs(self.db, path, attributes) {
-            Ok(_) => changes::append(self.db, &ChangeOp::Dir(path.clone(), attributes)),
+        match make_dirs(self.db, path, attributes) {
+            Ok(_) => Ok(()),
             Err(why) if is_refusal(&why) => {
                 self.files.push((path.clone(), Err(why)));
                 Ok(())

@@ -124,24 +124,36 @@ pub(crate) fn existing_dir(db: &Tx, path: &PoolPath) -> Result<DirId, Error> {
     }
 }
 
+/// A directory that is there now, with those that were made for that.
+pub(crate) struct EnsuredDir {
+    /// The number of the directory.
+    pub dir: DirId,
+    /// It and those above it, as far as they were missing.
+    pub made: Vec<PoolPath>,
+}
+
 /// The directory at `path`, made with all its parents where they are missing, and these attributes.
 pub(crate) fn make_dirs(
     db: &Tx,
     path: &PoolPath,
     attributes: EntryAttributes,
-) -> Result<DirId, Error> {
+) -> Result<EnsuredDir, Error> {
     let space = lookup(db, DirId::ROOT, path.space())?;
     let Some(FoundEntry { place: EntryPlace::Dir(mut dir), .. }) = space else {
         return Err(Error::NoSpaceNamed(path.space().into()));
     };
+    let mut made = Vec::new();
     for (depth, name) in path.names().iter().enumerate() {
         dir = match lookup(db, dir, name)? {
             Some(FoundEntry { place: EntryPlace::Dir(next), .. }) => next,
             Some(_) => return Err(Error::NotADirectory(ancestor(path, depth + 1))),
-            None => make_dir(db, dir, name, attributes)?,
+            None => {
+                made.push(ancestor(path, depth + 1));
+                make_dir(db, dir, name, attributes)?
+            }
         };
     }
-    Ok(dir)
+    Ok(EnsuredDir { dir, made })
 }
 
 /// The first `depth` names of `path`.

@@ -168,7 +168,7 @@ fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
         }
         ChangeOp::Moved { from, to } => out.add(Record::Moved { from, to }),
         ChangeOp::Checkpoint(open) => out.add(Record::Checkpoint(open)),
-        ChangeOp::Published { from, to, style } => {
+        ChangeOp::Published { from, to, style, .. } => {
             out.add(Record::Published { from, to, style });
         }
         ChangeOp::Removed(path) => out.add(Record::Removed { path }),

@@ -11,6 +11,7 @@ mod changes;
 mod checkpoints;
 mod chunks;
 mod commit;
+mod committed;
 mod conversions;
 mod copies;
 mod dir_policies;
@@ -30,6 +31,7 @@ mod followed;
 mod grantees;
 mod grants;
 mod groups;
+mod leases;
 mod links;
 mod lists;
 mod log_position;
@@ -77,6 +79,7 @@ pub use checkpoints::{
 };
 pub use chunks::{KnownChunk, UnusedChunk};
 pub use commit::{Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile};
+pub use committed::{ChangeListener, CommittedChange};
 pub use conversions::{Computed, Encoded};
 pub use copies::{Copied, CopiedVersion, CopyOutcome, CopyRequest};
 pub use donors::{Goal, StoredDonor};
@@ -85,6 +88,7 @@ pub use error::Error;
 pub use export::CatalogSnapshot;
 pub use followed::{Followed, ToFollow};
 pub use grants::SeenSpaces;
+pub use leases::{LEASE, MOST_LEASES};
 pub use log_position::{Advance, Extent, LogCopy, LogPlace, Position};
 pub use members::StoredMember;
 pub use names::{AttributesToSet, When};
@@ -184,6 +188,11 @@ impl Catalog {
     /// by it whether they meet an older copy (`term_history`).
     pub fn changes(&self) -> u64 {
         self.state.changes.load(Ordering::Acquire)
+    }
+
+    /// Has `listener` told of all that is committed from now on; the first that is given stays.
+    pub fn announce_to(&self, listener: Arc<dyn ChangeListener>) {
+        let _ = self.state.listener.set(listener);
     }
 
     /// How long the writer was held, since the catalog was opened.

@@ -9,7 +9,7 @@ use super::error::Error;
 use super::names::When;
 use super::quotas;
 use super::spaces::{self, Sums};
-use super::visible::is_refusal;
+use super::visible::{is_refusal, make_dirs};
 use crate::sql::Tx;
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::link_target::LinkTarget;
@@ -77,11 +77,7 @@ pub(crate) fn make(
     let dir = match parents {
         true => {
             let EntryAttributes { mtime, .. } = *attributes;
-            entries::make_dirs(
-                db,
-                &above,
-                EntryAttributes { mtime, permissions: Permissions::DIR },
-            )?
+            make_dirs(db, &above, EntryAttributes { mtime, permissions: Permissions::DIR })?
         }
         false => entries::existing_dir(db, &above)?,
     };

@@ -116,6 +116,26 @@ pub(crate) fn list(
     Ok(listing)
 }
 
+/// The entries behind names of directories, each called by its name; of each directory all, or why there are none.
+pub(crate) type LookedUp = Vec<Result<Vec<Option<ListedEntry>>, Error>>;
+
+/// Looks names up in directories.
+pub(crate) fn look_up(db: &Tx, dirs: &[(PoolPath, Vec<String>)]) -> LookedUp {
+    let in_dir = |(path, names): &(PoolPath, Vec<String>)| {
+        let dir = entries::existing_dir(db, path)?;
+        let entry = |name: &String| {
+            let Some(found) = entries::lookup(db, dir, name)? else { return Ok(None) };
+            Ok(Some(match found.place {
+                EntryPlace::Dir(_) => dir_entry(name.clone(), found.attributes),
+                EntryPlace::Link(target) => link_entry(name.clone(), target, found.attributes),
+                EntryPlace::File(version) => file_entry(name.clone(), &versions::get(db, version)?),
+            }))
+        };
+        names.iter().map(entry).collect()
+    };
+    dirs.iter().map(in_dir).collect()
+}
+
 /// The facts about one path.
 #[derive(Debug)]
 pub struct EntryFacts {

@@ -44,8 +44,7 @@ pub(crate) fn make_dir(
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
     if parents && !path.space().is_empty() {
-        entries::make_dirs(db, path, attributes)?;
-        return changes::append(db, &ChangeOp::Dir(path.clone(), attributes));
+        return visible::make_dirs(db, path, attributes).map(drop);
     }
     let (above, name) = split(path)?;
     let parent = entries::existing_dir(db, &above)?;

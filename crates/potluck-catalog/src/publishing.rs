@@ -9,7 +9,7 @@ use super::names::When;
 use super::spaces::{self, Sums};
 use super::trash;
 use super::versions;
-use super::visible::check_condition;
+use super::visible::{check_condition, make_dirs};
 use crate::sql::Tx;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::CommitStyle;
@@ -35,14 +35,15 @@ impl Conditions {
     pub const NONE: Self = Self { condition: Condition::Always, spare_content: false };
 }
 
-/// Makes what is staged visible. Directories above the target that are missing are made.
+/// Makes what is staged visible. Directories above the target that are missing are made. Gives the paths of what was put
+/// into directories that were there; none where all of the target is new.
 pub(crate) fn publish(
     db: &Tx,
     (staging, target): (&PoolPath, &PoolPath),
     style: CommitStyle,
     how: Conditions,
     when: When,
-) -> Result<(), Error> {
+) -> Result<Vec<PoolPath>, Error> {
     let outside = || Error::OutsideSpaces(target.clone());
     let holder = entries::existing_dir(db, &staging.parent().ok_or_else(outside)?)?;
     let staged = Staged {
@@ -54,20 +55,22 @@ pub(crate) fn publish(
         (CommitStyle::Merge, Some(EntryPlace::Dir(dir))) => {
             let (sums, left) = (Sums::default(), MOST_MERGED);
             let counts = ReferenceCounts::new(db, when.pool_ms);
-            let mut merge = Merge { db, how, target, counts, sums, left };
+            let mut merge = Merge { db, how, target, counts, sums, left, merged: Vec::new() };
             merge.directory(staged.dir, dir, target)?;
-            let Merge { counts, sums, .. } = merge;
+            let Merge { counts, sums, merged, .. } = merge;
             counts.close()?;
             entries::delete(db, staged.at.0, staged.at.1)?;
             dir_policies::forget(db, staged.dir)?;
-            spaces::add_sums(db, spaces::named(db, target.space())?.id, sums)
+            spaces::add_sums(db, spaces::named(db, target.space())?.id, sums)?;
+            Ok(merged)
         }
         // What is merged into nothing becomes the whole.
         (CommitStyle::Replace | CommitStyle::Merge, _) => {
             let above = target.parent().ok_or_else(outside)?;
             let made = EntryAttributes::of_dir(when.wall_ms);
-            let parent = entries::make_dirs(db, &above, made)?;
-            replace(db, &staged, parent, target)
+            let parent = make_dirs(db, &above, made)?;
+            replace(db, &staged, parent, target)?;
+            Ok(Vec::new())
         }
     }
 }
@@ -105,6 +108,8 @@ struct Merge<'a> {
     sums: Sums,
     /// Entries that may still be put.
     left: usize,
+    /// The paths of those that were.
+    merged: Vec<PoolPath>,
 }
 
 impl Merge<'_> {
@@ -147,6 +152,7 @@ impl Merge<'_> {
                 }
             }
             entries::rename(self.db, (from, &name), (to, &name))?;
+            self.merged.push(at);
         }
         Ok(())
     }

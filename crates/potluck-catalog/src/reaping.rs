@@ -26,13 +26,31 @@ enum Thrown {
     Names(VersionId, Vec<ChunkName>),
 }
 
+impl Thrown {
+    /// The version that it is, or is of.
+    fn version(&self) -> Option<VersionId> {
+        match self {
+            Self::Dir(..) => None,
+            Self::Version(version, _) | Self::Whole(version) | Self::Names(version, _) => {
+                Some(*version)
+            }
+        }
+    }
+}
+
 /// Takes something apart, until some `limit` of entries and chunks are done; `false` when there is no trash, but for
-/// wholes that were thrown away less than `kept_ms` ago.
+/// versions that readers have, or may have, open and that were thrown away less than `kept_ms` ago.
 pub(crate) fn reap(db: &Tx, limit: usize, kept_ms: u64, now_ms: u64) -> Result<bool, Error> {
     let Some((id, thrown, since_ms)) = next(db, now_ms.saturating_sub(kept_ms))? else {
         return Ok(false);
     };
-    // Nobody has used the chunks of a removed whole since it was removed.
+    if let Some(version) = thrown.version()
+        && db.leases().is_leased(version, now_ms)
+    {
+        trash::keep_longer(db, id, now_ms)?;
+        return Ok(true);
+    }
+    // Nobody has used the chunks of what was left whole since it was removed, or nobody had it open any more.
     let mut counts = ReferenceCounts::new(db, since_ms.unwrap_or(now_ms));
     let done = match thrown {
         Thrown::Dir(dir, space) => take_entries(db, dir, space, limit, &mut counts)?,

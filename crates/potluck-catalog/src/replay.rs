@@ -172,7 +172,7 @@ impl Replay {
         let recipe = self.recipe(&version)?;
         remove(db, path)?;
         let of_file = EntryAttributes::of_dir(about.attributes.mtime.ms());
-        let dir = entries::make_dirs(db, &above, of_file)?;
+        let dir = entries::make_dirs(db, &above, of_file)?.dir;
         let space = spaces::named(db, path.space())?;
         insert(db, &version, about, &recipe)?;
         if version.parts > 0 {
@@ -326,7 +326,7 @@ fn link(
     let outside = || Error::OutsideSpaces(path.clone());
     let (above, name) = (path.parent().ok_or_else(outside)?, path.file_name().ok_or_else(outside)?);
     remove(db, path)?;
-    let dir = entries::make_dirs(db, &above, EntryAttributes::of_dir(attributes.mtime.ms()))?;
+    let dir = entries::make_dirs(db, &above, EntryAttributes::of_dir(attributes.mtime.ms()))?.dir;
     entries::make_link(db, dir, name, target, attributes)?;
     let space = spaces::named(db, path.space())?;
     spaces::add_sums(db, space.id, Sums { files: 1, bytes: 0 })

@@ -16,14 +16,30 @@ pub(crate) fn throw(db: &Tx, dir: DirId, space: SpaceId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Leaves the references of a version that is deleted, with the parity that it has, for later.
-pub(crate) fn throw_version(db: &Tx, version: &Version, parity: &[ChunkName]) -> Result<(), Error> {
+/// Leaves the references of a version that is deleted, with the parity that it has, for later. One that readers have
+/// open was thrown away at `leased_ms`, and is left whole for a while.
+pub(crate) fn throw_version(
+    db: &Tx,
+    version: &Version,
+    parity: &[ChunkName],
+    leased_ms: Option<u64>,
+) -> Result<(), Error> {
     let (id, digest) = (version.id.0 as i64, version.digest.0);
-    db.execute("INSERT INTO trash (version, digest) VALUES (?1, ?2)", params![id, digest])?;
-    let mut insert = db.prepare("INSERT INTO trash (version, names) VALUES (?1, ?2)")?;
+    let thrown_ms = leased_ms.map(|ms| ms as i64);
+    db.prepare("INSERT INTO trash (version, digest, thrown_ms) VALUES (?1, ?2, ?3)")?
+        .execute(params![id, digest, thrown_ms])?;
+    let mut insert =
+        db.prepare("INSERT INTO trash (version, names, thrown_ms) VALUES (?1, ?2, ?3)")?;
     for names in parity.chunks(PAGE_ENTRIES) {
-        insert.execute(params![id, packed(names)])?;
+        insert.execute(params![id, packed(names), thrown_ms])?;
     }
+    Ok(())
+}
+
+/// Somebody still has open what is in a row, which is left whole from now on for as long as at first.
+pub(crate) fn keep_longer(db: &Tx, row: i64, now_ms: u64) -> Result<(), Error> {
+    db.prepare("UPDATE trash SET thrown_ms = ?2 WHERE id = ?1")?
+        .execute(params![row, now_ms as i64 + 1])?; // it is not looked at again at this moment
     Ok(())
 }
 

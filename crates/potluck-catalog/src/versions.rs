@@ -96,18 +96,21 @@ pub(crate) fn insert(
 }
 
 /// Deletes a version and returns it. The references of its chunks, parity included, end with it; those of one
-/// with more chunks than one page has entries end later, so that no transaction is longer for it. One with parts is
-/// left whole for a while, for those who have it open and are still to open parts of it.
+/// with more chunks than one page has entries end later, so that no transaction is longer for it. One that readers have
+/// open is left whole for a while, as is one with parts, for those who are still to open parts of it.
 pub(crate) fn delete(
     db: &Tx,
     id: VersionId,
     counts: &mut ReferenceCounts<'_>,
 ) -> Result<Version, Error> {
     let version = get(db, id)?;
+    let now_ms = counts.now_ms();
+    let is_leased = db.leases().is_leased(id, now_ms);
     if version.parts > 0 {
-        trash::throw_whole(db, id, counts.now_ms())?;
-    } else if version.chunks > PAGE_ENTRIES as u64 {
-        trash::throw_version(db, &version, &parity(db, &version)?)?;
+        trash::throw_whole(db, id, now_ms)?;
+    } else if version.chunks > PAGE_ENTRIES as u64 || (is_leased && version.chunks > 0) {
+        let leased_ms = is_leased.then_some(now_ms);
+        trash::throw_version(db, &version, &parity(db, &version)?, leased_ms)?;
     } else if version.chunks > 0 {
         let recipe = recipe_of(db, &version)?;
         counts.remove(id, recipe.iter().map(|entry| &entry.name))?;

@@ -9,7 +9,7 @@ use super::chunks::ReferenceCounts;
 use super::commit::PreparedChunk;
 use super::dir_policies;
 use super::enough_copies::Promise;
-use super::entries::{self, DirId, EntryPlace};
+use super::entries::{self, DirId, EnsuredDir, EntryPlace};
 use super::error::Error;
 use super::quotas::{self, QuotaLimits};
 use super::spaces::{self, Space, Sums};
@@ -239,7 +239,7 @@ impl<'db> Visible<'db> {
 
     /// The directory of a file, made if it is not there.
     fn make_dir(&mut self, dir: &PoolPath) -> Result<DirId, Error> {
-        let id = entries::make_dirs(self.db, dir, EntryAttributes::of_dir(self.wall_ms))?;
+        let id = make_dirs(self.db, dir, EntryAttributes::of_dir(self.wall_ms))?;
         self.dirs.insert(dir.names().to_vec(), id);
         Ok(id)
     }
@@ -258,6 +258,20 @@ impl<'db> Visible<'db> {
         }
         Ok(again)
     }
+}
+
+/// The directory at `path`, made with those above it where they are missing, each of which is a change of its own: who
+/// watches the directory that it is made in is told of it.
+pub(crate) fn make_dirs(
+    db: &Tx,
+    path: &PoolPath,
+    attributes: EntryAttributes,
+) -> Result<DirId, Error> {
+    let EnsuredDir { dir, made } = entries::make_dirs(db, path, attributes)?;
+    for path in made {
+        changes::append(db, &ChangeOp::Dir(path, attributes))?;
+    }
+    Ok(dir)
 }
 
 /// Whether what is at a path may be replaced.

@@ -1,10 +1,12 @@
 //! What the catalog's writer shares with those who ask about it.
 
+use crate::committed::ChangeListener;
 use crate::fault::CatalogDiskFault;
+use crate::leases::Leases;
 use potluck_core::clock::SharedClock;
 use potluck_wire::metrics::Times;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 /// How the writer is doing. Clones share it.
 #[derive(Clone)]
@@ -13,17 +15,21 @@ pub struct WriterState {
     pub changes: Arc<AtomicU64>,
     /// What the disk did not take.
     pub fault: Arc<CatalogDiskFault>,
+    /// The versions that readers have open.
+    pub leases: Arc<Leases>,
     /// The clock by which the writer is timed, and work in the background ends its steps.
     pub clock: SharedClock,
     /// How long the writer was held.
     pub times: Arc<WriterTimes>,
+    /// Who is told of what is committed.
+    pub listener: Arc<OnceLock<Arc<dyn ChangeListener>>>,
 }
 
 impl WriterState {
     /// The state of a writer that has done nothing yet.
     pub fn new(clock: SharedClock) -> Self {
-        let (changes, fault, times) = Default::default();
-        Self { changes, fault, clock, times }
+        let (changes, fault, leases, times, listener) = Default::default();
+        Self { changes, fault, leases, clock, times, listener }
     }
 }
 

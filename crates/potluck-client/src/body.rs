@@ -1,4 +1,4 @@
-//! The bytes of a chunk on its way to donors: in memory, or still in the local file that they come from.
+//! The bytes of a chunk on its way to donors: in memory, or still in the local file that they come from, or in the pool.
 //!
 //! A chunk that is stored as its file has it was hashed as it was read, in pieces that stay in the processor's cache,
 //! and goes from the system's file cache straight to the socket: two copies less of each byte. The file may change
@@ -7,6 +7,9 @@
 use crate::buffer::{Buffer, Claim};
 use potluck_core::chunk::{ChunkHasher, ChunkName};
 use potluck_wire::bulk::PIECE;
+use potluck_wire::error::Failure;
+use potluck_wire::net::BoxFuture;
+use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -18,6 +21,30 @@ pub enum Body {
     Memory(Buffer),
     /// A part of a local file, which may change.
     File(FileRange),
+    /// A chunk that the pool has.
+    Kept(KeptChunk),
+}
+
+/// A chunk that the pool has, and that is read only if it lacks copies of it.
+pub struct KeptChunk {
+    /// Reads it, with what it is stored together with.
+    pub row: Arc<dyn ReadRow>,
+    /// The position of the chunk in its row, parity after the data.
+    pub position: usize,
+    /// Stored bytes of the chunk.
+    pub len: u32,
+}
+
+/// Reads chunks that are stored together.
+pub trait ReadRow: Send + Sync {
+    /// The stored bytes of the chunk at a position, in memory.
+    fn read(&self, position: usize) -> BoxFuture<'_, Result<Arc<Body>, Failure>>;
+}
+
+impl fmt::Debug for KeptChunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "chunk {} of a kept row", self.position)
+    }
 }
 
 /// A part of a local file.
@@ -39,6 +66,15 @@ impl Body {
         match self {
             Self::Memory(bytes) => bytes.len(),
             Self::File(range) => range.len as usize,
+            Self::Kept(chunk) => chunk.len as usize,
+        }
+    }
+
+    /// Returns the bytes where they can be sent from: a chunk that is kept is read.
+    pub async fn in_hand(self: Arc<Self>) -> Result<Arc<Self>, Failure> {
+        match &*self {
+            Self::Kept(KeptChunk { row, position, .. }) => row.read(*position).await,
+            Self::Memory(_) | Self::File(_) => Ok(self),
         }
     }
 
@@ -52,13 +88,14 @@ impl Body {
                 range.file.read_exact_at(&mut bytes, range.offset).expect("the bytes of a test");
                 bytes
             }
+            Self::Kept(_) => panic!("a test has none"),
         }
     }
 
     /// Whether its file has other bytes there by now than those called `name`. Blocks.
     pub fn has_changed(&self, name: &ChunkName) -> bool {
         match self {
-            Self::Memory(_) => false,
+            Self::Memory(_) | Self::Kept(_) => false,
             Self::File(range) => range.name_now() != Some(*name),
         }
     }

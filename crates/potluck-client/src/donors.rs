@@ -1,6 +1,7 @@
 //! The donors of one client: how to reach them, the open links, and what is known of their rates.
 
 use crate::buffer::Buffers;
+use crate::leases::ReadTickets;
 use crate::link::{Link, LinkError};
 use crate::pool::Pool;
 use potluck_core::clock::Tick;
@@ -37,6 +38,16 @@ struct Known {
     is_discarded: bool,
     /// Serialises opening, so that many chunks waiting for one donor open one link.
     link: Arc<tokio::sync::Mutex<Option<Link>>>,
+}
+
+impl ReadTickets for Donors {
+    fn due(&self) -> Vec<DonorId> {
+        self.to_renew()
+    }
+
+    fn renew(&self, access: Vec<DonorAccess>) {
+        self.learn(access);
+    }
 }
 
 impl Donors {

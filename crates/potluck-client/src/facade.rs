@@ -24,7 +24,15 @@ impl Pool {
     /// Errors: [`code::NO_ENTRY`] and [`code::NO_SPACE_NAMED`] where nothing is there, [`code::NOT_RECURSIVE`] for a
     /// directory, [`ErrorKind::Integrity`](potluck_wire::error::ErrorKind::Integrity) where the recipe is not that of the file's digest.
     pub async fn open(&self, path: &PoolPath) -> Result<File, Failure> {
-        File::open(self, path).await
+        File::open(self, path, false).await
+    }
+
+    /// Opens a file that is to stay readable for as long as it is open, though it is replaced or removed: its version
+    /// is leased, which one call each 20 s renews for all files that this client has open so.
+    ///
+    /// Errors: those of [`Pool::open`].
+    pub async fn open_leased(&self, path: &PoolPath) -> Result<File, Failure> {
+        File::open(self, path, true).await
     }
 
     /// Opens a session for files below `root`, which become visible one by one as they are finished.

@@ -13,6 +13,7 @@ use crate::donors::Donors;
 use crate::link::{ChunkRequest, LinkError, Proof};
 use crate::pool::Pool;
 use crate::recipe::Recipe;
+use crate::stored_rows::StoredRows;
 use gather::{Code, Shard};
 use memory::{Need, read_ahead};
 use outage::{Failed, Outage, holders};
@@ -113,6 +114,17 @@ impl Fetcher {
             failovers: Arc::default(),
             outage: Arc::default(),
         }
+    }
+
+    /// Whether what it reads is sealed with this key, or with none.
+    pub fn is_sealed_with(&self, key: Option<&SpaceKey>) -> bool {
+        self.key.as_ref() == key
+    }
+
+    /// The rows of a recipe, to be stored again.
+    pub fn rows_of(&self, recipe: Arc<Recipe>) -> StoredRows {
+        let (key, offload) = (self.key.clone(), self.client.env.offload);
+        StoredRows { recipe, fetcher: self.clone(), key, offload }
     }
 
     /// Learns how to reach the holders of more files.

@@ -1,14 +1,19 @@
 //! An open file: what the manager said of it once, and reads of any of its bytes from then on.
 
 use crate::fetch::{Fetched, Fetcher};
+use crate::leases::Lease;
 use crate::parts::OpenedParts;
 use crate::pool::Pool;
 use crate::recipe::{self, Recipe};
+use crate::stored_rows::KeptRow;
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::Digest;
+use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
+use potluck_core::merkle::SEGMENT;
 use potluck_core::path::PoolPath;
+use potluck_core::policy::Policy;
 use potluck_core::read_plan::Piece;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::{Open, OpenFile};
@@ -17,6 +22,7 @@ use potluck_wire::net::BoxFuture;
 use std::collections::VecDeque;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// Chunks, or groups of them, of one file that are asked for at once; memory bounds them further.
@@ -26,7 +32,7 @@ pub(crate) const UNITS_AT_ONCE: usize = 64;
 /// file, the connections to its donors, and with all files of their pool handle the memory for what is read.
 ///
 /// A file that is replaced or removed while it is open stays readable for as long as the pool keeps the
-/// chunks of that version.
+/// chunks of that version: a minute, or with [`Pool::open_leased`] as long as it is open.
 #[derive(Clone)]
 pub struct File {
     inner: Arc<Inner>,
@@ -36,6 +42,10 @@ struct Inner {
     about: About,
     content: Content,
     fetcher: Fetcher,
+    /// Turns for reading rows that another version keeps.
+    turns: Arc<Semaphore>,
+    /// Has the pool keep the version.
+    _lease: Option<Lease>,
 }
 
 /// The facts about a file.
@@ -45,6 +55,9 @@ struct About {
     digest: Digest,
     version: VersionId,
     attributes: EntryAttributes,
+    /// Bytes of each chunk but the last.
+    chunk_size: u32,
+    ec: Option<Ec>,
 }
 
 /// The content of a file, as far as it is known where that is.
@@ -65,10 +78,12 @@ impl File {
         file: OpenFile,
         key: Option<&SpaceKey>,
         fetcher: Fetcher,
+        lease: Option<Lease>,
     ) -> Result<Self, Failure> {
-        let OpenFile { size, digest, version, mtime, permissions, .. } = file;
+        let OpenFile { size, digest, version, mtime, permissions, chunk_size, ec, .. } = file;
         let attributes = EntryAttributes { mtime, permissions };
-        let about = About { path: file.path.clone(), size, digest, version, attributes };
+        let path = file.path.clone();
+        let about = About { path, size, digest, version, attributes, chunk_size, ec };
         let content = if file.parts.is_empty() {
             Content::Own(Arc::new(Recipe::check(file, key)?))
         } else {
@@ -80,11 +95,17 @@ impl File {
             })?;
             Content::Parts(Box::new(OpenedParts::check(client, path, &file, key.cloned())?))
         };
-        Ok(Self { inner: Arc::new(Inner { about, content, fetcher }) })
+        let turns = KeptRow::turns();
+        Ok(Self { inner: Arc::new(Inner { about, content, fetcher, turns, _lease: lease }) })
     }
 
-    pub(crate) async fn open(client: &Pool, path: &PoolPath) -> Result<Self, Failure> {
-        let open = Open { path: path.clone(), recursive: false, after: None };
+    /// Opens the file at `path`, under a lease if it is to be `leased`.
+    pub(crate) async fn open(
+        client: &Pool,
+        path: &PoolPath,
+        leased: bool,
+    ) -> Result<Self, Failure> {
+        let open = Open { path: path.clone(), recursive: false, after: None, leased };
         let mut opened = client.call(&open).await?;
         let file = opened.files.pop().ok_or_else(|| {
             let what = format!("{path} is a directory");
@@ -97,7 +118,12 @@ impl File {
         let fetcher = Fetcher::new(client, memory, key.clone());
         fetcher.learn(opened.donors);
         fetcher.reads_below(open.path);
-        Self::new(client, path, file, key.as_ref(), fetcher)
+        let keep = || {
+            let donors = Arc::new(fetcher.donors.clone());
+            client.leases.keep(&client.caller, path.space(), file.version, donors)
+        };
+        let lease = leased.then(keep);
+        Self::new(client, path, file, key.as_ref(), fetcher, lease)
     }
 
     /// Returns the size of the file in bytes.
@@ -168,6 +194,37 @@ impl File {
             parts: VecDeque::new(),
             left,
         }
+    }
+
+    /// Whether a file that `policy` cuts, and `key` seals, has the same chunks where it has the same bytes, and the digest
+    /// of such a file follows from those of its chunks.
+    pub(crate) fn is_cut_by(&self, policy: &Policy, key: Option<&SpaceKey>) -> bool {
+        let About { chunk_size, ec, .. } = self.inner.about;
+        let is_subtree =
+            chunk_size.is_multiple_of(SEGMENT) && (chunk_size / SEGMENT).is_power_of_two();
+        let is_same = chunk_size == policy.chunk_size && ec == policy.ec;
+        is_subtree && is_same && self.inner.fetcher.is_sealed_with(key)
+    }
+
+    /// The row of whole chunks that begins at `at`; `None` where no row does, or the last one is a short one.
+    pub(crate) async fn row_at(&self, at: u64) -> Result<Option<Arc<KeptRow>>, Failure> {
+        let About { chunk_size, ec, .. } = self.inner.about;
+        let count = ec.map_or(1, Ec::data);
+        let end = at.saturating_add(u64::from(chunk_size) * count as u64);
+        if end > self.size() {
+            return Ok(None);
+        }
+        let Stretch { recipe, units, rest, .. } = self.stretch(at..end).await?;
+        let [pieces] = &units[..] else { return Ok(None) };
+        let first = pieces[0].index;
+        let row = first..first + pieces.len();
+        let is_whole = |piece: &Piece| piece.skip == 0 && piece.take == chunk_size;
+        let is_row = pieces.len() == count && first.is_multiple_of(count);
+        if !rest.is_empty() || !is_row || !pieces.iter().all(is_whole) {
+            return Ok(None);
+        }
+        let rows = self.inner.fetcher.rows_of(recipe);
+        Ok(Some(Arc::new(KeptRow::new(rows, row, Arc::clone(&self.inner.turns)))))
     }
 
     /// The content of a file that lives in the catalog.

@@ -216,7 +216,7 @@ async fn tree(
     let mut after = None;
     let mut fetcher: Option<Fetcher> = None;
     loop {
-        let open = Open { path: path.clone(), recursive: true, after: after.take() };
+        let open = Open { path: path.clone(), recursive: true, after: after.take(), leased: false };
         let page: Opened = client.call_retrying(&open).await?;
         progress.expect(page.files.iter().map(|file| file.size).sum());
         if let Some(to) = &mut to {
@@ -286,7 +286,7 @@ async fn get_one(
     let name = file.path.clone();
     let copied = async {
         let local = local?;
-        let file = File::new(client, root, file, key, fetcher.clone())?;
+        let file = File::new(client, root, file, key, fetcher.clone(), None)?;
         match local {
             Some((local, if_absent)) => {
                 write_file(client, &file, &local, !if_absent, progress).await?;

@@ -34,6 +34,7 @@ mod facade;
 mod fetch;
 mod file;
 mod get;
+mod leases;
 mod link;
 mod manager_calls;
 mod parts;
@@ -43,6 +44,7 @@ mod progress;
 mod recipe;
 mod retry_limits;
 mod source;
+mod stored_rows;
 mod write {
     //! How bytes get to donors: so far the sliding window (docs/papers.md, checkpoint store).
     pub mod groups;

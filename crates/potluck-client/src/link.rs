@@ -14,6 +14,7 @@ use potluck_wire::bulk::{
     BulkIo, BulkStatus, ChunkPart, Forward, KNOWN_ROUTES, Lane, PIECE, Request, StreamIo,
 };
 use potluck_wire::control::Source;
+use potluck_wire::error::Failure;
 use potluck_wire::net::{BoxStream, FileSender};
 use potluck_wire::ticket::Receipt;
 use potluck_wire::upgrade::{OpenedBulk, UpgradeError};
@@ -69,6 +70,9 @@ pub enum LinkError {
     /// Was sent other bytes than were read before, for the local file they come from has changed.
     #[error("was sent bytes of a file that has changed meanwhile")]
     FileChanged,
+    /// Was sent nothing, for what was to be sent could not be read.
+    #[error("was sent nothing: {0}")]
+    Unread(Failure),
 }
 
 fn describe(status: BulkStatus) -> &'static str {
@@ -440,6 +444,7 @@ impl Sending {
                 match &*body {
                     ChunkBody::Memory(bytes) => self.request(put, bytes, owed).await,
                     ChunkBody::File(range) => self.request_from_file(put, range, owed).await,
+                    ChunkBody::Kept(_) => unreachable!("it is taken in hand before it is put"),
                 }
             }
         }

@@ -3,6 +3,7 @@
 use crate::buffer::Buffers;
 use crate::donors::Donors;
 use crate::fetch::ReadMemory;
+use crate::leases::OpenLeases;
 use crate::progress::{Progress, Quiet};
 use crate::retry_limits::RetryLimits;
 use crate::source::Cutter;
@@ -55,6 +56,8 @@ pub struct Pool {
     /// Memory for what writers push.
     writing: Arc<Mutex<Option<Buffers>>>,
     background: Arc<Mutex<JoinSet<()>>>,
+    /// The versions that are open under a lease.
+    pub(crate) leases: OpenLeases,
     bad_copies: Arc<AtomicU64>,
     /// When it was told last of which donor that it cannot be reached.
     missed: Arc<Mutex<BTreeMap<DonorId, Tick>>>,
@@ -72,6 +75,7 @@ impl Pool {
             reading: Arc::default(),
             writing: Arc::default(),
             background: Arc::default(),
+            leases: OpenLeases::default(),
             bad_copies: Arc::default(),
             missed: Arc::default(),
         }

@@ -15,6 +15,7 @@ use potluck_core::policy::Policy;
 use potluck_core::recipe::{Entry, PART_CHUNKS};
 use potluck_core::seal::{Meaning, SpaceKey};
 use potluck_wire::bulk::PIECE;
+use potluck_wire::error::{ErrorKind, Failure, code};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -103,6 +104,27 @@ pub enum CutError {
     /// The encoded chunks do not decode to what they were made from (promise I2).
     #[error("its erasure code does not give back what was encoded")]
     Miscoded,
+}
+
+impl CutError {
+    /// The failure by which people are told of it.
+    pub fn failure(&self) -> Failure {
+        match self {
+            CutError::Read(error) => {
+                // What is read may itself be in a pool.
+                let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
+                if let Some(failure) = inner {
+                    return failure.clone();
+                }
+                Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot read it: {error}"))
+                    .hint("check that the file exists and that you may read it")
+            }
+            CutError::Miscoded => {
+                Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, self.to_string())
+                    .hint("check the memory of this machine; nothing of the file was stored")
+            }
+        }
+    }
 }
 
 /// A file that was read to its end.
@@ -204,13 +226,7 @@ impl Cutter {
                 Ok(Some(Piece::Group { data, parity })) => {
                     bytes += data.iter().map(|(_, body)| body.len()).sum::<usize>();
                     bytes += parity.iter().map(|(_, body)| body.len()).sum::<usize>();
-                    let file = current.file;
-                    if current.in_part == PART_CHUNKS {
-                        cuts.push(Cut::PartEnd { file, path: current.path.clone() });
-                        current.in_part = 0;
-                    }
-                    current.in_part += data.len();
-                    cuts.push(Cut::Group { file, data, parity });
+                    current.add(data, parity, &mut cuts);
                     self.current = Some(current);
                 }
                 Ok(Some(Piece::Inline(content))) => {
@@ -228,6 +244,22 @@ impl Cutter {
                 }
             }
         }
+        cuts
+    }
+
+    /// Adds a group of whole chunks that the pool has, without reading it. Everything before must have been whole chunks
+    /// as well.
+    pub fn keep(&mut self, (data, parity): RowBodies) -> Vec<Cut> {
+        let mut cuts = Vec::new();
+        let Some(mut current) = self.current.take().or_else(|| self.open_next(&mut cuts)) else {
+            return cuts;
+        };
+        for (entry, _) in &data {
+            current.digest.push_chunk(&entry.digest, u64::from(entry.segments()));
+            current.size += u64::from(entry.len);
+        }
+        current.add(data, parity, &mut cuts);
+        self.current = Some(current);
         cuts
     }
 
@@ -374,6 +406,9 @@ impl Cutter {
     }
 }
 
+/// Data chunks that are stored together, and their parity.
+pub type RowBodies = (Vec<(Entry, Body)>, Vec<(ChunkName, Body)>);
+
 /// The stored bytes of data chunks, and of the parity of a group.
 pub type RowBytes = (Vec<(Entry, Buffer)>, Vec<(ChunkName, Buffer)>);
 
@@ -444,6 +479,22 @@ impl Current {
             permissions,
             stream: left.is_none(),
         })
+    }
+
+    /// Adds a group, and before it the end of a part that is full.
+    fn add(
+        &mut self,
+        data: Vec<(Entry, Body)>,
+        parity: Vec<(ChunkName, Body)>,
+        cuts: &mut Vec<Cut>,
+    ) {
+        let file = self.file;
+        if self.in_part == PART_CHUNKS {
+            cuts.push(Cut::PartEnd { file, path: self.path.clone() });
+            self.in_part = 0;
+        }
+        self.in_part += data.len();
+        cuts.push(Cut::Group { file, data, parity });
     }
 
     fn end(self, inline: Option<Vec<u8>>, chunk_size: usize) -> Cut {

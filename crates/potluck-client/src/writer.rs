@@ -4,15 +4,16 @@
 //! ([`crate::write::sliding_window`]), whose memory bounds all writers of a pool handle together. Beside it
 //! a writer keeps what does not fill a chunk yet, or a group.
 
+use crate::file::File;
 use crate::source::{Cut, Cutter};
 use crate::write::pushes::{Push, SessionHandle, ended};
-use crate::write::sliding_window;
 use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Policy};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, Cursor, Read};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 
@@ -88,6 +89,43 @@ impl Writer {
         Ok(())
     }
 
+    /// Adds a range of another version at the end. Whole chunks that it has at the same place are neither read nor sent,
+    /// as long as the pool has enough copies of them; anything else is read, and written like other bytes.
+    ///
+    /// Errors: those of [`Writer::write`], and of reading the other version.
+    pub async fn keep(&mut self, base: &File, range: Range<u64>) -> Result<(), Failure> {
+        let shared = self.shared()?;
+        let unit = unit(&shared.policy) as u64;
+        let is_cut_alike = base.is_cut_by(&shared.policy, shared.key.as_ref());
+        let mut at = range.start;
+        while at < range.end {
+            let is_here = is_cut_alike && at == self.written && at + unit <= range.end;
+            let row = match is_here && self.feed.len() == 0 {
+                true => base.row_at(at).await?,
+                false => None,
+            };
+            if let Some(row) = row {
+                shared.room().await?;
+                let cutter = self.cutter.as_mut().ok_or_else(|| shared.ended())?;
+                shared.push(Push::Cuts(cutter.keep(row.chunks())))?;
+                self.written += row.len();
+                at += row.len();
+                continue;
+            }
+            // The next row may be the same again.
+            let end = match is_cut_alike {
+                true => range.end.min(at + unit - self.written % unit),
+                false => range.end,
+            };
+            let mut reader = base.read(at..end);
+            while let Some(part) = reader.next().await {
+                self.write(&part?).await?;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
     /// Returns when donors have acknowledged all that was written, at the session's [`AckLevel`]. What does not
     /// fill a chunk is stored as it is for now, and once more with what follows: flush seldom.
     ///
@@ -152,7 +190,7 @@ impl Writer {
         if let Some(Cut::Failed { error, .. }) =
             cuts.pop_if(|cut| matches!(cut, Cut::Failed { .. }))
         {
-            return Err(sliding_window::uncut(&error));
+            return Err(error.failure());
         }
         self.cutter = Some(cutter);
         Ok(cuts)

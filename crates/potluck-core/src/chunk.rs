@@ -191,6 +191,12 @@ impl FileDigest {
         segments.iter().for_each(|segment| self.tree.push(*segment));
     }
 
+    /// Adds the next whole chunk of `segments` segments, a power of two, by its digest. Everything before it must have been
+    /// chunks as long as it.
+    pub fn push_chunk(&mut self, chunk: &Digest, segments: u64) {
+        self.tree.push_subtree(chunk.0, segments);
+    }
+
     /// The digest of the file.
     pub fn finish(self) -> Digest {
         self.finish_with_rest(1).0
@@ -232,6 +238,13 @@ mod tests {
             bytes.chunks(chunk).for_each(|chunk| digest.push(&SegmentHashes::of(chunk)));
             assert_eq!(digest.finish(), Digest::of(&bytes), "{chunk}");
         }
+        let chunk = 128 << 10;
+        let (kept, rest) = bytes.split_at(3 * chunk);
+        let mut digest = FileDigest::default();
+        kept.chunks(chunk).for_each(|chunk| digest.push_chunk(&Digest::of(chunk), 2));
+        rest.chunks(chunk).for_each(|chunk| digest.push(&SegmentHashes::of(chunk)));
+        assert_eq!(digest.finish(), Digest::of(&bytes), "of chunks that are not read again");
+
         let mut digest = FileDigest::default();
         let (front, tail) = bytes.split_at(256 << 10);
         digest.push(&SegmentHashes::of(front));

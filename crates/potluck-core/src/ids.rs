@@ -144,6 +144,19 @@ impl SessionId {
     }
 }
 
+hex_id!(
+    /// The watch stream of a client. It is random, so that nobody names that of another.
+    WatchId,
+    16
+);
+
+impl Default for WatchId {
+    /// The stream of nobody.
+    fn default() -> Self {
+        Self([0; 16])
+    }
+}
+
 /// Text that should have been hex of a known length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("expected {} hex digits", bytes * 2)]

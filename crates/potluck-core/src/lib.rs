@@ -10,6 +10,7 @@ pub mod checkpoint;
 pub mod chunk;
 pub mod clock;
 pub mod entropy;
+pub mod entry_stamp;
 pub mod erasure;
 pub mod hedging;
 pub mod ids;

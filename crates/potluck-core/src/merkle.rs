@@ -43,13 +43,18 @@ pub struct Tree {
 impl Tree {
     /// Adds the hash of the next segment.
     pub fn push(&mut self, segment: Hash) {
-        let mut root = segment;
-        for _ in 0..self.segments.trailing_ones() {
+        self.push_subtree(segment, 1);
+    }
+
+    /// Adds the root over the next `segments` segments. That is a power of two, and there is a multiple of it before
+    /// them.
+    pub fn push_subtree(&mut self, mut root: Hash, segments: u64) {
+        for _ in 0..(self.segments / segments).trailing_ones() {
             let left = self.subtrees.pop().expect("one for each bit");
             root = join(&left, &root);
         }
         self.subtrees.push(root);
-        self.segments += 1;
+        self.segments += segments;
     }
 
     /// The root over all segments; of none, BLAKE3 of nothing.

@@ -135,6 +135,7 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::Abort
         | Verb::Open
         | Verb::OpenPart
+        | Verb::RenewLeases
         | Verb::Report
         | Verb::Unreached
         | Verb::List
@@ -150,6 +151,8 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::CheckpointList
         | Verb::Remove
         | Verb::Usage
+        | Verb::Watch
+        | Verb::Refresh
         | Verb::PolicySet
         | Verb::RepairStatus
         | Verb::Fsck
@@ -220,8 +223,10 @@ fn action(verb: Verb) -> &'static str {
         | Verb::Commit
         | Verb::LostParts
         | Verb::Abort => "writing files",
-        Verb::Open | Verb::OpenPart | Verb::Report | Verb::Unreached => "reading files",
-        Verb::List | Verb::Stat | Verb::Usage => "looking at files",
+        Verb::Open | Verb::OpenPart | Verb::RenewLeases | Verb::Report | Verb::Unreached => {
+            "reading files"
+        }
+        Verb::List | Verb::Stat | Verb::Usage | Verb::Watch | Verb::Refresh => "looking at files",
         Verb::MakeDir
         | Verb::MakeLinks
         | Verb::SetAttributes

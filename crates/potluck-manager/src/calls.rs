@@ -26,6 +26,7 @@ mod session;
 mod space;
 mod status;
 mod verb;
+mod watching;
 
 pub(crate) use answer::Answer;
 pub(crate) use concerned::{concerned, no_donor};
@@ -77,8 +78,9 @@ calls! {
     grants::GrantCalls: SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove GroupChange GroupList;
     session::WriteSessionCalls: Reserve Offer Grow Renew Abort;
     commit::CommitCalls: Commit LostParts;
-    reading::ReadingCalls: Open OpenPart Report Unreached;
+    reading::ReadingCalls: Open OpenPart RenewLeases Report Unreached;
     naming::NamingCalls: List Stat MakeDir MakeLinks SetAttributes Move Remove Usage;
+    watching::WatchCalls: Watch Refresh;
     copying::CopyCalls: CopyFiles;
     checkpoints::CheckpointCalls: CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList;
     status::StatusCalls: Status Check;

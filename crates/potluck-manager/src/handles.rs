@@ -18,6 +18,7 @@ use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
 use crate::unproven_terms::UnprovenTerms;
 use crate::wakeup::Wakeup;
+use crate::watches::Watches;
 use potluck_catalog::Catalog;
 use potluck_recovery::ca::Ca;
 use potluck_recovery::state_dir::StateDir;
@@ -43,6 +44,8 @@ macro_rules! parts {
 }
 
 parts! {
+    /// Who watches which directories.
+    watches: Arc<Watches>,
     /// How it was told to run.
     settings: Arc<Settings>,
     /// The outside world: time, chance, and the network.

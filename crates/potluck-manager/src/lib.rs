@@ -45,6 +45,7 @@ mod unproven_terms;
 mod verdict;
 mod waiting_for_donors;
 mod wakeup;
+mod watches;
 
 pub use config::ManagerConfig;
 pub use init::{Made, init};

@@ -120,6 +120,7 @@ impl Manager {
         );
 
         let handles = Handles {
+            watches: Arc::default(),
             settings: Arc::new(Settings::new(config)),
             env,
             time,
@@ -141,6 +142,7 @@ impl Manager {
             audit_log: Arc::new(AuditLog::new(state.audit())),
             state: Arc::new(state),
         };
+        handles.catalog.announce_to(handles.watches.clone());
         Ok(Self { handles, listener, metrics, address, told, admit })
     }
 
@@ -179,6 +181,10 @@ impl Manager {
         if let Err(why) = time.save().await {
             tracing::error!(%why, "the pool's time could not be saved");
         }
+        let shutdown = async {
+            shutdown.await;
+            handles.watches.close(); // nobody waits for news while it stops
+        };
         let mut damage = None;
         tokio::select! {
             () = serve::serve(Arc::new(all.clone()), listener, admit, shutdown) => {}

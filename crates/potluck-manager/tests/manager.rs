@@ -34,5 +34,7 @@ mod restoring;
 mod serving;
 #[path = "manager/trusting.rs"]
 mod trusting;
+#[path = "manager/watching.rs"]
+mod watching;
 #[path = "manager/writing.rs"]
 mod writing;

@@ -1,9 +1,9 @@
 //! A file that is being written, until it is published whole.
 
+use crate::edit::Edit;
 use crate::errno::errno;
-use crate::reading::Reading;
 use crate::record::DraftNote;
-use crate::spool::{Spool, SpoolFile, local};
+use crate::spool::Spool;
 use potluck_client::{Attributes, File, Pool, PutOptions, Writer};
 use potluck_core::attributes::FileTime;
 use potluck_core::ids::VersionId;
@@ -13,7 +13,7 @@ use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// Bytes that a spool file is read and written by at a time.
+/// Bytes of zeros that are streamed at a time.
 const PIECE: usize = 1 << 20;
 
 /// A file that is being written through this mount. Nobody else sees any of it before [`Draft::publish`].
@@ -49,13 +49,11 @@ pub struct DraftPlace {
 enum Content {
     /// They go to donors as they come, in order (the sliding window).
     Streamed { writer: Option<Box<Writer>>, written: u64 },
-    /// They are in a file without a name on this machine, and go to donors when it is published.
-    Spooled(SpoolFile),
+    /// They are those of the version that was opened, if there was one, and what was written since, which is on this
+    /// machine and goes to donors when it is published.
+    Edited(Box<Edit>),
     /// They were streamed and are published; nothing was written since.
     Published { size: u64 },
-    /// They are those of the version that was opened. It is fetched when the first of them is to change, so that a
-    /// program that opens a file to set its time moves none of it.
-    Unchanged { base: Box<Reading> },
     /// They were streamed, and could not be published. A second try would publish a file without them.
     Lost { why: Errno, size: u64 },
 }
@@ -68,9 +66,9 @@ impl Draft {
     }
 
     /// An empty file that may be read and written anywhere.
-    pub async fn spooled(place: DraftPlace, attributes: Attributes) -> Result<Self, Errno> {
-        let content = Content::Spooled(spooled(&place.spool, None).await?);
-        Ok(Self::new(place, content, attributes, Condition::Always, true))
+    pub fn empty(place: DraftPlace, attributes: Attributes) -> Self {
+        let content = Content::Edited(Box::new(Edit::empty(&place.spool)));
+        Self::new(place, content, attributes, Condition::Always, true)
     }
 
     /// What is in a version, to be read and written anywhere.
@@ -78,7 +76,7 @@ impl Draft {
         let (mtime, permissions) = (Some(base.attributes().mtime), base.attributes().permissions);
         let attributes = Attributes { mtime, permissions };
         let version = Some(base.version());
-        let content = Content::Unchanged { base: Box::new(Reading::new(base)) };
+        let content = Content::Edited(Box::new(Edit::of(base, &place.spool)));
         let draft = Self::new(place, content, attributes, Condition::Always, false);
         Self { version, ..draft }
     }
@@ -115,9 +113,8 @@ impl Draft {
     pub fn size(&self) -> u64 {
         match &self.content {
             Content::Streamed { written, .. } => *written,
-            Content::Spooled(file) => file.size(),
+            Content::Edited(edit) => edit.size(),
             Content::Published { size } | Content::Lost { size, .. } => *size,
-            Content::Unchanged { base } => base.file().size(),
         }
     }
 
@@ -156,14 +153,14 @@ impl Draft {
     /// Writes at `offset`, or where the file ends.
     ///
     /// Errors: what ended the write session; [`Errno::OPNOTSUPP`] where bytes that went to donors would have to
-    /// change; [`Errno::NOSPC`] where the spool is full.
+    /// change; [`Errno::NOSPC`] where the spool is full; [`Errno::STALE`] where others replaced what was published.
     pub async fn write(
         &mut self,
         path: &PoolPath,
         offset: Option<u64>,
         bytes: &[u8],
     ) -> Result<(), Errno> {
-        self.fetch_back(path).await?;
+        self.open_again(path).await?;
         (self.is_dirty, self.failure_noted) = (true, false);
         self.note(path);
         self.attributes.mtime = None;
@@ -181,10 +178,8 @@ impl Draft {
                 writer.write(bytes).await.map_err(|failure| errno(&failure))?;
                 *written += bytes.len() as u64;
             }
-            Content::Spooled(file) => file.write(offset, bytes)?,
-            Content::Published { .. } | Content::Unchanged { .. } => {
-                unreachable!("it was fetched back")
-            }
+            Content::Edited(edit) => edit.write(offset, bytes)?,
+            Content::Published { .. } => unreachable!("it was opened again"),
             Content::Lost { why, .. } => return Err(*why),
         }
         Ok(())
@@ -195,10 +190,7 @@ impl Draft {
     /// Errors: [`Errno::OPNOTSUPP`] for one that goes to donors as it is written.
     pub async fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
         match &mut self.content {
-            Content::Spooled(file) => file.read(offset, len),
-            Content::Unchanged { base } => {
-                base.read(offset, len).await.map_err(|failure| errno(&failure))
-            }
+            Content::Edited(edit) => edit.read(offset, len).await,
             Content::Lost { why, .. } => Err(*why),
             Content::Streamed { .. } | Content::Published { .. } => Err(Errno::OPNOTSUPP),
         }
@@ -207,12 +199,12 @@ impl Draft {
     /// Cuts the file off, or extends it by zeros.
     ///
     /// Errors: [`Errno::OPNOTSUPP`] where bytes that went to donors would have to change; [`Errno::NOSPC`] where
-    /// the spool is full.
+    /// the spool is full; [`Errno::STALE`] where others replaced what was published.
     pub async fn set_size(&mut self, path: &PoolPath, new: u64) -> Result<(), Errno> {
         if new == self.size() && !matches!(self.content, Content::Lost { .. }) {
             return Ok(());
         }
-        self.fetch_back(path).await?;
+        self.open_again(path).await?;
         self.attributes.mtime = None;
         match &mut self.content {
             Content::Streamed { writer, written } if new == 0 => {
@@ -226,33 +218,25 @@ impl Draft {
                     Box::pin(self.write(path, None, &zeros)).await?;
                 }
             }
-            Content::Streamed { .. } | Content::Published { .. } | Content::Unchanged { .. } => {
-                return Err(Errno::OPNOTSUPP);
-            }
+            Content::Streamed { .. } | Content::Published { .. } => return Err(Errno::OPNOTSUPP),
             Content::Lost { why, .. } => return Err(*why),
-            Content::Spooled(file) => file.set_size(new)?,
+            Content::Edited(edit) => edit.set_size(new)?,
         }
         (self.is_dirty, self.failure_noted) = (true, false);
         self.note(path);
         Ok(())
     }
 
-    /// Returns when donors have what was streamed so far, at the ack level of the policy. What is spooled is
-    /// stored by then on this machine's disk alone.
+    /// Returns when donors have what was streamed so far, at the ack level of the policy. What was not written in order
+    /// is stored by then on this machine's disk alone.
     pub async fn sync(&mut self) -> Result<(), Errno> {
         match &mut self.content {
             Content::Streamed { writer: Some(writer), .. } => {
                 writer.flush().await.map(drop).map_err(|failure| errno(&failure))
             }
-            Content::Streamed { writer: None, .. }
-            | Content::Published { .. }
-            | Content::Unchanged { .. } => Ok(()),
+            Content::Streamed { writer: None, .. } | Content::Published { .. } => Ok(()),
             Content::Lost { why, .. } => Err(*why),
-            Content::Spooled(file) => {
-                let file = file.shared();
-                let synced = tokio::task::spawn_blocking(move || file.sync_data()).await;
-                synced.map_err(|_| Errno::IO)?.map_err(|why| local(&why))
-            }
+            Content::Edited(edit) => edit.sync().await,
         }
     }
 
@@ -273,10 +257,8 @@ impl Draft {
                 self.content = Content::Lost { why: Errno::IO, size }; // until it is there
                 true
             }
-            Content::Spooled(_) => false,
-            Content::Published { .. } | Content::Unchanged { .. } => {
-                unreachable!("nothing of it was changed")
-            }
+            Content::Edited(_) => false,
+            Content::Published { .. } => unreachable!("nothing of it was changed"),
             Content::Lost { why, .. } => return Err(*why),
         };
         let finished = self.finish(path, &options, fresh).await;
@@ -316,7 +298,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Brings what is spooled to the writer, if anything is, and finishes it.
+    /// Brings what was not streamed to the writer, and finishes it.
     async fn finish(
         &mut self,
         path: &PoolPath,
@@ -324,30 +306,23 @@ impl Draft {
         mut writer: Option<Box<Writer>>,
     ) -> Result<VersionId, Errno> {
         let opened = open(&self.pool, path, options, self.attributes, &mut writer).await?;
-        if let Content::Spooled(file) = &self.content {
-            let mut at = 0;
-            while at < file.size() {
-                let piece = file.read(at, PIECE)?;
-                opened.write(&piece).await.map_err(|failure| errno(&failure))?;
-                at += piece.len() as u64;
-            }
+        if let Content::Edited(edit) = &self.content {
+            edit.write_to(opened).await?;
         }
         opened.set_attributes(self.attributes);
         let writer = writer.expect("just opened");
         writer.finish().await.map_err(|failure| errno(&failure))
     }
 
-    /// Fetches what was published, if that is all there is, so that it can be changed.
-    async fn fetch_back(&mut self, path: &PoolPath) -> Result<(), Errno> {
-        let spooled = match &self.content {
-            Content::Published { .. } => {
-                let base = self.pool.open(path).await.map_err(|failure| errno(&failure))?;
-                spooled(&self.spool, Some(&base)).await?
+    /// Opens what was streamed and published, if that is all there is, so that it can be changed.
+    async fn open_again(&mut self, path: &PoolPath) -> Result<(), Errno> {
+        if matches!(self.content, Content::Published { .. }) {
+            let base = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;
+            if Some(base.version()) != self.version {
+                return Err(Errno::STALE); // what was written is not what would be changed
             }
-            Content::Unchanged { base } => spooled(&self.spool, Some(base.file())).await?,
-            _ => return Ok(()),
-        };
-        self.content = Content::Spooled(spooled);
+            self.content = Content::Edited(Box::new(Edit::of(base, &self.spool)));
+        }
         Ok(())
     }
 }
@@ -365,17 +340,4 @@ async fn open<'a>(
         *writer = Some(Box::new(opened.map_err(|failure| errno(&failure))?));
     }
     Ok(writer.as_mut().expect("just made"))
-}
-
-/// A file in the spool, with what is in `base`.
-async fn spooled(spool: &Arc<Spool>, base: Option<&File>) -> Result<SpoolFile, Errno> {
-    let mut file = spool.file()?;
-    if let Some(base) = base {
-        let mut reader = base.read(0..base.size());
-        while let Some(part) = reader.next().await {
-            let part = part.map_err(|failure| errno(&failure))?;
-            file.write(file.size(), &part)?;
-        }
-    }
-    Ok(file)
 }

@@ -7,11 +7,12 @@ mod closing;
 mod extended_attributes;
 mod links;
 
+use checkpoints::MountedCheckpoints;
+
 pub use attributes::AttributeChange;
 pub use extended_attributes::PoolAttribute;
 
-use checkpoints::MountedCheckpoints;
-
+use crate::coherent_metadata::CoherentMetadata;
 use crate::draft::{Draft, DraftPlace};
 use crate::errno::errno;
 use crate::handles::{Handle, OpenHandle, OpenHandles, SharedDraft};
@@ -70,6 +71,7 @@ pub struct OpenMode {
 /// One mounted directory of a pool.
 pub struct FileSystem {
     pool: Pool,
+    metadata: Arc<CoherentMetadata>,
     spool: Arc<Spool>,
     record: Arc<MountRecord>,
     inodes: Mutex<Inodes>,
@@ -82,8 +84,14 @@ impl FileSystem {
     /// `record` says which files are not published.
     pub fn new(pool: Pool, root: PoolPath, spool: Spool, record: Arc<MountRecord>) -> Self {
         let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
+        let metadata = Arc::new(CoherentMetadata::new(pool.clone()));
         let checkpoints = Mutex::default();
-        Self { pool, spool: Arc::new(spool), record, inodes, handles, checkpoints }
+        Self { pool, metadata, spool: Arc::new(spool), record, inodes, handles, checkpoints }
+    }
+
+    /// What is known of the pool.
+    pub fn metadata(&self) -> &Arc<CoherentMetadata> {
+        &self.metadata
     }
 
     fn inodes(&self) -> MutexGuard<'_, Inodes> {
@@ -136,7 +144,7 @@ impl FileSystem {
     }
 
     async fn stat(&self, path: &PoolPath) -> Result<ListedEntry, Errno> {
-        Ok(self.pool.stat(path).await.map_err(|failure| errno(&failure))?.entry)
+        self.metadata.entry(path).await
     }
 
     async fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> ShownEntry {
@@ -181,7 +189,7 @@ impl FileSystem {
 
     async fn list(&self, inode: u64) -> Result<Vec<ListedEntry>, Errno> {
         let path = self.inodes().path(inode)?;
-        self.pool.list(&path, false).await.map_err(|failure| errno(&failure))
+        self.metadata.list(&path).await
     }
 
     /// Opens a directory as it is now, with what is written in it and not published.
@@ -222,6 +230,11 @@ impl FileSystem {
         self.inodes().find(parent, name)
     }
 
+    /// The number of the directory at a path, if the kernel knows it.
+    pub fn number_of_dir(&self, path: &PoolPath) -> Option<u64> {
+        self.inodes().find_path(path)
+    }
+
     /// The facts about an entry of a listing. It has a number from then on, until the kernel forgets it.
     pub fn facts_of_entry(&self, parent: u64, entry: &ListedEntry) -> ShownEntry {
         facts_of(self.inodes().of(parent, &entry.path), entry)
@@ -259,7 +272,7 @@ impl FileSystem {
     /// The version that is published is read; what never was is read as it is written.
     async fn open_for_reading(&self, inode: u64, opener: Option<u32>) -> Result<u64, Errno> {
         let path = self.inodes().path(inode)?;
-        let handle = match self.pool.open(&path).await {
+        let handle = match self.pool.open_leased(&path).await {
             Ok(file) => Handle::Reading(Arc::new(Reading::new(file))),
             Err(failure) => match self.handles().draft(inode) {
                 Some(draft) if failure.code == code::NO_ENTRY => {
@@ -273,12 +286,12 @@ impl FileSystem {
 
     async fn begin_draft(&self, inode: u64, mode: OpenMode) -> Result<Draft, Errno> {
         let path = self.inodes().path(inode)?;
-        let file = self.pool.open(&path).await.map_err(|failure| errno(&failure))?;
+        let file = self.pool.open_leased(&path).await.map_err(|failure| errno(&failure))?;
         let place = self.draft_place();
         let attributes = Attributes { mtime: None, permissions: file.attributes().permissions };
         let mut draft = match (mode.truncates, mode.reads) {
             (false, _) => Draft::of_version(place, file),
-            (true, true) => Draft::spooled(place, attributes).await?,
+            (true, true) => Draft::empty(place, attributes),
             (true, false) => Draft::streamed(place, Condition::Always, attributes),
         };
         draft.note(&path);
@@ -305,7 +318,7 @@ impl FileSystem {
         let attributes = Attributes { mtime: None, permissions };
         let place = self.draft_place();
         let draft = match mode.reads {
-            true => Draft::spooled(place, attributes).await?,
+            true => Draft::empty(place, attributes),
             false => Draft::streamed(place, condition, attributes),
         };
         let mut draft = draft.with_condition(condition);
@@ -366,7 +379,9 @@ impl FileSystem {
             return Err(Errno::PERM); // a space is made by `potluck space create`
         }
         let make = MakeDir { path, parents: false, permissions };
-        self.once(code::EXISTS, || self.pool.call(&make)).await?;
+        let made = self.once(code::EXISTS, || self.pool.call(&make)).await;
+        self.metadata.changed_here(&make.path);
+        made?;
         self.lookup(parent, name).await
     }
 
@@ -376,6 +391,7 @@ impl FileSystem {
         let path = self.child(parent, name)?;
         let draft = self.draft_at(parent, name);
         let removed = self.once(code::NO_ENTRY, || self.pool.remove(&path, false)).await;
+        self.metadata.changed_here(&path);
         match removed {
             Err(Errno::NOENT) if draft.is_some() => {} // it was never published
             removed => removed?,
@@ -401,9 +417,15 @@ impl FileSystem {
         let (draft, replaced) = (self.draft_at(from.0, from.1), self.draft_at(to.0, to.1));
         if let Some(draft) = draft {
             // Its writer has the old name, so it is published under that and moved.
-            draft.lock().await.publish(&source).await?;
+            let published = draft.lock().await.publish(&source).await;
+            self.metadata.changed_here(&source);
+            published?;
         }
-        self.once(code::NO_ENTRY, || self.pool.rename(&source, &target, no_replace)).await?;
+        let move_entry = || self.pool.rename(&source, &target, no_replace);
+        let renamed = self.once(code::NO_ENTRY, move_entry).await;
+        self.metadata.changed_here(&source);
+        self.metadata.changed_here(&target);
+        renamed?;
         self.inodes().rename(from, to);
         if from != to {
             self.has_no_name(&target, replaced).await;

@@ -85,6 +85,19 @@ impl Inodes {
         self.names.get(&(parent, name.to_owned())).copied()
     }
 
+    /// The number to which a path leads, if it has one.
+    pub fn find_path(&self, path: &PoolPath) -> Option<u64> {
+        let below_root: Vec<&str> = match (self.root.space(), path.space()) {
+            ("", space) => std::iter::once(space).chain(names_of(path)).collect(),
+            _ if path.is_inside(&self.root) => {
+                names_of(path).skip(self.root.names().len()).collect()
+            }
+            _ => return None,
+        };
+        let mut names = below_root.into_iter().filter(|name| !name.is_empty());
+        names.try_fold(ROOT, |parent, name| self.find(parent, name))
+    }
+
     /// The number of a name, which gets one if it has none.
     pub fn of(&mut self, parent: u64, name: &str) -> u64 {
         if let Some(number) = self.find(parent, name) {
@@ -141,6 +154,10 @@ impl Inodes {
     }
 }
 
+fn names_of(path: &PoolPath) -> impl Iterator<Item = &str> {
+    path.names().iter().map(String::as_str)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +171,11 @@ mod tests {
         inodes.looked_up(other);
         let path = |inodes: &Inodes, number| inodes.path(number).map(|path| path.to_string());
         assert_eq!(path(&inodes, file), Ok("pot://lab/a/f".into()));
+        let find = |inodes: &Inodes, path: &str| inodes.find_path(&path.parse().expect("a path"));
+        assert_eq!(find(&inodes, "pot://lab/a/f"), Some(file));
+        assert_eq!(find(&inodes, "pot://lab"), Some(ROOT));
+        assert_eq!(find(&inodes, "pot://lab/a/g"), None);
+        assert_eq!(find(&inodes, "pot://other/a"), None);
         inodes.rename((ROOT, "a"), (ROOT, "b"));
         assert_eq!(path(&inodes, file), Ok("pot://lab/b/f".into()));
         inodes.rename((dir, "f"), (ROOT, "other"));

@@ -5,11 +5,15 @@
 //! becomes a task of the runtime, so that no thread of FUSE waits for the pool.
 
 mod attaching;
+mod coherent_metadata;
 mod draft;
+mod edit;
 mod errno;
 mod file_system;
 mod handles;
 mod inodes;
+mod kernel_cache;
+mod metadata_cache;
 mod mounting;
 mod opener;
 mod ops;

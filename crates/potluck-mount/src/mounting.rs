@@ -1,7 +1,9 @@
 //! Mounts come and go.
 
 use crate::attaching::{AttachError, Attachment, attach, detach, is_mounted, unmount};
+use crate::coherent_metadata::CoherentMetadata;
 use crate::file_system::FileSystem;
+use crate::kernel_cache;
 use crate::ops::KernelRequests;
 use crate::record::{MountRecord, RecordedMount, Unpublished};
 use crate::spool::Spool;
@@ -77,6 +79,7 @@ fn serve_kernel(
 ) -> Result<Serving, AttachError> {
     let spool = Spool::new(options.spool_dir.clone(), options.spool_limit);
     let files = Arc::new(FileSystem::new(pool, root.clone(), spool, Arc::clone(record)));
+    tokio::spawn(CoherentMetadata::follow(Arc::downgrade(files.metadata())));
     let MountOptions { read_only, allow_other, no_exec, .. } = *options;
     let source = root.to_string();
     let device = attach(dir, &Attachment { source, read_only, allow_other, no_exec })?;
@@ -85,6 +88,9 @@ fn serve_kernel(
     config.acl = if allow_other { SessionACL::All } else { SessionACL::Owner };
     let ops = KernelRequests::new(Arc::clone(&files), Handle::current());
     let session = Session::from_fd(ops, device, config.acl, config).inspect_err(|_| {
+        let _ = detach(dir);
+    })?;
+    kernel_cache::keep_true(&files, session.notifier()).inspect_err(|_| {
         let _ = detach(dir);
     })?;
     Ok((files, spawn_blocking(move || session.run())))

@@ -276,7 +276,7 @@ impl Actor {
     }
 
     async fn recipe(&self, path: &str) {
-        let open = Open { path: pool_path(path), recursive: false, after: None };
+        let open = Open { path: pool_path(path), recursive: false, after: None, leased: false };
         match self.client.call(&open).await {
             Ok(opened) => {
                 let mut board = self.stage.board();

@@ -16,6 +16,7 @@ mod reading;
 mod safety;
 mod spaces;
 mod status;
+mod watching;
 mod writing;
 
 pub use audit::{AuditEntry, AuditKind, AuditPage, AuditRead};
@@ -43,7 +44,10 @@ pub use names::{
     Share, Stat, Stated, Usage, Used, UsedUpTo,
 };
 pub use quotas::{QuotaList, QuotaSet, QuotaUse, Quotas};
-pub use reading::{CopyFault, Open, OpenFile, OpenLink, OpenPart, Opened, Report, Unreached};
+pub use reading::{
+    CopyFault, Open, OpenFile, OpenLink, OpenPart, Opened, RenewLeases, RenewedLeases, Report,
+    Unreached,
+};
 pub use safety::{
     Away, Damage, Departing, Fsck, FsckOutcome, FsckReport, GcResume, GiveBack, GiveBackStatus,
     GivingBack, Going, MayGo, PolicyChanged, PolicySet, ReclaimUnknown, ReclaimingUnknown,
@@ -54,6 +58,10 @@ pub use spaces::{SpaceCreate, SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, S
 pub use status::{
     Alarm, AlarmKind, Check, DonorState, DonorStatus, MetadataHealth, PoolState, PoolStatus,
     SpaceHealth, Status, Verdict,
+};
+pub use watching::{
+    DirChange, DirDigest, DirNews, KnownDir, KnownName, MAX_REFRESHED, Refresh, Refreshed,
+    WATCH_WAIT, Watch, WatchNews, refreshed_at_once,
 };
 pub use writing::{
     Abort, Commit, Committed, CommittedParts, Condition, DonorAccess, FileCommit, Grow, Grown,

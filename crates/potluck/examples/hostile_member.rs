@@ -229,8 +229,14 @@ impl Member {
         let (all, own) = (at(""), format!("pot://{}/taken", self.own).parse().expect("a path"));
         let (incarnation, policy) = (Incarnation(self.below(u64::MAX)), Override::default());
         match self.below(20) {
-            0 => self.forbidden(&Open { path: file, recursive: false, after: None }).await,
-            1 => self.forbidden(&Open { path: all, recursive: true, after: None }).await,
+            0 => {
+                self.forbidden(&Open { path: file, recursive: false, after: None, leased: false })
+                    .await
+            }
+            1 => {
+                self.forbidden(&Open { path: all, recursive: true, after: None, leased: false })
+                    .await
+            }
             2 => self.forbidden(&Stat { path: file, chunks: true }).await,
             3 => self.forbidden(&List { path: all, recursive: true, after: None }).await,
             4 => self.forbidden(&Remove { path: file, recursive: false }).await,

@@ -1,11 +1,12 @@
 //! Files as they are read and judged.
 
+use crate::entries::{self, EntryPlace};
 use crate::followed::{self, Followed, ToFollow};
 use crate::grants::SeenSpaces;
 use crate::open::{self, OpenedPage};
 use crate::units::{self, FilePage, PageLimit, Root};
 use crate::{Catalog, Error};
-use potluck_core::ids::VersionId;
+use potluck_core::ids::{MemberId, VersionId};
 use potluck_core::path::PoolPath;
 
 impl Catalog {
@@ -17,6 +18,39 @@ impl Catalog {
         after: Option<String>,
     ) -> Result<OpenedPage, Error> {
         self.read(move |db| open::open(db, &path, recursive, after.as_deref())).await
+    }
+
+    /// Opens a file, which stays whole for as long as `member` renews the lease that it gets with this.
+    pub async fn open_leased(
+        &self,
+        path: PoolPath,
+        member: MemberId,
+        now_ms: u64,
+    ) -> Result<OpenedPage, Error> {
+        loop {
+            let page = self.open_files(path.clone(), false, None).await?;
+            let [file] = &page.files[..] else { return Ok(page) };
+            let version = file.version;
+            self.state.leases.take(member, version, now_ms);
+            // It may have been replaced or removed before the lease was there.
+            let at = path.clone();
+            let now = self.read(move |db| Ok(entries::existing(db, &at)?.place)).await?;
+            if matches!(now, EntryPlace::File(now) if now == version) {
+                return Ok(page);
+            }
+        }
+    }
+
+    /// A member has these versions still open. Gives those whose leases ran out before, or that it never leased;
+    /// where the manager `has_just_started` it is believed.
+    pub async fn renew_leases(
+        &self,
+        member: MemberId,
+        versions: Vec<VersionId>,
+        now_ms: u64,
+        has_just_started: bool,
+    ) -> Vec<VersionId> {
+        self.state.leases.renew(member, versions, now_ms, has_just_started)
     }
 
     /// Opens part `number` of a file that was at `path` as this version.

@@ -11,7 +11,7 @@ use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::{SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_pool::DonorSnapshot;
-use potluck_wire::control::{Condition, Listing, NewLink, Removed, Used, UsedUpTo};
+use potluck_wire::control::{Condition, ListedEntry, Listing, NewLink, Removed, Used, UsedUpTo};
 
 impl Catalog {
     /// The entries of a directory after `after`, or with `recursive` of the tree there; a page. Of the root of
@@ -24,6 +24,14 @@ impl Catalog {
         seen: SeenSpaces,
     ) -> Result<Listing, Error> {
         self.read(move |db| lists::list(db, &path, recursive, after.as_deref(), &seen)).await
+    }
+
+    /// The entries behind names of directories, or of a directory why there are none.
+    pub async fn look_up(
+        &self,
+        dirs: Vec<(PoolPath, Vec<String>)>,
+    ) -> Result<Vec<Result<Vec<Option<ListedEntry>>, Error>>, Error> {
+        self.read(move |db| Ok(lists::look_up(db, &dirs))).await
     }
 
     /// Returns the entry at a path, and the redundancy that keeps it.

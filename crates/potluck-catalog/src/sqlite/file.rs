@@ -1,6 +1,7 @@
 //! The catalog's file: making it, opening it, refusing one that is damaged or too new.
 
 use super::tx::Tx;
+use crate::leases::Leases;
 use crate::meta;
 use crate::sql::params;
 use crate::{Error, OpenError};
@@ -10,6 +11,7 @@ use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The format this release reads and writes. Until 1.0 no catalog of another is read.
 const FORMAT: i64 = 4;
@@ -46,6 +48,12 @@ pub struct Database(pub(crate) Tx);
 impl Database {
     fn connection(&self) -> &Connection {
         &self.0.0
+    }
+
+    /// Returns this catalog with leases that others give as well.
+    pub(super) fn with_leases(mut self, leases: Arc<Leases>) -> Self {
+        self.0.1 = leases;
+        self
     }
 
     /// Begins a transaction, which is taken back unless it is committed. It sees one moment of the catalog
@@ -229,7 +237,7 @@ pub fn open_reader(path: &Path) -> Result<Database, Error> {
         "PRAGMA query_only = ON; PRAGMA cache_size = -8192;
          PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA busy_timeout = 5000;",
     )?;
-    Ok(Database(Tx(db)))
+    Ok(Database(Tx(db, Arc::default())))
 }
 
 /// A catalog that is only read, and seen as it is at the first read.
@@ -249,7 +257,7 @@ fn open(path: &Path) -> Result<Database, OpenError> {
              PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA busy_timeout = 5000;
              PRAGMA wal_autocheckpoint = 4000;",
         )?;
-        Ok(Database(Tx(db)))
+        Ok(Database(Tx(db, Arc::default())))
     };
     open().map_err(damaged(path))
 }

@@ -98,7 +98,8 @@ CREATE INDEX entries_by_dir ON entries (dir) WHERE dir IS NOT NULL;
 -- What no path reaches any more, taken apart in the background: a directory, whose files count in the sums
 -- of a space until then; a version of many chunks, of which recipe pages (with the digest of their file) and
 -- conversions are left, or parts; or the names of chunks, 32 bytes each, whose references by that version are to end.
--- thrown_ms: when a version with parts was removed, which is left whole for a while; NULL: at once.
+-- thrown_ms: when a version was removed, or was found to be open still, that is left whole for a while: one with parts,
+-- or one that readers have open; NULL: at once.
 CREATE TABLE trash (
     id        INTEGER PRIMARY KEY,
     dir       INTEGER,

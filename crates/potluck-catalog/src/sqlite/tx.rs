@@ -1,13 +1,15 @@
 //! Statements in a transaction.
 
 use crate::Error;
+use crate::leases::Leases;
 use crate::sql::{Column, Param, Value, damaged};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, params_from_iter};
+use std::sync::Arc;
 
 /// The catalog as an operation sees it: all it does happens together or not at all, and all it reads is of
 /// one moment. It may run again from its start, so it has no effect but on this.
-pub struct Tx(pub(super) Connection);
+pub struct Tx(pub(super) Connection, pub(super) Arc<Leases>);
 
 impl Tx {
     /// A statement, prepared once and kept.
@@ -60,6 +62,11 @@ impl Tx {
     pub fn skip_numbers(&self, table: &str, spare: u32) -> Result<(), Error> {
         let skip = "UPDATE sqlite_sequence SET seq = seq + ?2 WHERE name = ?1";
         self.execute(skip, &[&table, &spare]).map(|_| ())
+    }
+
+    /// The versions that readers have open at this moment.
+    pub fn leases(&self) -> &Leases {
+        &self.1
     }
 
     /// Whether the transaction ended by itself, as it does where the disk is full.

@@ -4,12 +4,12 @@
 use super::file::Database;
 use super::tx::Tx;
 use crate::writer_state::WriterState;
-use crate::{Durability, Error, changes};
+use crate::{Durability, Error, changes, committed};
 use potluck_wire::env::Offload;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -47,6 +47,7 @@ impl CatalogWriter {
     /// power cut undoes, from the first commit that reaches the disk on; what the
     /// disk did not take; and how long jobs and commits took.
     pub fn start(db: Database, offload: Offload, state: WriterState) -> Self {
+        let db = db.with_leases(Arc::clone(&state.leases));
         let session = Session { db, durability: Durability::Disk, state };
         Self(Mutex::new(match offload {
             Offload::Inline => Place::Here(Box::new(session)),
@@ -197,6 +198,7 @@ impl Session {
             self.durability = asked;
         }
         let tx = self.db.begin_to_write()?;
+        let before = changes::last(&tx)?;
         let began = self.state.clock.now();
         let mut now = began;
         for queued in jobs {
@@ -218,11 +220,16 @@ impl Session {
             }
         }
         // Everything before it reaches the disk with a commit that does.
-        let changes = (asked == Durability::Disk).then(|| changes::last(&tx)).transpose()?;
+        let last = changes::last(&tx)?;
         tx.commit()?;
         self.state.times.commits.took(self.state.clock.now().saturating_sub(now));
-        if let Some(changes) = changes {
-            self.state.changes.store(changes.max(0) as u64, Ordering::Release);
+        if asked == Durability::Disk {
+            self.state.changes.store(last.max(0) as u64, Ordering::Release);
+        }
+        // Asked now, and not before the commit: whoever listens from later on reads what was committed.
+        if let Some(listener) = self.state.listener.get().filter(|it| last > before && it.listens())
+        {
+            listener.committed(committed::changes_between(&self.db, before, last));
         }
         Ok(())
     }

@@ -145,7 +145,9 @@ impl Fetcher {
         }
         let Some(Ok(path)) = path else { return true };
         let opened = match recipe.part {
-            None => self.open(&Open { path, recursive: false, after: None }, asks).await,
+            None => {
+                self.open(&Open { path, recursive: false, after: None, leased: false }, asks).await
+            }
             Some((version, number)) => self.open(&OpenPart { path, version, number }, asks).await,
         };
         *last = Some(self.client.env.clock.now());

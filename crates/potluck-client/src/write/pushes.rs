@@ -49,7 +49,8 @@ pub(crate) struct SessionHandle {
     next_file: Arc<AtomicU32>,
     /// The policy of all its files.
     pub policy: Policy,
-    key: Option<SpaceKey>,
+    /// Seals them, in a sealed space.
+    pub key: Option<SpaceKey>,
     buffers: Buffers,
     offload: Offload,
     /// The failure that ended the session.

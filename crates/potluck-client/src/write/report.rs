@@ -2,6 +2,7 @@
 
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
+use potluck_core::size::count;
 use potluck_wire::error::Failure;
 
 /// The report of a put.
@@ -32,4 +33,36 @@ pub struct PutReport {
     /// Files that became visible with less redundancy than their policy asks for, because donors are
     /// away. One more donor may die; repair makes the rest when there are donors for it.
     pub below_policy: u64,
+}
+
+impl PutReport {
+    /// The failure that ended a put, which says how much had become visible by then.
+    pub(crate) fn with_stored(&self, failure: Failure) -> Failure {
+        if self.stored.is_empty() {
+            return failure;
+        }
+        let stored = self.stored.len() as u64;
+        let were = if stored == 1 { "was" } else { "were" };
+        let message =
+            format!("{}; {} {were} stored before that", failure.message, count(stored, "file"));
+        Failure { message, ..failure }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_wire::error::{ErrorKind, code};
+
+    #[test]
+    fn who_finds_no_room_in_the_middle_is_told_what_was_stored_before() {
+        let path: PoolPath = "pot://lab/a".parse().expect("a path");
+        let failure = || Failure::new(ErrorKind::NoSpace, code::NO_DONORS, "the pool is full");
+        let mut report = PutReport::default();
+        assert_eq!(report.with_stored(failure()).message, "the pool is full");
+        report.stored.push((path, VersionId(7)));
+        let said = report.with_stored(failure());
+        assert_eq!(said.message, "the pool is full; 1 file was stored before that");
+        assert_eq!(said.code, code::NO_DONORS);
+    }
 }

@@ -26,7 +26,7 @@ use crate::link::PutResult;
 use crate::pool::Pool;
 use crate::progress::Progress;
 use crate::retry_limits::Pauses;
-use crate::source::{Cut, CutError, Cutter, Facts, RowBytes};
+use crate::source::{Cut, Cutter, Facts, RowBytes};
 use crate::write::options::PutOptions;
 use crate::write::pushes::{Finished, Push, Pushes};
 use crate::write::report::PutReport;
@@ -67,6 +67,7 @@ pub(crate) async fn write(
             // A write that may work later goes on from here; any other is not tried again as it is.
             let goes_on = failure.kind == ErrorKind::Retry;
             let failure = if goes_on { window.with_advice(failure) } else { failure };
+            let failure = window.report.with_stored(failure);
             window.session.abort(goes_on).await;
             Err(failure)
         }
@@ -139,8 +140,9 @@ struct FileState {
     part: Option<PartOf>,
     /// Whether it was complete before, and donors of it have gone since.
     is_again: bool,
-    /// Whether its local file changed between being read and being sent.
-    has_changed: bool,
+    /// Why something of it cannot be sent: its local file changed between being read and being sent, or what the pool
+    /// had of it could not be read.
+    unsent: Option<Failure>,
     /// Tells the writer, who waits for that, that no group of the file is open.
     flushed: Option<oneshot::Sender<()>>,
     /// The file's writer, which waits until the file is visible.
@@ -240,25 +242,6 @@ impl Window {
         match finished {
             Some(finished) => drop(finished.send(Err(failure))), // its writer may be gone
             None => self.report.failed.push((path, failure)),
-        }
-    }
-}
-
-/// Returns the failure by which people are told of a file that could not be cut.
-pub(crate) fn uncut(error: &CutError) -> Failure {
-    match error {
-        CutError::Read(error) => {
-            // What is read may itself be in a pool.
-            let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Failure>());
-            if let Some(failure) = inner {
-                return failure.clone();
-            }
-            Failure::new(ErrorKind::Other, code::LOCAL_IO, format!("cannot read it: {error}"))
-                .hint("check that the file exists and that you may read it")
-        }
-        CutError::Miscoded => {
-            Failure::new(ErrorKind::Integrity, code::WRONG_BYTES, error.to_string())
-                .hint("check the memory of this machine; nothing of the file was stored")
         }
     }
 }

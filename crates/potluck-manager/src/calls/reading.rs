@@ -10,14 +10,19 @@ use crate::shared_pool::SharedPool;
 use crate::tickets;
 use crate::tickets::TicketIssuer;
 use crate::waiting_for_donors::WaitingForDonors;
-use potluck_catalog::{Catalog, OpenedPage};
+use potluck_catalog::{Catalog, LEASE, MOST_LEASES, OpenedPage};
 use potluck_core::ids::DonorId;
 use potluck_core::rights::Right;
-use potluck_wire::control::{CopyFault, Done, Holding, Open, OpenPart, Opened, Report, Unreached};
+use potluck_wire::control::{
+    CopyFault, Done, Holding, Open, OpenPart, Opened, RenewLeases, RenewedLeases, Report, Unreached,
+};
 use potluck_wire::error::Failure;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Donors for which a reader gets new tickets with its leases at once.
+const MOST_DONORS: usize = 4096;
 
 handles! {
     /// The handles for answering readers.
@@ -34,9 +39,15 @@ handles! {
 
 impl Answer<Open> for ReadingCalls {
     async fn answer(self, call: Open, caller: CallingMember) -> Result<Opened, Failure> {
-        let Open { path, recursive, after, .. } = call;
+        let Open { path, recursive, after, leased } = call;
         self.access.need(&caller, Right::Read, &path).await?;
-        let page = self.catalog.open_files(path, recursive, after).await?;
+        let page = match leased && !recursive {
+            true => {
+                let member = caller.member()?.member;
+                self.catalog.open_leased(path, member, self.time.now_ms()).await?
+            }
+            false => self.catalog.open_files(path, recursive, after).await?,
+        };
         self.opened(page).await
     }
 }
@@ -47,6 +58,26 @@ impl Answer<OpenPart> for ReadingCalls {
         self.access.need(&caller, Right::Read, &path).await?;
         let page = self.catalog.open_part(path, version, number).await?;
         self.opened(page).await
+    }
+}
+
+impl Answer<RenewLeases> for ReadingCalls {
+    async fn answer(
+        self,
+        call: RenewLeases,
+        caller: CallingMember,
+    ) -> Result<RenewedLeases, Failure> {
+        let RenewLeases { space, mut versions, mut donors } = call;
+        self.access.need_in(&caller, Right::Read, &space).await?;
+        let member = caller.member()?.member;
+        let rest = versions.split_off(versions.len().min(MOST_LEASES));
+        let has_just_started = self.time.uptime() < LEASE;
+        let now_ms = self.time.now_ms();
+        let mut gone = self.catalog.renew_leases(member, versions, now_ms, has_just_started).await;
+        gone.extend(rest);
+        donors.truncate(MOST_DONORS);
+        let contacts = tickets::contacts(&self.pool.lock(), donors, self.time.tick());
+        Ok(RenewedLeases { donors: self.tickets.for_reading(contacts), gone })
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::settings::Settings;
-use potluck_catalog::{Catalog, Error, Upkeep};
+use potluck_catalog::{Catalog, Error, LEASE, Upkeep};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,11 @@ handles! {
 impl Trash {
     /// Takes a part of thrown-away trees apart.
     pub async fn empty(&self) -> Result<(), Error> {
-        let kept_ms = self.settings.get().gc_delay.as_millis() as u64;
+        // Readers have to say again what they have open when a manager has started.
+        let kept_ms = match self.time.uptime() < LEASE {
+            true => u64::MAX,
+            false => self.settings.get().gc_delay.as_millis() as u64,
+        };
         for _ in 0..STEPS {
             let step = Upkeep::Trash { entries: ENTRIES, kept_ms };
             if !self.catalog.upkeep(step, self.time.now_ms()).await? {

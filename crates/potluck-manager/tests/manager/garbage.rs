@@ -181,7 +181,12 @@ async fn a_complaint_is_believed_only_after_the_donor_looked_l1() {
     write(&user, "pot://lab/a", 1, &donor).await;
     let report = Report { chunk: chunk(1), donor: donor.id, fault: CopyFault::Missing };
     user.call(&report).await.expect("noted");
-    let open = Open { path: "pot://lab/a".parse().expect("path"), recursive: false, after: None };
+    let open = Open {
+        path: "pot://lab/a".parse().expect("path"),
+        recursive: false,
+        after: None,
+        leased: false,
+    };
     // A donor reads a chunk for a report, so what a reader cannot have seen is not asked about.
     for n in 2..40 {
         let report = Report { chunk: chunk(n), donor: donor.id, fault: CopyFault::Missing };
@@ -210,7 +215,12 @@ async fn chunks_only_on_a_removed_donor_are_forgotten() {
     let agreed = lab.admin().call(&look).await.expect("told").listing;
     let revoke = Revoke { agreed, ..Revoke::of(member) };
     lab.admin().call(&revoke).await.expect("revoked");
-    let open = Open { path: "pot://lab/a".parse().expect("path"), recursive: false, after: None };
+    let open = Open {
+        path: "pot://lab/a".parse().expect("path"),
+        recursive: false,
+        after: None,
+        leased: false,
+    };
     assert!(user.call(&open).await.expect("opened").files[0].holders[0].is_empty());
     remove(&lab, "pot://lab/a").await;
     eventually("all is forgotten", async || (condemned(&lab).await == 0).then_some(())).await;

@@ -30,7 +30,7 @@ fn stat(at: &str) -> Stat {
 }
 
 fn open(at: &str) -> Open {
-    Open { path: path(at), recursive: true, after: None }
+    Open { path: path(at), recursive: true, after: None, leased: false }
 }
 
 fn reserve_at(at: &str) -> Reserve {

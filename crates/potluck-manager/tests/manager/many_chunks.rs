@@ -123,7 +123,7 @@ async fn written_read_and_removed(chunks: u64) {
 
     let call = now();
     let path = || AT.parse().expect("a path");
-    let open = Open { path: path(), recursive: false, after: None };
+    let open = Open { path: path(), recursive: false, after: None, leased: false };
     let opened = user.call(&open).await.expect("opened").files.remove(0);
     assert_eq!((opened.parts.0.len(), opened.digest), (parts as usize, Digest(tree.root())));
     let last = OpenPart { path: path(), version: opened.version, number: parts - 1 };

@@ -121,7 +121,7 @@ async fn a_coded_file_commits_with_a_donor_of_its_own_for_each_chunk_d3() {
     let apart = coded(&session, "pot://lab/a", [(1, &d[0]), (2, &d[1]), (3, &d[2])]);
     assert!(matches!(put(&user, session, 1, apart).await, Outcome::Stored { .. }));
 
-    let open = Open { path: path("pot://lab/a"), recursive: false, after: None };
+    let open = Open { path: path("pot://lab/a"), recursive: false, after: None, leased: false };
     let opened = user.call(&open).await.expect("opened");
     assert_eq!(opened.files[0].parity_holders, [[d[2].id]]);
     assert_eq!(opened.donors.len(), 3, "those that hold parity only can be asked too");

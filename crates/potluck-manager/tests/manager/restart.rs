@@ -78,8 +78,12 @@ async fn an_interrupted_reclaim_goes_on_and_takes_nothing_else_d5() {
     })
     .await;
     assert_eq!(gone, [(chunk(2), 9)]);
-    let open =
-        Open { path: "pot://lab/keep".parse().expect("path"), recursive: false, after: None };
+    let open = Open {
+        path: "pot://lab/keep".parse().expect("path"),
+        recursive: false,
+        after: None,
+        leased: false,
+    };
     user.call(&open).await.expect("kept");
     let stranger = refused(&lab.user().await, &Renew { session, refused: Vec::new() }).await;
     assert_eq!(stranger.code, code::NO_SESSION);

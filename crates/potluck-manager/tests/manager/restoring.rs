@@ -84,11 +84,20 @@ async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4(
     lab.start().await;
     donor.caller = lab.caller(&donor.identity);
     donor.report(&[chunk(1), chunk(2)]).await;
-    let open =
-        Open { path: "pot://lab/kept".parse().expect("path"), recursive: false, after: None };
+    let open = Open {
+        path: "pot://lab/kept".parse().expect("path"),
+        recursive: false,
+        after: None,
+        leased: false,
+    };
     let opened = lab.caller(&ada).call(&open).await.expect("users go on");
     assert_eq!(opened.files[0].holders, [[donor.id]]);
-    let all = Open { path: "pot://lab".parse().expect("path"), recursive: true, after: None };
+    let all = Open {
+        path: "pot://lab".parse().expect("path"),
+        recursive: true,
+        after: None,
+        leased: false,
+    };
     let links = lab.caller(&ada).call(&all).await.expect("opened").links;
     assert_eq!(links, [OpenLink { path: "links/to-it".into(), target, mtime }]);
     assert_eq!((opened.files[0].mtime, opened.files[0].permissions), (mtime, permissions));

@@ -45,7 +45,12 @@ pub fn small(at: &str, content: &[u8]) -> FileCommit {
 async fn a_file_is_visible_after_its_commit_and_only_then() {
     let lab = Lab::new().await;
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
-    let open = Open { path: "pot://lab/d/a".parse().expect("path"), recursive: false, after: None };
+    let open = Open {
+        path: "pot://lab/d/a".parse().expect("path"),
+        recursive: false,
+        after: None,
+        leased: false,
+    };
 
     let reserved = reserve(&user, 3000).await.expect("no donor is needed for so little");
     assert!(reserved.donors.is_empty());
@@ -106,7 +111,12 @@ async fn what_fits_the_catalog_needs_no_donor() {
     assert_eq!(refusal(&committed.files[1]).code, code::BAD_REQUEST);
     assert_eq!(refusal(&committed.files[2]).code, code::BAD_REQUEST);
     assert!(matches!(committed.files[3], Outcome::Stored { .. }));
-    let open = Open { path: "pot://lab/a".parse().expect("path"), recursive: false, after: None };
+    let open = Open {
+        path: "pot://lab/a".parse().expect("path"),
+        recursive: false,
+        after: None,
+        leased: false,
+    };
     let opened = user.call(&open).await.expect("opened");
     assert_eq!(opened.files[0].inline, Some(Blob(b"hello".to_vec())));
 }
@@ -267,7 +277,12 @@ async fn what_tickets_a_revoked_member_has_is_void_at_donors_with_the_next_heart
     let (user, donor) = (lab.user().await, lab.donor("basement").await);
     write(&user, "pot://lab/a", 1, &donor).await;
     let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
-    let open = Open { path: "pot://lab/a".parse().expect("path"), recursive: false, after: None };
+    let open = Open {
+        path: "pot://lab/a".parse().expect("path"),
+        recursive: false,
+        after: None,
+        leased: false,
+    };
     let read = lab.caller(&ada).call(&open).await.expect("opened").donors;
     let written = reserve(&lab.caller(&ada), 1 << 20).await.expect("reserved").donors;
     let said = donor.send_heartbeat(donor.heartbeat(1)).await;

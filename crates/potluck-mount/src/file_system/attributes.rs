@@ -48,7 +48,9 @@ impl FileSystem {
             }
             // Otherwise the last handle publishes it, also what was set after all was written.
             if !self.is_open(inode, &shared) {
-                draft.publish(&path).await?;
+                let published = draft.publish(&path).await;
+                self.metadata.changed_here(&path);
+                published?;
             }
         }
         Ok(self.facts_of_draft(inode, &shared).await)
@@ -70,7 +72,10 @@ impl FileSystem {
         if path.space().is_empty() {
             return Err(Errno::PERM);
         }
-        match self.pool.set_attributes(&SetAttributes { path, version, mtime, permissions }).await {
+        let set = SetAttributes { path, version, mtime, permissions };
+        let done = self.pool.set_attributes(&set).await;
+        self.metadata.changed_here(&set.path);
+        match done {
             Ok(()) => {}
             // Somebody put another version in its place, as they may have done after this.
             Err(failure) if failure.code == code::WRONG_VERSION => {

@@ -99,12 +99,17 @@ impl FileSystem {
     pub(super) async fn has_ended_elsewhere(&self, inode: u64) -> bool {
         let staged = {
             let inodes = self.inodes();
-            let staged = inodes.staged().into_iter().map(|(number, _)| number);
-            let above = staged.filter(|number| inodes.is_below(inode, *number));
-            above.last().and_then(|number| Some((number, inodes.staging(number)?.clone())))
+            // None is staged inside another.
+            let above = inodes.staged().into_iter().map(|(number, _)| number);
+            let mut above = above.filter(|number| inodes.is_below(inode, *number));
+            above.next().and_then(|number| Some((number, inodes.staging(number)?.clone())))
         };
         let Some((number, staging)) = staged else { return false };
-        let is_gone = self.stat(&staging).await == Err(Errno::NOENT);
+        // What is kept of it may be what it was.
+        let is_gone = match self.pool.stat(&staging).await {
+            Err(failure) => failure.code == code::NO_ENTRY,
+            Ok(_) => false,
+        };
         if is_gone {
             self.is_over(number);
         }
@@ -237,7 +242,15 @@ impl FileSystem {
 
     /// From now on a directory is again what everybody sees.
     fn is_over(&self, inode: u64) {
-        self.inodes().set_staging(inode, None);
+        let (staging, target) = {
+            let mut inodes = self.inodes();
+            let staging = inodes.staging(inode).cloned();
+            inodes.set_staging(inode, None);
+            (staging, inodes.path(inode).ok())
+        };
+        for path in [staging, target].into_iter().flatten() {
+            self.metadata.changed_here(&path);
+        }
         if let Some(checkpoint) = self.checkpoints().get_mut(&inode) {
             checkpoint.is_open = false;
         }

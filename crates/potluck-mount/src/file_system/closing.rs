@@ -27,7 +27,11 @@ impl FileSystem {
     pub(super) async fn publish_draft(&self, draft: &mut Draft, inode: u64) -> Result<(), Errno> {
         let path = self.inodes().path(inode);
         match path {
-            Ok(path) => publish(draft, &path).await,
+            Ok(path) => {
+                let published = publish(draft, &path).await;
+                self.metadata.changed_here(&path);
+                published
+            }
             Err(_) => Ok(()),
         }
     }

@@ -1,7 +1,6 @@
 //! Symbolic links: the kernel follows them on this machine, and the pool never does.
 
 use super::{FileSystem, ShownEntry};
-use crate::errno::errno;
 use potluck_core::link_target::{BadTarget, LinkTarget};
 use potluck_wire::control::{Condition, MakeLinks, NewLink};
 use potluck_wire::error::code;
@@ -29,14 +28,15 @@ impl FileSystem {
             let mut made = self.pool.make_links(&make).await?;
             made.failed.pop().map_or(Ok(()), |failed| Err(failed.failure))
         };
-        self.once(code::EXISTS, once).await?;
+        let done = self.once(code::EXISTS, once).await;
+        make.links.iter().for_each(|link| self.metadata.changed_here(&link.path));
+        done?;
         self.lookup(parent, name).await
     }
 
     /// Where a link leads.
     pub async fn target(&self, inode: u64) -> Result<LinkTarget, Errno> {
         let path = self.inodes().path(inode)?;
-        let stated = self.pool.stat(&path).await.map_err(|failure| errno(&failure))?;
-        stated.entry.target.ok_or(Errno::INVAL)
+        self.stat(&path).await?.target.ok_or(Errno::INVAL)
     }
 }

@@ -26,6 +26,10 @@ pub struct Open {
     /// The page continues after this [`Opened::next`].
     #[serde(default)]
     pub after: Option<String>,
+    /// Whether a single file stays readable when it is replaced or removed: for a minute, and for as long as that is
+    /// renewed ([`RenewLeases`]).
+    #[serde(default)]
+    pub leased: bool,
 }
 call!(Open => Opened, "open");
 
@@ -41,6 +45,30 @@ pub struct OpenPart {
     pub number: u32,
 }
 call!(OpenPart => Opened, "open-part");
+
+/// The caller has these versions, which it opened with [`Open::leased`], still open. To be called three times a minute.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RenewLeases {
+    /// The space in which they were opened, which the caller may still read.
+    pub space: String,
+    /// The versions that are open.
+    pub versions: Vec<VersionId>,
+    /// Donors for which it needs new tickets: a file that was removed cannot be opened again for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub donors: Vec<DonorId>,
+}
+call!(RenewLeases => RenewedLeases, "renew-leases");
+
+/// The leases that could not be renewed, and the tickets.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct RenewedLeases {
+    /// The donors that were asked for, as far as they are of the pool.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub donors: Vec<DonorAccess>,
+    /// Versions whose leases had run out, or that the caller never leased.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<VersionId>,
+}
 
 /// Open files and what is needed to read them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -142,7 +142,7 @@ fn ten_thousand_files_become_visible_at_one_moment_b6() {
 fn a_mount_shows_what_is_staged_in_it_and_others_see_it_from_the_commit_on() {
     let test = "a_mount_shows_what_is_staged_in_it_and_others_see_it_from_the_commit_on";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
-    let other = Mount::start_as(&lab, "other", "pot://lab", &[]);
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
     fs::create_dir(mount.at("step")).expect("made");
     fs::write(mount.at("step/old"), "old").expect("written");
     let reader = File::open(other.at("step/old")).expect("opened");

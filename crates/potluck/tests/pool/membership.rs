@@ -316,7 +316,12 @@ fn a_revoked_members_tickets_are_refused_by_donors_within_60_s_x5() {
     let joined = lab.cli.json(&["join", &lab.token("user"), "--state", arg(&dir)]);
     let number: MemberId = serde_json::from_value(joined["member"].clone()).expect("a member");
     let ada = Member::load(&dir);
-    let open = Open { path: "pot://lab/x".parse().expect("a path"), recursive: false, after: None };
+    let open = Open {
+        path: "pot://lab/x".parse().expect("a path"),
+        recursive: false,
+        after: None,
+        leased: false,
+    };
     let reserve = reserve("pot://lab/x");
     let read = ada.call(&open).expect("she may read").donors;
     let written = ada.call(&reserve).expect("she may write").donors;
@@ -337,7 +342,12 @@ fn a_revoked_member_who_is_reading_is_told_so_and_waits_for_no_donor_x5() {
     lab.cli.ok(&["cp", arg(&input), "pot://lab/x"]);
     let dir = lab.dir().join("ada");
     let joined = lab.cli.json(&["join", &lab.token("user"), "--state", arg(&dir)]);
-    let open = Open { path: "pot://lab/x".parse().expect("a path"), recursive: false, after: None };
+    let open = Open {
+        path: "pot://lab/x".parse().expect("a path"),
+        recursive: false,
+        after: None,
+        leased: false,
+    };
     let read = Member::load(&dir).call(&open).expect("she may read").donors;
     let mut reading = lab.cli.under(&dir).start(&["--retry-for", "30s", "cat", "pot://lab/x"]);
     let mut output = reading.child().stdout.take().expect("a pipe");

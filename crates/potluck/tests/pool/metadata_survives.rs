@@ -120,7 +120,9 @@ fn a_lost_manager_comes_back_from_its_donors_and_its_kit_alone() {
     lab.cli.ok(&["space", "grant", "lab", "everyone", "read"]);
     let ada = Member::load(&dir);
     let coded = "pot://lab/coded".parse().expect("a path");
-    let read = ada.call(&Open { path: coded, recursive: false, after: None }).expect("she may");
+    let read = ada
+        .call(&Open { path: coded, recursive: false, after: None, leased: false })
+        .expect("she may");
     assert_eq!(read.donors.len(), 5);
     lab.cli.ok(&["members", "rm", &joined["member"].to_string(), "-y"]);
     wait_until("all donors to refuse her", DEADLINE, || {

@@ -1,20 +1,23 @@
 //! A mounted pool, through the system calls that programs make.
 
 mod attributes;
+mod edits;
 mod extended_attributes;
 mod links;
+mod metadata_cache;
 
 use super::content::{arg, assert_same, bytes};
 use super::lab::{Lab, stop};
 use super::machines::{Machine, Machines, Naming};
 use super::program::Running;
-use super::waiting::{DEADLINE, has_program, is_root, skip, wait_until};
+use super::waiting::{DEADLINE, has_program, is_root, pause, skip, wait_until};
 use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::IntoRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A mount that is taken away when it is dropped.
 pub struct Mount {
@@ -25,11 +28,11 @@ pub struct Mount {
 impl Mount {
     /// Mounts a path of a pool below the test's directory.
     pub fn start(lab: &Lab, path: &str, options: &[&str]) -> Self {
-        Self::start_as(lab, "mounted", path, options)
+        Self::start_in(lab, "mounted", path, options)
     }
 
-    /// Mounts a path of a pool at the directory `name` of the test's directory.
-    pub fn start_as(lab: &Lab, name: &str, path: &str, options: &[&str]) -> Self {
+    /// Mounts a path of a pool in a directory of this name.
+    pub fn start_in(lab: &Lab, name: &str, path: &str, options: &[&str]) -> Self {
         let (dir, ready) = (lab.dir().join(name), lab.dir().join(format!("{name}.ready")));
         let _ = fs::create_dir(&dir); // it is there where a mount died
         let _ = fs::remove_file(&ready); // of an earlier mount
@@ -128,6 +131,37 @@ fn a_file_written_to_a_mount_appears_whole_at_close_and_an_open_reader_keeps_its
     lab.cli.ok(&["umount", arg(&mount.dir)]);
     assert_eq!(super::program::code_of(mount.running.end("the mount")), 0);
     assert_eq!(lab.cli.json(&["umount", arg(&mount.dir)])["was_mounted"], false);
+}
+
+#[test]
+fn what_a_program_has_open_stays_readable_when_its_file_is_removed_or_replaced_a5() {
+    if !can_mount("what_a_program_has_open_stays_readable_when_its_file_is_removed") {
+        return;
+    }
+    let lab = Lab::with_options(2, &["--gc-delay", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
+    let mount = Mount::start(&lab, "pot://lab", &[]);
+    let content = |number| bytes(number, (2 << 20) + 5);
+    let open = |(number, name): (u64, &str)| {
+        fs::write(mount.at(name), content(number)).expect("written");
+        let mut reader = File::open(mount.at(name)).expect("opened");
+        let mut begin = vec![0; 1000];
+        reader.read_exact(&mut begin).expect("read");
+        (number, begin, reader)
+    };
+    let opened = [(1, "removed"), (2, "replaced"), (3, "d")].map(open);
+    fs::write(lab.dir().join("other"), "other").expect("a file");
+    lab.cli.ok(&["rm", "pot://lab/removed"]);
+    lab.cli.ok(&["cp", arg(&lab.dir().join("other")), "pot://lab/replaced"]);
+    lab.cli.ok(&["mv", "pot://lab/d", "pot://lab/elsewhere"]);
+    lab.cli.ok(&["rm", "pot://lab/elsewhere"]);
+    // The first leases are over by then, and so is the time in which a manager that started believes anybody.
+    pause(Duration::from_secs(75));
+    for (number, mut seen, mut reader) in opened {
+        reader.read_to_end(&mut seen).expect("read");
+        assert_same(&seen, &content(number), "the version that was opened");
+    }
+    assert_eq!(fs::read_to_string(mount.at("replaced")).expect("read"), "other");
 }
 
 #[test]

@@ -32,13 +32,6 @@ fn nothing_came(version: VersionId) -> Failure {
         .hint("look why its producer wrote nothing; --allow-empty replaces it all the same")
 }
 
-/// The bytes that were read first and those that were sent later belong to no one state of the file.
-fn changed() -> Failure {
-    let what = "the local file was changed while it was being stored, so nothing of it is stored";
-    Failure::new(ErrorKind::Retry, code::LOCAL_IO, what)
-        .hint("run the same command again when nobody writes to it")
-}
-
 fn is_part(file: &FileCommit) -> bool {
     matches!(file.in_parts, Some(InParts::Part { .. }))
 }
@@ -64,10 +57,10 @@ impl Window {
         }
         let Some(mut state) = self.files.remove(&file) else { return };
         let Some(facts) = state.facts.take() else { return };
-        if state.has_changed {
+        if let Some(why) = state.unsent {
             match state.part {
-                Some(part) => self.fail_part(part, facts.path, changed()),
-                None => self.fail(facts.path, changed(), state.finished),
+                Some(part) => self.fail_part(part, facts.path, why),
+                None => self.fail(facts.path, why, state.finished),
             }
             return;
         }

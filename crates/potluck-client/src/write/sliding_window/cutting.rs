@@ -1,6 +1,6 @@
 //! Cutting: files that are read here become chunks, and writers push theirs.
 
-use super::{Event, FileState, Window, uncut};
+use super::{Event, FileState, Window};
 use crate::body::Body;
 use crate::source::{Cut, Cutter};
 use crate::write::groups::{Member, Place};
@@ -116,7 +116,7 @@ impl Window {
             }
             Cut::Failed { file, path, error } => {
                 let finished = self.remove_file(file);
-                self.fail(path, uncut(&error), finished);
+                self.fail(path, error.failure(), finished);
             }
         }
     }
@@ -127,7 +127,10 @@ impl Window {
         state.open += 1;
         let mut members = Vec::with_capacity(data.len() + parity.len());
         for (entry, body) in data {
-            self.cutting.bytes += u64::from(entry.len);
+            // Of what is kept nothing is stored, as a rule.
+            if !matches!(body, Body::Kept(_)) {
+                self.cutting.bytes += u64::from(entry.len);
+            }
             let place = Place::Data(state.entries.len() as u32);
             state.entries.push(entry);
             members.push(Member { place, name: entry.name, body: Arc::new(body) });

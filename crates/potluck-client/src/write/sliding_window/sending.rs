@@ -17,6 +17,13 @@ const HEDGE_EVERY: Duration = Duration::from_millis(50);
 /// A chunk that arrives damaged this often has a reason that trying again does not cure.
 const MAX_MISMATCHES: u32 = 3;
 
+/// The bytes that were read first and those that were sent later belong to no one state of the file.
+fn changed() -> Failure {
+    let what = "the local file was changed while it was being stored, so nothing of it is stored";
+    Failure::new(ErrorKind::Retry, code::LOCAL_IO, what)
+        .hint("run the same command again when nobody writes to it")
+}
+
 impl Window {
     pub(super) fn send(&mut self) -> Result<(), Failure> {
         let now = self.client.env.clock.now();
@@ -37,17 +44,19 @@ impl Window {
         let ack = self.session.reserved.policy.ack;
         self.sending.under_way.insert((name, donor), sent_at);
         self.events.push(Box::pin(async move {
-            let result = match donors.link(donor).await {
-                Ok(link) => match link.put(name, ack, Arc::clone(&body), forward).await {
+            let put = async {
+                let body = body.in_hand().await.map_err(LinkError::Unread)?;
+                let link = donors.link(donor).await?;
+                match link.put(name, ack, Arc::clone(&body), forward).await {
                     Err(LinkError::Refused(BulkStatus::Mismatch))
                         if offload.run(move || body.has_changed(&name)).await =>
                     {
                         Err(LinkError::FileChanged)
                     }
                     put => put,
-                },
-                Err(error) => Err(error),
+                }
             };
+            let result = put.await;
             donors.rates(|rates| {
                 let estimate = rates.entry(donor).or_default();
                 match &result {
@@ -73,7 +82,8 @@ impl Window {
                 let ack = (donor, stored.ack, stored.receipt);
                 self.groups.acked(&name, ack, &stored.forwarded);
             }
-            Err(LinkError::FileChanged) => self.give_up(&name),
+            Err(LinkError::FileChanged) => self.give_up(&name, &changed()),
+            Err(LinkError::Unread(failure)) => self.give_up(&name, &failure),
             Err(error) => {
                 self.groups.failed(&name, donor);
                 self.put_failed(donor, error, sent_at)?;
@@ -83,12 +93,12 @@ impl Window {
         Ok(())
     }
 
-    /// No file that has this chunk is stored, for its local file changed before the chunk was sent.
-    fn give_up(&mut self, name: &ChunkName) {
+    /// No file that has this chunk is stored, for the chunk cannot be sent.
+    fn give_up(&mut self, name: &ChunkName, why: &Failure) {
         for file in self.groups.give_up(name) {
             if let Some(state) = self.files.get_mut(&file) {
                 state.open -= 1;
-                state.has_changed = true;
+                state.unsent = Some(why.clone());
                 self.complete(file);
             }
         }

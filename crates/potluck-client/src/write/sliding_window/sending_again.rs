@@ -3,11 +3,12 @@
 //! to others: a chunk from its other copies, the chunks of a group from the others of the group.
 
 use super::stages::PartOf;
-use super::{Event, FileState, Window, uncut};
+use super::{Event, FileState, Window};
 use crate::body::Body;
 use crate::fetch::Fetcher;
 use crate::recipe::Recipe;
-use crate::source::{CutError, Facts, RowBytes, cut_again};
+use crate::source::{CutError, Facts, RowBytes};
+use crate::stored_rows::StoredRows;
 use crate::write::groups::{Member, Place};
 use crate::write::pushes::Finished;
 use crate::write::reservation::SessionCalls;
@@ -18,11 +19,8 @@ use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::matching;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Race};
-use potluck_core::read_plan::Piece;
-use potluck_core::recipe::{self, Entry};
-use potluck_core::seal::SpaceKey;
+use potluck_core::recipe;
 use potluck_wire::control::{FileCommit, Grown, InParts, Offered, OpenFile};
-use potluck_wire::env::Offload;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::Packed;
 use potluck_wire::ticket::Acknowledged;
@@ -65,32 +63,7 @@ pub(super) struct Row {
 /// A file that was refused, as its donors have it now.
 struct Refused {
     number: u32,
-    recipe: Recipe,
-    fetcher: Fetcher,
-    key: Option<SpaceKey>,
-    offload: Offload,
-}
-
-impl Row {
-    /// Reads its data chunks, and makes of them what was stored.
-    async fn read(&self) -> Result<RowBytes, Failure> {
-        let Refused { recipe, fetcher, key, offload, .. } = &*self.file;
-        let entries = &recipe.entries[self.data.clone()];
-        let piece =
-            |(index, entry): (usize, &Entry)| Piece { index, skip: 0, take: entry.len, at: 0 };
-        let pieces: Vec<Piece> = self.data.clone().zip(entries).map(piece).collect();
-        let place = fetcher.memory.on_demand(fetcher.need(recipe, &pieces)).await;
-        let read = fetcher.unit(recipe, &pieces, place).await?;
-        let bodies = read.into_iter().map(|fetched| fetched.bytes);
-        let data: Vec<_> = entries.iter().copied().zip(bodies).collect();
-        let ec = recipe.file.ec;
-        let parity =
-            ec.map_or(0, |ec| ec.parity() * recipe.group(ec, self.data.start).len as usize);
-        let claim = fetcher.memory.buffers.claim(parity).await;
-        let key = key.clone();
-        let again = offload.run(move || cut_again(data, ec, key.as_ref(), claim)).await;
-        again.map_err(|error| uncut(&error))
-    }
+    rows: StoredRows,
 }
 
 async fn who_is_there(
@@ -231,8 +204,7 @@ impl Window {
         self.donors.learn(heard.donors);
         gone.iter().for_each(|donor| self.targets.give_up(*donor, true));
         self.groups.keep_only(|donor| live.contains(donor));
-        let offload = self.client.env.offload;
-        let refused = Arc::new(Refused { number, recipe, fetcher, key, offload });
+        let refused = Arc::new(Refused { number, rows: fetcher.rows_of(Arc::new(recipe)) });
         for Lacking { data, at } in rows {
             let of = |at: &u32| names[*at as usize];
             let there =
@@ -253,7 +225,7 @@ impl Window {
             }
             self.rereads.under_way += 1;
             self.events.push(Box::pin(async move {
-                let read = row.read().await;
+                let read = row.file.rows.read(row.data.clone()).await;
                 Event::ReadAgain(Box::new(row), read)
             }));
         }
@@ -261,8 +233,8 @@ impl Window {
 
     /// Whether a chunk is being sent for another file just now; then the row waits for that.
     fn is_sent_anyway(&mut self, row: &Row) -> bool {
-        let entry = &row.file.recipe.entries[row.data.start];
-        let body = self.groups.body(&entry.name).filter(|_| row.file.recipe.file.ec.is_none());
+        let entry = &row.file.rows.recipe.entries[row.data.start];
+        let body = self.groups.body(&entry.name).filter(|_| row.file.rows.recipe.file.ec.is_none());
         body.is_some_and(|body| {
             self.send_copies_again(row, entry.name, &body);
             true
@@ -281,7 +253,7 @@ impl Window {
                 return path.into_iter().for_each(|path| self.lose(number, path, failure.clone()));
             }
         };
-        let Some(ec) = row.file.recipe.file.ec else {
+        let Some(ec) = row.file.rows.recipe.file.ec else {
             for (entry, body) in data {
                 self.send_copies_again(&row, entry.name, &Arc::new(Body::Memory(body)));
             }
@@ -300,7 +272,7 @@ impl Window {
         };
         if members.iter().any(|member| named(member) != Some(member.name)) {
             let path = state.facts.as_ref().map(|facts| facts.path.clone());
-            let failure = uncut(&CutError::Miscoded);
+            let failure = CutError::Miscoded.failure();
             return path.into_iter().for_each(|path| self.lose(number, path, failure.clone()));
         }
         let slot = self.targets.next_slot();

@@ -155,7 +155,7 @@ fn trees_are_copied_into_a_mount_with_all_attributes_and_nothing_is_copied_twice
     lab.cli.ok(&["umount", arg(&mount.dir)]);
     assert_eq!(crate::pool::program::code_of(mount.running.end("the mount")), 0);
     lab.cli.ok(&["cp", "-r", "pot://lab/copied", "pot://lab/again"]);
-    fs::remove_file(lab.dir().join("mount.ready")).expect("removed");
+    fs::remove_file(lab.dir().join("mounted.ready")).expect("removed");
     let mount = Mount::start(&lab, "pot://lab", &["--read-only"]);
     assert_eq!(listing(&mount.at("copied")), told);
     assert_eq!(listing(&mount.at("again")), told);

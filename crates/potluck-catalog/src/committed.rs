@@ -1,0 +1,132 @@
+//! Who hears of changes once they are committed, before those who made them hear that they are.
+
+use crate::changes::{self, ChangeOp};
+use crate::entries::DirId;
+use crate::error::Error;
+use crate::sql::{Tx, params};
+use potluck_core::checkpoint::CommitStyle;
+use potluck_core::ids::{MemberId, VersionId};
+use potluck_core::path::{MAX_PATH, PoolPath};
+
+/// Whoever is told of committed changes.
+///
+/// It is asked and told by the thread that commits, so that it must not wait. Changes come in the order in which they
+/// were committed. Whoever begins to listen before a reader's snapshot hears of all that is not in the snapshot; what
+/// is in it may be told, too.
+pub trait ChangeListener: Send + Sync {
+    /// Whether anybody listens at this moment; otherwise changes are not even read.
+    fn listens(&self) -> bool;
+
+    /// Takes changes that were committed together.
+    fn committed(&self, changes: Vec<CommittedChange>);
+}
+
+/// A committed change that somebody may have to hear of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommittedChange {
+    /// What is behind a path is another entry, or has other attributes; or nothing is any more.
+    Entry {
+        /// The path behind which it is, or was.
+        path: PoolPath,
+        /// Something is there.
+        is_there: bool,
+    },
+    /// What is granted in a space was changed; without a space, what groups are granted anywhere.
+    Rights(Option<String>),
+    /// A member joined, or was revoked.
+    Member(MemberId),
+    /// More changed than can be told.
+    Unknown,
+}
+
+/// Changes of one commit that are told apart.
+const TOLD: usize = 10_000;
+
+/// The changes that have numbers after `before`, up to `last`.
+pub(crate) fn changes_between(db: &Tx, before: i64, last: i64) -> Vec<CommittedChange> {
+    let rows = match changes::rows(db, before, TOLD) {
+        Ok(rows) => rows,
+        Err(why) => {
+            tracing::warn!(%why, "committed changes cannot be told apart");
+            return vec![CommittedChange::Unknown];
+        }
+    };
+    // Rows may be forgotten in the transaction that wrote them, and numbers are left out on purpose.
+    if rows.len() as i64 != last - before {
+        return vec![CommittedChange::Unknown];
+    }
+    let mut told = Vec::new();
+    for (_, op) in rows {
+        if let Err(why) = tell(db, op, &mut told) {
+            tracing::warn!(%why, "a committed change cannot be told");
+            told.push(CommittedChange::Unknown);
+        }
+    }
+    told
+}
+
+fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Error> {
+    let there = |path| CommittedChange::Entry { path, is_there: true };
+    let gone = |path| CommittedChange::Entry { path, is_there: false };
+    let space_root =
+        |name: &str| PoolPath::space_root(name).map_err(|why| Error::Bug(why.to_string()));
+    match op {
+        ChangeOp::Files(files) => told.extend(files.into_iter().map(|(path, _)| there(path))),
+        ChangeOp::Dir(path, _) | ChangeOp::Link(path, ..) | ChangeOp::PathAttributes(path, _) => {
+            told.push(there(path));
+        }
+        ChangeOp::VersionAttributes(version) => told.extend(path_of(db, version)?.map(there)),
+        ChangeOp::Moved { from, to } => told.extend([gone(from), there(to)]),
+        ChangeOp::Removed(path) => told.push(gone(path)),
+        ChangeOp::Published { from, to, style: CommitStyle::Replace, .. } => {
+            told.extend([gone(from), there(to)]);
+        }
+        ChangeOp::Published { from, to, style: CommitStyle::Merge, merged } => {
+            let whole = merged.is_empty().then_some(to);
+            told.push(gone(from));
+            told.extend(merged.into_iter().chain(whole).map(there));
+        }
+        ChangeOp::Space(name) => told.push(there(space_root(&name)?)),
+        ChangeOp::SpaceRemoved(name) => {
+            // Another space of that name would have other rights.
+            told.extend([gone(space_root(&name)?), CommittedChange::Rights(Some(name))]);
+        }
+        ChangeOp::Grant(space, _) => told.push(CommittedChange::Rights(Some(space))),
+        ChangeOp::GroupRemoved(_) | ChangeOp::GroupMember(..) => {
+            told.push(CommittedChange::Rights(None));
+        }
+        ChangeOp::Member(member) => told.push(CommittedChange::Member(member)),
+        // Nothing of these is behind a name.
+        ChangeOp::Part(..)
+        | ChangeOp::Checkpoint(_)
+        | ChangeOp::Version(_)
+        | ChangeOp::Policy(..)
+        | ChangeOp::Group(_)
+        | ChangeOp::Quota(_)
+        | ChangeOp::Donor(_)
+        | ChangeOp::Note(_) => {}
+    }
+    Ok(())
+}
+
+/// The path that leads to a version now, if one does.
+fn path_of(db: &Tx, version: VersionId) -> Result<Option<PoolPath>, Error> {
+    let mut above = db
+        .prepare("SELECT parent, name FROM entries WHERE version = ?1")?
+        .query_one(params![version.0 as i64], |row| Ok((DirId(row.get(0)?), row.get(1)?)))?;
+    let mut names: Vec<String> = Vec::new();
+    while let Some((parent, name)) = above {
+        names.push(name);
+        if parent == DirId::ROOT {
+            let path = names.iter().rev().try_fold(PoolPath::root(), |path, name| path.join(name));
+            return Ok(path.ok()); // one of the pool's own metadata has none that is told
+        }
+        if names.len() > MAX_PATH {
+            return Err(Error::Damaged(format!("directory {} is inside itself", parent.0)));
+        }
+        above = db
+            .prepare("SELECT parent, name FROM entries WHERE dir = ?1")?
+            .query_one(params![parent.0], |row| Ok((DirId(row.get(0)?), row.get(1)?)))?;
+    }
+    Ok(None)
+}

@@ -1,0 +1,132 @@
+//! Versions that readers have open. One that is replaced or removed meanwhile is left whole in the trash
+//! ([`crate::trash`]) until the last of its leases has run out (promise A5).
+//!
+//! Leases are soft state: they live in memory, and readers renew them. After a restart a renewal is believed for as
+//! long as a lease lasts, in which nothing that was leased is taken apart.
+
+use potluck_core::ids::{MemberId, VersionId};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// How long a lease lasts unless it is renewed, in the pool's time.
+pub const LEASE: Duration = Duration::from_secs(60);
+const LEASE_MS: u64 = LEASE.as_millis() as u64;
+/// Leases that one member may have. Of more the first renewed stay.
+pub const MOST_LEASES: usize = 16_384;
+/// How often leases are looked for that have run out.
+const SWEEP_EVERY_MS: u64 = 1_000;
+
+/// The leases of all members.
+#[derive(Debug, Default)]
+pub struct Leases(Mutex<Leased>);
+
+#[derive(Debug, Default)]
+struct Leased {
+    /// The time until which each version is leased, by the members that have it open.
+    until: BTreeMap<(VersionId, MemberId), u64>,
+    /// How many leases each member has.
+    counts: BTreeMap<MemberId, usize>,
+    swept_ms: u64,
+}
+
+impl Leases {
+    /// A member has a version open. Whoever has too many open already gets no lease.
+    pub fn take(&self, member: MemberId, version: VersionId, now_ms: u64) {
+        self.locked(now_ms).renew(member, version, now_ms);
+    }
+
+    /// A member has these versions still open. Gives those whose leases have run out before, unless those of before
+    /// are not known, because the manager has just started.
+    pub fn renew(
+        &self,
+        member: MemberId,
+        versions: Vec<VersionId>,
+        now_ms: u64,
+        has_just_started: bool,
+    ) -> Vec<VersionId> {
+        let mut leased = self.locked(now_ms);
+        let mut gone = versions;
+        gone.retain(|version| {
+            let known = leased.until.contains_key(&(*version, member));
+            !((known || has_just_started) && leased.renew(member, *version, now_ms))
+        });
+        gone
+    }
+
+    /// Whether anybody has a version open.
+    pub fn is_leased(&self, version: VersionId, now_ms: u64) -> bool {
+        let leased = self.0.lock().expect("no holder panics");
+        let of = (version, MemberId(0))..=(version, MemberId(u32::MAX));
+        leased.until.range(of).any(|(_, until)| *until > now_ms)
+    }
+
+    fn locked(&self, now_ms: u64) -> std::sync::MutexGuard<'_, Leased> {
+        let mut leased = self.0.lock().expect("no holder panics");
+        if now_ms.saturating_sub(leased.swept_ms) >= SWEEP_EVERY_MS {
+            leased.sweep(now_ms);
+        }
+        leased
+    }
+}
+
+impl Leased {
+    /// Whether the member has a lease now.
+    fn renew(&mut self, member: MemberId, version: VersionId, now_ms: u64) -> bool {
+        let count = self.counts.entry(member).or_default();
+        let known = self.until.contains_key(&(version, member));
+        if !known && *count >= MOST_LEASES {
+            return false;
+        }
+        *count += usize::from(!known);
+        self.until.insert((version, member), now_ms + LEASE_MS);
+        true
+    }
+
+    fn sweep(&mut self, now_ms: u64) {
+        self.swept_ms = now_ms;
+        let Self { until, counts, .. } = self;
+        until.retain(|(_, member), until| {
+            let stays = *until > now_ms;
+            if !stays && let Some(count) = counts.get_mut(member) {
+                *count -= 1;
+            }
+            stays
+        });
+        counts.retain(|_, count| *count > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_lasts_while_it_is_renewed_and_a_member_has_no_more_than_its_share() {
+        let leases = Leases::default();
+        let (one, other) = (MemberId(1), MemberId(2));
+        let version = VersionId(7);
+        leases.take(one, version, 0);
+        assert!(leases.is_leased(version, LEASE_MS - 1) && !leases.is_leased(version, LEASE_MS));
+        assert!(!leases.is_leased(VersionId(6), 0) && !leases.is_leased(VersionId(8), 0));
+        let renew = |member, now_ms, fresh| leases.renew(member, vec![version], now_ms, fresh);
+        assert_eq!(renew(other, 1, false), [version], "another's lease is no lease of its own");
+        assert_eq!(renew(one, LEASE_MS - 1, false), []);
+        assert!(leases.is_leased(version, 2 * LEASE_MS - 2));
+        assert_eq!(renew(one, 2 * LEASE_MS - 1, false), [version], "it has run out");
+        assert_eq!(
+            renew(one, 2 * LEASE_MS, true),
+            [],
+            "a manager that has just started believes it"
+        );
+
+        let many = || (100..).map(VersionId).take(MOST_LEASES);
+        many().for_each(|version| leases.take(other, version, 0));
+        assert!(leases.is_leased(VersionId(100), 1));
+        leases.take(other, version, 5 * LEASE_MS);
+        assert!(leases.is_leased(version, 5 * LEASE_MS + 1), "those that ran out count no more");
+        many().for_each(|version| leases.take(one, version, 5 * LEASE_MS));
+        leases.take(one, VersionId(1), 5 * LEASE_MS);
+        assert!(!leases.is_leased(VersionId(1), 5 * LEASE_MS), "one member has no more");
+    }
+}

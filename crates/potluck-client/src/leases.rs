@@ -1,0 +1,126 @@
+//! Leases of the versions that this client has open for long: while they are renewed, the pool keeps what a version
+//! is made of, though its file is replaced or removed.
+
+use potluck_core::ids::{DonorId, VersionId};
+use potluck_wire::call::Caller;
+use potluck_wire::control::{DonorAccess, RenewLeases};
+use potluck_wire::error::Failure;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How often leases are renewed, which end a minute after they were renewed last.
+const RENEW_EVERY: Duration = Duration::from_secs(20);
+/// How soon that is tried again where the manager did not answer.
+const RENEW_AGAIN: Duration = Duration::from_secs(2);
+
+/// All leases of a client. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct OpenLeases(Arc<Mutex<Open>>);
+
+#[derive(Default)]
+struct Open {
+    /// The open files, by numbers of their own.
+    files: BTreeMap<u64, Leased>,
+    /// The number of the next.
+    next: u64,
+    /// Whether a task renews them.
+    is_renewed: bool,
+}
+
+/// A version that is open.
+#[derive(Clone)]
+struct Leased {
+    space: String,
+    version: VersionId,
+    /// The donors from which it is read.
+    donors: Arc<dyn ReadTickets>,
+}
+
+/// The tickets by which an open file is read.
+pub(crate) trait ReadTickets: Send + Sync {
+    /// The donors for which new ones should be asked.
+    fn due(&self) -> Vec<DonorId>;
+    /// Uses new ones.
+    fn renew(&self, access: Vec<DonorAccess>);
+}
+
+/// The lease of an open file. It is renewed until this is dropped, and then runs out.
+pub(crate) struct Lease {
+    of: OpenLeases,
+    file: u64,
+}
+
+impl OpenLeases {
+    /// Has the lease of a version renewed that was just opened in a space under one, and the tickets for its
+    /// donors.
+    pub fn keep(
+        &self,
+        caller: &Caller,
+        space: &str,
+        version: VersionId,
+        donors: Arc<dyn ReadTickets>,
+    ) -> Lease {
+        let mut open = self.0.lock().expect("no holder panics");
+        let file = open.next;
+        open.next += 1;
+        let leased = Leased { space: space.into(), version, donors };
+        open.files.insert(file, leased);
+        // Without a runtime nothing is read either.
+        if !open.is_renewed
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            open.is_renewed = true;
+            runtime.spawn(renew(self.clone(), caller.clone()));
+        }
+        Lease { of: self.clone(), file }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.of.0.lock().expect("no holder panics").files.remove(&self.file);
+    }
+}
+
+/// Renews leases until there are none.
+async fn renew(leases: OpenLeases, caller: Caller) {
+    let mut pause = RENEW_EVERY;
+    loop {
+        tokio::time::sleep(pause).await;
+        let files: Vec<Leased> = {
+            let mut open = leases.0.lock().expect("no holder panics");
+            open.is_renewed = !open.files.is_empty();
+            open.files.values().cloned().collect()
+        };
+        if files.is_empty() {
+            return;
+        }
+        pause = RENEW_EVERY;
+        let mut of: BTreeMap<&str, Vec<&Leased>> = BTreeMap::new();
+        files.iter().for_each(|file| of.entry(&file.space).or_default().push(file));
+        for (space, files) in of {
+            if let Err(failure) = renew_in(&caller, space, &files).await {
+                tracing::debug!(%failure, "leases were not renewed");
+                pause = RENEW_AGAIN;
+            }
+        }
+    }
+}
+
+async fn renew_in(caller: &Caller, space: &str, files: &[&Leased]) -> Result<(), Failure> {
+    let versions: BTreeSet<VersionId> = files.iter().map(|file| file.version).collect();
+    let donors: BTreeSet<DonorId> = files.iter().flat_map(|file| file.donors.due()).collect();
+    let versions = versions.into_iter().collect();
+    let call = RenewLeases { space: space.into(), versions, donors: donors.into_iter().collect() };
+    let renewed = caller.call(&call).await?;
+    for version in renewed.gone {
+        tracing::debug!(%version, "the pool keeps this no longer than its file is there");
+    }
+    for file in files {
+        let due = file.donors.due();
+        let access = renewed.donors.iter().filter(|access| due.contains(&access.donor));
+        file.donors.renew(access.cloned().collect());
+    }
+    Ok(())
+}

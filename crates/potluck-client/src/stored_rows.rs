@@ -1,0 +1,113 @@
+//! Rows of a file that the pool has: a chunk, or with an erasure code the chunks that are encoded together. They are
+//! read as any reader reads them, and made again into what is stored of them.
+
+use crate::body::{Body, KeptChunk, ReadRow};
+use crate::fetch::Fetcher;
+use crate::recipe::Recipe;
+use crate::source::{RowBodies, RowBytes, cut_again};
+use potluck_core::read_plan::Piece;
+use potluck_core::recipe::Entry;
+use potluck_core::seal::SpaceKey;
+use potluck_wire::env::Offload;
+use potluck_wire::error::Failure;
+use potluck_wire::net::BoxFuture;
+use std::ops::Range;
+use std::sync::Arc;
+use tokio::sync::{OnceCell, Semaphore};
+
+/// Kept rows of a file that are read at a time. Each waits for memory while it has some.
+const READ_AT_ONCE: usize = 4;
+
+/// The rows of a file, or of a part of one.
+pub(crate) struct StoredRows {
+    /// The recipe that names its chunks.
+    pub recipe: Arc<Recipe>,
+    /// The reader of the chunks.
+    pub fetcher: Fetcher,
+    /// The key that seals them again, in a sealed space.
+    pub key: Option<SpaceKey>,
+    /// Where they are sealed and encoded.
+    pub offload: Offload,
+}
+
+impl StoredRows {
+    /// Reads the data chunks of a row, and makes of them what was stored.
+    pub async fn read(&self, data: Range<usize>) -> Result<RowBytes, Failure> {
+        let Self { recipe, fetcher, key, offload } = self;
+        let entries = &recipe.entries[data.clone()];
+        let piece =
+            |(index, entry): (usize, &Entry)| Piece { index, skip: 0, take: entry.len, at: 0 };
+        let pieces: Vec<Piece> = data.clone().zip(entries).map(piece).collect();
+        let place = fetcher.memory.on_demand(fetcher.need(recipe, &pieces)).await;
+        let read = fetcher.unit(recipe, &pieces, place).await?;
+        let bodies = read.into_iter().map(|fetched| fetched.bytes);
+        let read: Vec<_> = entries.iter().copied().zip(bodies).collect();
+        let ec = recipe.file.ec;
+        let parity = ec.map_or(0, |ec| ec.parity() * recipe.group(ec, data.start).len as usize);
+        let claim = fetcher.memory.buffers.claim(parity).await;
+        let key = key.clone();
+        let again = offload.run(move || cut_again(read, ec, key.as_ref(), claim)).await;
+        again.map_err(|error| error.failure())
+    }
+}
+
+/// A row that a new version of a file has at the same place. It is offered by the names of its chunks, and read only
+/// if the pool lacks copies of one.
+pub(crate) struct KeptRow {
+    rows: StoredRows,
+    data: Range<usize>,
+    /// The turns of all rows of the file.
+    turns: Arc<Semaphore>,
+    /// What was read of it, in the order of positions.
+    read: OnceCell<Vec<Arc<Body>>>,
+}
+
+impl KeptRow {
+    /// The data chunks `data` of `rows`; `turns` are those of all rows of the file.
+    pub fn new(rows: StoredRows, data: Range<usize>, turns: Arc<Semaphore>) -> Self {
+        Self { rows, data, turns, read: OnceCell::new() }
+    }
+
+    /// The turns for reading rows of a file.
+    pub fn turns() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(READ_AT_ONCE))
+    }
+
+    /// Bytes of plaintext.
+    pub fn len(&self) -> u64 {
+        self.entries().iter().map(|entry| u64::from(entry.len)).sum()
+    }
+
+    /// The chunks of the row, and its parity, to be stored again.
+    pub fn chunks(self: &Arc<Self>) -> RowBodies {
+        let entries = self.entries();
+        let body =
+            |position, len| Body::Kept(KeptChunk { row: Arc::clone(self) as _, position, len });
+        let data = entries.iter().enumerate();
+        let data = data.map(|(at, entry)| (*entry, body(at, entry.stored_len()))).collect();
+        let Some(ec) = self.rows.recipe.file.ec else { return (data, Vec::new()) };
+        let group = self.rows.recipe.group(ec, self.data.start);
+        let parity = (ec.data()..ec.width()).filter_map(|at| Some((at, group.chunk(at)?)));
+        (data, parity.map(|(at, (name, len))| (name, body(at, len))).collect())
+    }
+
+    fn entries(&self) -> &[Entry] {
+        &self.rows.recipe.entries[self.data.clone()]
+    }
+}
+
+impl ReadRow for KeptRow {
+    fn read(&self, position: usize) -> BoxFuture<'_, Result<Arc<Body>, Failure>> {
+        let read = async || {
+            let _turn = self.turns.acquire().await;
+            let (data, parity) = self.rows.read(self.data.clone()).await?;
+            let parity = parity.into_iter().map(|(_, body)| body);
+            let bodies = data.into_iter().map(|(_, body)| body).chain(parity);
+            Ok(bodies.map(|body| Arc::new(Body::Memory(body))).collect())
+        };
+        Box::pin(async move {
+            let bodies: &Vec<_> = self.read.get_or_try_init(read).await?;
+            Ok(Arc::clone(&bodies[position]))
+        })
+    }
+}

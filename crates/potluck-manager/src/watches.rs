@@ -1,0 +1,399 @@
+//! Which watch streams watch which directories, and what each has still to hear of them.
+//!
+//! A change costs as much as its directory has watchers, whatever the pool holds. What a stream has to hear is bounded:
+//! names become "anything in this directory", and these "anything", with which the watches end until the client asks
+//! about the directories again.
+
+mod news;
+
+use news::{News, ToldWhole};
+use potluck_catalog::{ChangeListener, CommittedChange};
+use potluck_core::checkpoint::CheckpointId;
+use potluck_core::clock::Tick;
+use potluck_core::entropy::Entropy;
+use potluck_core::ids::{MemberId, WatchId};
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{WATCH_WAIT, Watch, WatchNews};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Streams of one member: mounts on all machines of a group that shares an identity.
+const STREAMS_OF_MEMBER: usize = 128;
+/// Directories that one stream watches: more than a large source tree has.
+const DIRS_OF_STREAM: usize = 16_384;
+/// Bytes that watched directories of all streams of one member take, counted as [`cost`] says.
+const BYTES_OF_MEMBER: usize = 32 << 20;
+/// A stream of which nobody has asked for news for so long is given up.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(60);
+
+/// All watch streams of a manager.
+#[derive(Default)]
+pub struct Watches(Mutex<Streams>);
+
+impl Watches {
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.0.lock().expect("no holder panics")
+    }
+
+    /// Answers a member's call for news: at once where there are some, without any after [`WATCH_WAIT`].
+    pub async fn news(
+        &self,
+        member: MemberId,
+        call: Watch,
+        now: Tick,
+        entropy: &dyn Entropy,
+    ) -> WatchNews {
+        let begun = self.streams().begin_turn(member, call, now);
+        let Some((id, turn, wake)) = begun else {
+            let stream = WatchId(entropy.bytes());
+            self.streams().open(stream, member, now);
+            return WatchNews { stream, ..WatchNews::default() };
+        };
+        let none = WatchNews { stream: id, number: call.heard, ..WatchNews::default() };
+        let wait = async {
+            loop {
+                let mut woken = std::pin::pin!(wake.notified());
+                // Whatever comes after the look below wakes this, too.
+                woken.as_mut().enable();
+                match self.streams().take_news(&id, turn) {
+                    Turn::News(news) => return news,
+                    Turn::Over => return none.clone(),
+                    Turn::Waits => {}
+                }
+                woken.await;
+            }
+        };
+        tokio::time::timeout(WATCH_WAIT, wait).await.unwrap_or_else(|_| none.clone())
+    }
+
+    /// How often rights were changed so far.
+    pub fn changes_of_rights(&self) -> u64 {
+        self.streams().changes_of_rights
+    }
+
+    /// Has a member's stream watch directories from now on; whether it does, of each. Called before they are read, and
+    /// after it was found that the member may list them, which nothing changed since there were so many
+    /// [`Self::changes_of_rights`].
+    pub fn watch<'dirs>(
+        &self,
+        stream: &WatchId,
+        member: MemberId,
+        dirs: impl Iterator<Item = &'dirs PoolPath>,
+        changes_of_rights: u64,
+    ) -> Vec<bool> {
+        // One by one: the catalog's writer tells of changes between.
+        let watch = |dir| {
+            let mut streams = self.streams();
+            streams.changes_of_rights == changes_of_rights && streams.watch(stream, member, dir)
+        };
+        dirs.map(watch).collect()
+    }
+
+    /// Answers all who wait for news, now and from now on, without any: the manager stops.
+    pub fn close(&self) {
+        let mut streams = self.streams();
+        streams.is_closed = true;
+        streams.by_id.values().for_each(|stream| stream.wake.notify_waiters());
+    }
+}
+
+impl ChangeListener for Watches {
+    fn listens(&self) -> bool {
+        !self.streams().by_id.is_empty()
+    }
+
+    fn committed(&self, changes: Vec<CommittedChange>) {
+        let mut streams = self.streams();
+        for change in changes {
+            match change {
+                CommittedChange::Entry { path, is_there } => streams.entry_changed(&path, is_there),
+                CommittedChange::Rights(Some(space)) => streams.rights_changed(&space),
+                CommittedChange::Rights(None) => {
+                    streams.changes_of_rights += 1;
+                    let spaces: Vec<_> = streams.watchers.keys().cloned().collect();
+                    spaces.iter().for_each(|space| streams.rights_changed(space));
+                }
+                CommittedChange::Member(member) => streams.end_streams_of(member),
+                CommittedChange::Unknown => {
+                    let all: Vec<_> = streams.by_id.keys().copied().collect();
+                    for id in all {
+                        streams.tell(&id, News::add_everything);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What comes of a call that waits for news.
+enum Turn {
+    News(WatchNews),
+    /// Nothing changed yet.
+    Waits,
+    /// A later call waits in its place, or the stream ended, or the manager stops.
+    Over,
+}
+
+#[derive(Default)]
+struct Streams {
+    by_id: HashMap<WatchId, Stream>,
+    /// The streams that watch each directory, by space: all who watch in one are found when rights in it change.
+    watchers: HashMap<String, HashMap<Arc<PoolPath>, HashSet<WatchId>>>,
+    members: HashMap<MemberId, MembersWatches>,
+    /// How often a directory was watched; orders them by age.
+    watched: u64,
+    changes_of_rights: u64,
+    is_closed: bool,
+}
+
+/// What one member takes of the manager's memory.
+#[derive(Default)]
+struct MembersWatches {
+    streams: Vec<WatchId>,
+    bytes: usize,
+}
+
+struct Stream {
+    member: MemberId,
+    /// When news were asked for last.
+    asked: Tick,
+    /// The number of the call that is answered; earlier ones were given up by the client.
+    turn: u64,
+    dirs: HashMap<Arc<PoolPath>, u64>,
+    by_age: BTreeMap<u64, Arc<PoolPath>>,
+    /// The number of the last news that were sent, and of the last that are known to have arrived.
+    sent_number: u64,
+    heard_number: u64,
+    /// What was sent after those that are known to have arrived.
+    sent: News,
+    waiting: News,
+    wake: Arc<Notify>,
+}
+
+/// The bytes that a watched directory is counted with: its path, and what maps take for it.
+fn cost(dir: &PoolPath) -> usize {
+    dir.space().len() + dir.names().iter().map(|name| name.len() + 32).sum::<usize>() + 250
+}
+
+impl Streams {
+    fn open(&mut self, id: WatchId, member: MemberId, now: Tick) {
+        let given_up = self
+            .by_id
+            .iter()
+            .filter(|(_, stream)| now.saturating_sub(stream.asked) >= GIVEN_UP_AFTER);
+        let given_up: Vec<_> = given_up.map(|(id, _)| *id).collect();
+        given_up.iter().for_each(|id| self.end(id));
+        let streams = self.members.entry(member).or_default().streams.clone();
+        if streams.len() >= STREAMS_OF_MEMBER
+            && let Some(oldest) = streams.iter().min_by_key(|id| self.by_id[*id].asked)
+        {
+            self.end(oldest);
+        }
+        self.members.entry(member).or_default().streams.push(id);
+        let (dirs, by_age, sent, waiting, wake) = Default::default();
+        let (turn, sent_number, heard_number) = Default::default();
+        let stream = Stream {
+            member,
+            asked: now,
+            turn,
+            dirs,
+            by_age,
+            sent_number,
+            heard_number,
+            sent,
+            waiting,
+            wake,
+        };
+        self.by_id.insert(id, stream);
+    }
+
+    fn end(&mut self, id: &WatchId) {
+        self.unwatch_all(id);
+        let Some(stream) = self.by_id.remove(id) else { return };
+        stream.wake.notify_waiters();
+        if let Some(of_member) = self.members.get_mut(&stream.member) {
+            of_member.streams.retain(|other| other != id);
+            if of_member.streams.is_empty() {
+                self.members.remove(&stream.member);
+            }
+        }
+    }
+
+    fn end_streams_of(&mut self, member: MemberId) {
+        let streams = self.members.get(&member).map(|of| of.streams.clone()).unwrap_or_default();
+        streams.iter().for_each(|id| self.end(id));
+    }
+
+    fn stream(&mut self, id: &WatchId, member: MemberId) -> Option<&mut Stream> {
+        self.by_id.get_mut(id).filter(|stream| stream.member == member)
+    }
+
+    /// A call for news begins, which acknowledges what arrived; `None` if its member has no such stream.
+    fn begin_turn(
+        &mut self,
+        member: MemberId,
+        call: Watch,
+        now: Tick,
+    ) -> Option<(WatchId, u64, Arc<Notify>)> {
+        let id = call.stream?;
+        let stream = self.stream(&id, member)?;
+        (stream.asked, stream.turn) = (now, stream.turn + 1);
+        let (turn, wake) = (stream.turn, Arc::clone(&stream.wake));
+        wake.notify_waiters();
+        let sent = std::mem::take(&mut stream.sent);
+        let whole = match call.heard {
+            heard if heard == stream.sent_number => Some(Vec::new()),
+            // What did not arrive is sent again, with what came since.
+            heard if heard >= stream.heard_number && heard < stream.sent_number => {
+                stream.waiting.add_older(sent)
+            }
+            _ => {
+                stream.waiting.add_everything();
+                None
+            }
+        };
+        stream.heard_number = call.heard;
+        match whole {
+            Some(dirs) => dirs.iter().for_each(|dir| self.unwatch(&id, dir)),
+            None => self.unwatch_all(&id),
+        }
+        Some((id, turn, wake))
+    }
+
+    fn take_news(&mut self, id: &WatchId, turn: u64) -> Turn {
+        let is_closed = self.is_closed;
+        let Some(stream) = self.by_id.get_mut(id) else { return Turn::Over };
+        if is_closed || stream.turn != turn {
+            return Turn::Over;
+        }
+        if stream.waiting.is_empty() {
+            return Turn::Waits;
+        }
+        stream.sent = std::mem::take(&mut stream.waiting);
+        stream.sent_number += 1;
+        Turn::News(stream.sent.to_message(*id, stream.sent_number))
+    }
+
+    fn watch(&mut self, id: &WatchId, member: MemberId, dir: &PoolPath) -> bool {
+        self.watched += 1;
+        let age = self.watched;
+        let Some(stream) = self.stream(id, member) else { return false };
+        if let Some((dir, known)) = stream.dirs.get_key_value(dir) {
+            let (dir, known) = (Arc::clone(dir), *known);
+            stream.by_age.remove(&known);
+            stream.by_age.insert(age, Arc::clone(&dir));
+            stream.dirs.insert(dir, age);
+            return true;
+        }
+        while self.is_full(id, member, cost(dir)) {
+            let oldest = self.by_id[id].by_age.first_key_value().map(|(_, dir)| Arc::clone(dir));
+            let Some(oldest) = oldest else { return false };
+            self.unwatch(id, &oldest);
+            let told = self.tell(id, |news| news.add_dir(&oldest));
+            if told == ToldWhole::Everything {
+                break; // that ended all its watches
+            }
+        }
+        let dir = Arc::new(dir.clone());
+        let of_space = self.watchers.entry(dir.space().to_owned()).or_default();
+        of_space.entry(Arc::clone(&dir)).or_default().insert(*id);
+        self.members.entry(member).or_default().bytes += cost(&dir);
+        let stream = self.by_id.get_mut(id).expect("just found");
+        stream.by_age.insert(age, Arc::clone(&dir));
+        stream.dirs.insert(dir, age);
+        true
+    }
+
+    fn is_full(&self, id: &WatchId, member: MemberId, more: usize) -> bool {
+        let bytes = self.members.get(&member).map_or(0, |of_member| of_member.bytes);
+        self.by_id[id].dirs.len() >= DIRS_OF_STREAM || bytes + more > BYTES_OF_MEMBER
+    }
+
+    fn unwatch(&mut self, id: &WatchId, dir: &PoolPath) {
+        let Some(stream) = self.by_id.get_mut(id) else { return };
+        let Some(age) = stream.dirs.remove(dir) else { return };
+        stream.by_age.remove(&age);
+        if let Some(of_member) = self.members.get_mut(&stream.member) {
+            of_member.bytes = of_member.bytes.saturating_sub(cost(dir));
+        }
+        let Some(of_space) = self.watchers.get_mut(dir.space()) else { return };
+        if let Some(watchers) = of_space.get_mut(dir) {
+            watchers.remove(id);
+            if watchers.is_empty() {
+                of_space.remove(dir);
+            }
+        }
+        if of_space.is_empty() {
+            self.watchers.remove(dir.space());
+        }
+    }
+
+    fn unwatch_all(&mut self, id: &WatchId) {
+        let dirs = self.by_id.get(id).map(|stream| stream.dirs.keys().cloned().collect());
+        let dirs: Vec<Arc<PoolPath>> = dirs.unwrap_or_default();
+        dirs.iter().for_each(|dir| self.unwatch(id, dir));
+    }
+
+    fn watchers_of(&self, dir: &PoolPath) -> Vec<WatchId> {
+        let watchers = self.watchers.get(dir.space()).and_then(|of_space| of_space.get(dir));
+        watchers.map(|ids| ids.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// Something else is behind a path, or nothing any more.
+    fn entry_changed(&mut self, path: &PoolPath, is_there: bool) {
+        match (path.parent(), path.file_name()) {
+            // Who knows the name of a staging directory reaches what is in it, and not all who watch may.
+            (Some(dir), Some(name)) if CheckpointId::of_staging_name(name).is_some() => {
+                for id in self.watchers_of(&dir) {
+                    self.unwatch(&id, &dir);
+                    self.tell(&id, |news| news.add_dir(&dir));
+                }
+            }
+            (Some(dir), Some(name)) => {
+                for id in self.watchers_of(&dir) {
+                    let told = self.tell(&id, |news| news.add_name(&dir, name, is_there));
+                    if told == ToldWhole::Dir {
+                        self.unwatch(&id, &dir);
+                    }
+                }
+            }
+            // Not everybody who watches the root of the pool may know the names of all spaces.
+            _ => {
+                let root = PoolPath::root();
+                for id in self.watchers_of(&root) {
+                    self.unwatch(&id, &root);
+                    self.tell(&id, |news| news.add_dir(&root));
+                }
+            }
+        }
+    }
+
+    /// Whoever watches directories of a space may not list them any more, or may list more.
+    fn rights_changed(&mut self, space: &str) {
+        self.changes_of_rights += 1;
+        let mut dirs: Vec<Arc<PoolPath>> = vec![Arc::new(PoolPath::root())];
+        dirs.extend(self.watchers.get(space).into_iter().flat_map(|dirs| dirs.keys().cloned()));
+        for dir in dirs {
+            for id in self.watchers_of(&dir) {
+                self.unwatch(&id, &dir);
+                self.tell(&id, |news| news.add_dir(&dir));
+            }
+        }
+    }
+
+    /// Adds to the news of a stream, and wakes who waits for them.
+    fn tell(&mut self, id: &WatchId, add: impl FnOnce(&mut News) -> ToldWhole) -> ToldWhole {
+        let Some(stream) = self.by_id.get_mut(id) else { return ToldWhole::Nothing };
+        let told = add(&mut stream.waiting);
+        stream.wake.notify_waiters();
+        if told == ToldWhole::Everything {
+            self.unwatch_all(id);
+        }
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+use super::*;
+use potluck_core::entropy::SeededEntropy;
+use potluck_wire::control::DirChange;
+use std::future::poll_fn;
+use std::task::Poll;
+
+const USER: MemberId = MemberId(1);
+const OTHER: MemberId = MemberId(2);
+const NOW: Tick = Tick::from_secs(10);
+
+fn path(text: &str) -> PoolPath {
+    text.parse().expect("a path")
+}
+
+/// Watches and the chance that they draw streams from.
+struct Tested {
+    watches: Watches,
+    entropy: SeededEntropy,
+}
+
+impl Tested {
+    fn new() -> Self {
+        Self { watches: Watches::default(), entropy: SeededEntropy::new(1) }
+    }
+
+    async fn news(&self, member: MemberId, stream: Option<WatchId>, heard: u64) -> WatchNews {
+        self.watches.news(member, Watch { stream, heard }, NOW, &self.entropy).await
+    }
+
+    async fn open(&self, member: MemberId) -> WatchId {
+        self.news(member, None, 0).await.stream
+    }
+
+    fn watch(&self, stream: &WatchId, member: MemberId, dirs: &[&str]) -> Vec<bool> {
+        let dirs: Vec<_> = dirs.iter().map(|dir| path(dir)).collect();
+        self.watch_all(stream, member, &dirs)
+    }
+
+    fn watch_all(&self, stream: &WatchId, member: MemberId, dirs: &[PoolPath]) -> Vec<bool> {
+        let changes_of_rights = self.watches.changes_of_rights();
+        self.watches.watch(stream, member, dirs.iter(), changes_of_rights)
+    }
+
+    fn changed(&self, paths: &[&str]) {
+        let entry = |at: &&str| CommittedChange::Entry { path: path(at), is_there: true };
+        self.watches.committed(paths.iter().map(entry).collect());
+    }
+}
+
+fn names(dir: &str, changed: &[&str]) -> DirChange {
+    let changed = changed.iter().map(|name| (*name).to_owned()).collect();
+    DirChange { changed, ..DirChange::new(path(dir)) }
+}
+
+fn whole(dir: &str) -> DirChange {
+    DirChange { all: true, ..DirChange::new(path(dir)) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_hears_of_names_in_directories_that_it_watches_and_of_no_others() {
+    let tested = Tested::new();
+    assert!(!tested.watches.listens());
+    let (first, second) = (tested.open(USER).await, tested.open(OTHER).await);
+    assert!(tested.watches.listens());
+    assert_eq!(tested.watch(&first, USER, &["pot://lab/a", "pot://lab"]), [true, true]);
+    assert_eq!(tested.watch(&second, OTHER, &["pot://lab/b"]), [true]);
+    assert_eq!(tested.watch(&second, USER, &["pot://lab"]), [false], "it is somebody else's");
+    tested.changed(&["pot://lab/a/f", "pot://lab/a/below/f", "pot://lab/c", "pot://other/a"]);
+    let removed = CommittedChange::Entry { path: path("pot://lab/a/g"), is_there: false };
+    tested.watches.committed(vec![removed]);
+    let news = tested.news(USER, Some(first), 0).await;
+    let in_a = DirChange { gone: vec!["g".into()], ..names("pot://lab/a", &["f"]) };
+    assert_eq!((news.number, &news.dirs[..]), (1, &[names("pot://lab", &["c"]), in_a][..]));
+    // Without news the answer is a heartbeat.
+    let before = tokio::time::Instant::now();
+    let none = tested.news(OTHER, Some(second), 0).await;
+    assert_eq!(none, WatchNews { stream: second, ..WatchNews::default() });
+    assert_eq!(before.elapsed(), WATCH_WAIT);
+    // And with some it comes at once.
+    let waits = tested.news(USER, Some(first), 1);
+    let mut waits = std::pin::pin!(waits);
+    poll_fn(|context| {
+        assert!(waits.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    tested.changed(&["pot://lab/d"]);
+    let before = tokio::time::Instant::now();
+    let news = waits.await;
+    assert_eq!((news.number, news.dirs), (2, vec![names("pot://lab", &["d"])]));
+    assert_eq!(before.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn news_that_did_not_arrive_are_sent_again_and_a_call_that_was_given_up_takes_none() {
+    let tested = Tested::new();
+    let stream = tested.open(USER).await;
+    tested.watch(&stream, USER, &["pot://lab"]);
+    tested.changed(&["pot://lab/a"]);
+    assert_eq!(tested.news(USER, Some(stream), 0).await.number, 1); // this answer is lost
+    tested.changed(&["pot://lab/b"]);
+    let again = tested.news(USER, Some(stream), 0).await;
+    assert_eq!((again.number, again.dirs), (2, vec![names("pot://lab", &["a", "b"])]));
+    // The call before is still there when the client asks again.
+    let (given_up, waits) =
+        (tested.news(USER, Some(stream), 2), tested.news(USER, Some(stream), 2));
+    let change = async { tested.changed(&["pot://lab/c"]) };
+    let (given_up, waits, ()) = tokio::join!(biased; given_up, waits, change);
+    assert_eq!((given_up.number, given_up.dirs), (2, Vec::new()));
+    assert_eq!((waits.number, waits.dirs), (3, vec![names("pot://lab", &["c"])]));
+    // What nobody can have heard yet is not believed.
+    let confused = tested.news(USER, Some(stream), 7).await;
+    assert!(confused.everything);
+    assert_eq!(tested.watches.streams().watchers.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_stream_is_bounded_and_so_is_what_a_member_watches() {
+    let tested = Tested::new();
+    let stream = tested.open(USER).await;
+    tested.watch(&stream, USER, &["pot://lab", "pot://lab/a"]);
+    let many: Vec<_> = (0..300).map(|number| format!("pot://lab/{number}")).collect();
+    tested.changed(&many.iter().map(String::as_str).collect::<Vec<_>>());
+    let news = tested.news(USER, Some(stream), 0).await;
+    assert_eq!(news.dirs, [whole("pot://lab")]);
+    assert_eq!(tested.watches.streams().watchers_of(&path("pot://lab")), [], "and no more of it");
+    tested.changed(&["pot://lab/a/f"]);
+    assert_eq!(tested.news(USER, Some(stream), 1).await.dirs, [names("pot://lab/a", &["f"])]);
+
+    let dirs: Vec<_> = (0..1000).map(|number| path(&format!("pot://lab/{number:0200}"))).collect();
+    tested.watch_all(&stream, USER, &dirs);
+    for dir in &dirs {
+        for name in ["x", "y"] {
+            let path = dir.join(name).expect("a path");
+            tested.watches.committed(vec![CommittedChange::Entry { path, is_there: true }]);
+        }
+    }
+    let news = tested.news(USER, Some(stream), 2).await;
+    assert!(news.everything && news.dirs.is_empty());
+    assert_eq!(tested.watches.streams().watchers.len(), 0);
+    assert_eq!(tested.watches.streams().members[&USER].bytes, 0);
+
+    // Of more directories than a member may watch the oldest go, and the stream hears of that.
+    let name = "n".repeat(200);
+    let deep = |number: usize| path(&format!("pot://lab/{number}/{name}/{name}/{name}/{name}"));
+    let fits = BYTES_OF_MEMBER / cost(&deep(10_000));
+    assert!(fits > 10_000 && fits < 99_999, "{fits}");
+    let others = tested.open(OTHER).await;
+    assert_eq!(tested.watch(&others, OTHER, &["pot://lab"]), [true]);
+    let second = tested.open(USER).await;
+    for number in 10_000..10_000 + DIRS_OF_STREAM {
+        assert_eq!(tested.watch_all(&stream, USER, &[deep(number)]), [true]);
+    }
+    let all: Vec<_> = (50_000..50_000 + fits).map(deep).collect();
+    let watched = tested.watch_all(&second, USER, &all);
+    assert!(watched.iter().all(|watched| *watched));
+    assert!(tested.watches.streams().members[&USER].bytes <= BYTES_OF_MEMBER);
+    let news = tested.news(USER, Some(second), 0).await;
+    assert!(
+        news.everything
+            || news.dirs.contains(&DirChange { all: true, ..DirChange::new(deep(50_000)) })
+    );
+    assert_eq!(tested.watch(&others, OTHER, &["pot://lab/a"]), [true], "others have their own");
+
+    for _ in 0..STREAMS_OF_MEMBER + 5 {
+        tested.open(USER).await;
+    }
+    assert_eq!(tested.watches.streams().members[&USER].streams.len(), STREAMS_OF_MEMBER);
+    let later = tested.watches.news(OTHER, Watch::default(), NOW + GIVEN_UP_AFTER, &tested.entropy);
+    later.await;
+    assert_eq!(tested.watches.streams().by_id.len(), 1, "those that nobody asks are given up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_loses_rights_hears_no_more_names_and_a_revoked_member_has_no_stream() {
+    let tested = Tested::new();
+    let (stream, other) = (tested.open(USER).await, tested.open(OTHER).await);
+    tested.watch(&stream, USER, &["pot://lab", "pot://lab/a", "pot://free"]);
+    tested.watch(&other, OTHER, &["pot://", "pot://free"]);
+    tested.changed(&["pot://lab/secret"]);
+    tested.watches.committed(vec![CommittedChange::Rights(Some("lab".into()))]);
+    tested.changed(&["pot://lab/a/later", "pot://free/f"]);
+    let news = tested.news(USER, Some(stream), 0).await;
+    let expected = [names("pot://free", &["f"]), whole("pot://lab"), whole("pot://lab/a")];
+    assert_eq!(news.dirs, expected);
+    // The names of spaces are told to nobody.
+    assert_eq!(
+        tested.news(OTHER, Some(other), 0).await.dirs,
+        [whole("pot://"), names("pot://free", &["f"])]
+    );
+    tested.watch(&other, OTHER, &["pot://"]);
+    tested.changed(&["pot://new-space"]);
+    assert_eq!(tested.news(OTHER, Some(other), 1).await.dirs, [whole("pot://")]);
+
+    let waits = tested.news(OTHER, Some(other), 2);
+    let revoke = async { tested.watches.committed(vec![CommittedChange::Member(OTHER)]) };
+    let (ended, ()) = tokio::join!(waits, revoke);
+    assert_eq!(ended.dirs, []);
+    assert_eq!(tested.watch(&other, OTHER, &["pot://lab"]), [false]);
+    assert_ne!(tested.open(OTHER).await, other);
+    // Whoever was found to have rights that were taken before the watch begins watches nothing.
+    let before = tested.watches.changes_of_rights();
+    tested.watches.committed(vec![CommittedChange::Rights(None)]);
+    let dirs = [path("pot://lab")];
+    assert_eq!(tested.watches.watch(&stream, USER, dirs.iter(), before), [false]);
+    // Changes that cannot be told are anything.
+    tested.watches.committed(vec![CommittedChange::Unknown]);
+    assert!(tested.news(USER, Some(stream), 1).await.everything);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_of_staging_directories_are_told_to_nobody() {
+    let tested = Tested::new();
+    let stream = tested.open(USER).await;
+    let staging = CheckpointId([3; 16]).staging_name();
+    let inside = format!("pot://lab/run/{staging}");
+    tested.watch(&stream, USER, &["pot://lab/run", &inside]);
+    tested.changed(&[&inside, &format!("{inside}/f")]);
+    let news = tested.news(USER, Some(stream), 0).await;
+    assert_eq!(news.dirs, [whole("pot://lab/run"), names(&inside, &["f"])]);
+}

@@ -1,0 +1,222 @@
+//! The metadata of the pool as a mount sees it: from memory while the manager tells of what changes, and else from the
+//! manager.
+
+use crate::errno::errno;
+use crate::metadata_cache::MetadataCache;
+use potluck_client::{Pool, RetryLimits};
+use potluck_core::ids::WatchId;
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{
+    DirChange, DirNews, KnownDir, ListedEntry, Refresh, Watch, refreshed_at_once,
+};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use rustix::io::Errno;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Mutex, MutexGuard, OnceLock, Weak};
+use std::time::Duration;
+
+/// Bytes of metadata that a mount keeps: some 200,000 entries.
+const KEPT: usize = 64 << 20;
+/// The pause after a call for news that was not answered.
+const PAUSE: Duration = Duration::from_millis(500);
+/// The pause after one that was refused, as to a member who was revoked.
+const PAUSE_OF_REFUSED: Duration = Duration::from_secs(10);
+
+/// A directory that was asked about, and what the manager told of it.
+type Answer = (KnownDir, DirNews);
+
+/// Knows what is behind names.
+pub struct CoherentMetadata {
+    pool: Pool,
+    /// Does not wait for a manager that is away, so that one is noticed.
+    listening: Pool,
+    cache: Mutex<MetadataCache>,
+    /// Where changes go on to, which are left out while too many wait there.
+    passed_on: OnceLock<SyncSender<DirChange>>,
+}
+
+/// A stream of news, and the number of the last that arrived.
+#[derive(Clone, Copy)]
+struct HeardStream {
+    id: WatchId,
+    number: u64,
+}
+
+impl CoherentMetadata {
+    /// Knows nothing yet, and keeps nothing before [`Self::follow`] runs.
+    pub fn new(pool: Pool) -> Self {
+        let at_once = RetryLimits { at_first: Duration::ZERO, ..pool.retry_limits() };
+        let listening = pool.with_retry_limits(at_once);
+        let cache = Mutex::new(MetadataCache::new(KEPT));
+        Self { pool, listening, cache, passed_on: OnceLock::new() }
+    }
+
+    /// Passes changes of others on; the first that is given stays.
+    pub fn pass_on(&self, changes: SyncSender<DirChange>) {
+        let _ = self.passed_on.set(changes);
+    }
+
+    fn cache(&self) -> MutexGuard<'_, MetadataCache> {
+        self.cache.lock().expect("no holder panics")
+    }
+
+    /// The entry at a path, which is not the root of the pool.
+    pub async fn entry(&self, path: &PoolPath) -> Result<ListedEntry, Errno> {
+        let known = self.cache().entry(path, self.pool.now());
+        if let Some(known) = known {
+            return known.ok_or(Errno::NOENT);
+        }
+        let questions = self.cache().missing(path);
+        let (_, news) = self.fetch(questions).await?;
+        let mut entries = news.entries;
+        entries.pop().ok_or(Errno::NOENT)
+    }
+
+    /// The entries of a directory.
+    pub async fn list(&self, path: &PoolPath) -> Result<Vec<ListedEntry>, Errno> {
+        let known = self.cache().listing(path, self.pool.now());
+        if let Some(entries) = known {
+            return Ok(entries);
+        }
+        let mut questions = self.cache().missing_of_listing(path);
+        let is_whole = questions.last().is_some_and(|asked| asked.whole);
+        if !is_whole {
+            // Some names alone changed; others may do so meanwhile.
+            self.fetch(questions).await?;
+            let known = self.cache().listing(path, self.pool.now());
+            if let Some(entries) = known {
+                return Ok(entries);
+            }
+            questions = vec![KnownDir { whole: true, ..KnownDir::new(path.clone()) }];
+        }
+        Ok(self.fetch(questions).await?.1.entries)
+    }
+
+    /// Asks the manager and keeps its answers; gives the last, unless it is a failure.
+    async fn fetch(&self, questions: Vec<KnownDir>) -> Result<Answer, Errno> {
+        let fetch = self.cache().begin(questions.iter().map(|asked| &asked.path));
+        let answers = ask(&self.pool, fetch.stream, questions).await;
+        self.cache().finish(fetch, answers.as_deref().unwrap_or_default());
+        let last = answers.map_err(|failure| errno(&failure))?.pop().ok_or(Errno::IO)?;
+        match &last.1.failure {
+            Some(failure) => Err(errno(failure)),
+            None => Ok(last),
+        }
+    }
+
+    /// This mount changed what is behind a path, or may have.
+    pub fn changed_here(&self, path: &PoolPath) {
+        self.cache().changed(path);
+    }
+
+    /// Hears of changes until nobody else needs `metadata` any more.
+    pub async fn follow(metadata: Weak<Self>) {
+        let mut stream = None;
+        while let Some(this) = metadata.upgrade() {
+            let heard = match stream {
+                None => this.begin().await,
+                Some(stream) => this.hear(stream).await,
+            };
+            let failure = match heard {
+                Ok(heard) => {
+                    stream = Some(heard);
+                    continue;
+                }
+                Err(failure) => failure,
+            };
+            this.cache().suspend();
+            drop(this);
+            stream = None;
+            tracing::debug!(%failure, "nobody tells of changes: metadata is asked of the manager");
+            let is_away = failure.code == code::NO_MANAGER || failure.kind == ErrorKind::Retry;
+            tokio::time::sleep(if is_away { PAUSE } else { PAUSE_OF_REFUSED }).await;
+        }
+    }
+
+    /// Opens a stream, and compares with the manager what is kept from an earlier one.
+    async fn begin(&self) -> Result<HeardStream, Failure> {
+        let opened = self.listening.call(&Watch::default()).await?;
+        self.revalidate(opened.stream).await
+    }
+
+    /// Waits for news of a stream; gives the stream from which to hear more, which is another after a restart of the manager.
+    async fn hear(&self, stream: HeardStream) -> Result<HeardStream, Failure> {
+        let asked = self.pool.now();
+        let call = Watch { stream: Some(stream.id), heard: stream.number };
+        let news = self.listening.call(&call).await?;
+        if news.stream != stream.id {
+            return self.revalidate(news.stream).await;
+        }
+        let mut cache = self.cache();
+        if news.everything {
+            cache.clear();
+        }
+        news.dirs.iter().for_each(|change| cache.apply(change));
+        cache.heard(asked);
+        drop(cache);
+        // Only now, so that who hears of them finds what is true.
+        if let Some(passed_on) = self.passed_on.get() {
+            news.dirs.into_iter().for_each(|change| drop(passed_on.try_send(change)));
+        }
+        Ok(HeardStream { number: news.number, ..stream })
+    }
+
+    /// Has a new stream watch all that is kept, and learns what of it changed before that.
+    async fn revalidate(&self, stream: WatchId) -> Result<HeardStream, Failure> {
+        let asked = self.pool.now();
+        let (fetch, questions) = {
+            let mut cache = self.cache();
+            cache.suspend();
+            cache.begin_revalidation(stream)
+        };
+        let answers = match questions.is_empty() {
+            true => Vec::new(),
+            false => ask(&self.listening, Some(stream), questions).await?,
+        };
+        self.cache().resume(stream, asked, fetch, &answers);
+        Ok(HeardStream { id: stream, number: 0 })
+    }
+}
+
+/// Asks the manager about directories, by as many calls as it takes; the pages of a listing become one answer.
+async fn ask(
+    pool: &Pool,
+    watch: Option<WatchId>,
+    questions: Vec<KnownDir>,
+) -> Result<Vec<Answer>, Failure> {
+    let mut answers = Vec::new();
+    let mut left = questions;
+    while !left.is_empty() {
+        let later = left.split_off(refreshed_at_once(&left));
+        let call = Refresh { watch, dirs: left };
+        let answered = pool.call(&call).await?.dirs;
+        let mut asked = call.dirs.into_iter();
+        if answered.is_empty() {
+            let what = "the manager answered nothing about directories";
+            return Err(Failure::new(ErrorKind::Other, code::CATALOG, what));
+        }
+        for (asked, mut news) in asked.by_ref().take(answered.len()).zip(answered) {
+            // What is asked by names, too, is only compared.
+            while asked.whole && asked.names.is_empty() && news.next.is_some() {
+                let page = next_page(pool, watch, &asked, news.next.take()).await?;
+                news.entries.extend(page.entries);
+                news.watched &= page.watched;
+                (news.next, news.failure) = (page.next, page.failure);
+            }
+            answers.push((asked, news));
+        }
+        left = asked.chain(later).collect();
+    }
+    Ok(answers)
+}
+
+async fn next_page(
+    pool: &Pool,
+    watch: Option<WatchId>,
+    asked: &KnownDir,
+    after: Option<String>,
+) -> Result<DirNews, Failure> {
+    let dirs = vec![KnownDir { after, ..asked.clone() }];
+    let mut pages = pool.call(&Refresh { watch, dirs }).await?.dirs;
+    Ok(pages.pop().unwrap_or_default())
+}

@@ -1,0 +1,165 @@
+//! A version of a file and what was changed of it. Changed bytes are in the spool; all others are read from the version
+//! when they are wanted, and chunks without a change are not stored again. So what an edit costs does not depend on how
+//! large the file is.
+
+use crate::errno::errno;
+use crate::reading::Reading;
+use crate::spool::{Spool, SpoolFile};
+use potluck_client::{File, Writer};
+use rustix::io::Errno;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes that are brought to a writer at a time.
+const PIECE: u64 = 1 << 20;
+
+/// A file that is being changed.
+pub struct Edit {
+    /// The version that it was.
+    base: Option<Reading>,
+    /// Bytes of that version that were not cut off.
+    kept: u64,
+    /// What was written since.
+    changed: SpoolFile,
+    size: u64,
+}
+
+/// Where a run of bytes is.
+#[derive(Debug, PartialEq, Eq)]
+enum Source {
+    /// It is as it was.
+    Base,
+    /// It was written since.
+    Changed,
+    /// Nobody wrote it: the file was extended.
+    Zeros,
+}
+
+impl Edit {
+    /// An empty file.
+    pub fn empty(spool: &Arc<Spool>) -> Self {
+        Self { base: None, kept: 0, changed: SpoolFile::new(spool), size: 0 }
+    }
+
+    /// A version of which nothing is changed yet.
+    pub fn of(base: File, spool: &Arc<Spool>) -> Self {
+        let size = base.size();
+        Self { base: Some(Reading::new(base)), kept: size, changed: SpoolFile::new(spool), size }
+    }
+
+    /// Bytes of the file as it is now.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Writes bytes at `offset`.
+    ///
+    /// Errors: [`Errno::NOSPC`] where the spool, or its disk, is full; nothing of the file has changed then.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let end = offset.checked_add(bytes.len() as u64).ok_or(Errno::FBIG)?;
+        self.changed.write(offset, bytes)?;
+        self.size = self.size.max(end);
+        Ok(())
+    }
+
+    /// Cuts the file off, or extends it by zeros.
+    pub fn set_size(&mut self, size: u64) -> Result<(), Errno> {
+        self.changed.cut_off(size)?;
+        self.kept = self.kept.min(size);
+        self.size = size;
+        Ok(())
+    }
+
+    /// The bytes at `offset`, as many as are asked for or the file has.
+    pub async fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
+        let mut bytes = Vec::new();
+        for (run, source) in self.runs(offset..offset.saturating_add(len as u64)) {
+            bytes.extend(self.read_run(run, &source).await?);
+        }
+        Ok(bytes)
+    }
+
+    /// Brings the whole file to a writer that has nothing yet.
+    pub async fn write_to(&self, writer: &mut Writer) -> Result<(), Errno> {
+        for (run, source) in self.runs(0..self.size) {
+            if let (Source::Base, Some(base)) = (&source, &self.base) {
+                let kept = writer.keep(base.file(), run).await;
+                kept.map_err(|failure| errno(&failure))?;
+                continue;
+            }
+            let mut at = run.start;
+            while at < run.end {
+                let end = run.end.min(at + PIECE);
+                let piece = self.read_run(at..end, &source).await?;
+                writer.write(&piece).await.map_err(|failure| errno(&failure))?;
+                at = end;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until this machine's disk has what was written.
+    pub async fn sync(&self) -> Result<(), Errno> {
+        self.changed.sync().await
+    }
+
+    /// The runs of bytes in a range, as far as the file has it, in order.
+    fn runs(&self, range: Range<u64>) -> Vec<(Range<u64>, Source)> {
+        let range = range.start..range.end.min(self.size);
+        let mut runs = Vec::new();
+        let mut at = range.start;
+        for changed in self.changed.written(&range) {
+            self.unchanged(at..changed.start, &mut runs);
+            at = changed.end;
+            runs.push((changed, Source::Changed));
+        }
+        self.unchanged(at..range.end, &mut runs);
+        runs
+    }
+
+    fn unchanged(&self, range: Range<u64>, runs: &mut Vec<(Range<u64>, Source)>) {
+        let end = self.kept.clamp(range.start, range.end.max(range.start));
+        let both = [(range.start..end, Source::Base), (end..range.end, Source::Zeros)];
+        runs.extend(both.into_iter().filter(|(run, _)| !run.is_empty()));
+    }
+
+    async fn read_run(&self, run: Range<u64>, source: &Source) -> Result<Vec<u8>, Errno> {
+        let len = (run.end - run.start) as usize;
+        match (source, &self.base) {
+            (Source::Base, Some(base)) => {
+                base.read(run.start, len).await.map_err(|failure| errno(&failure))
+            }
+            (Source::Base, None) | (Source::Zeros, _) => Ok(vec![0; len]),
+            (Source::Changed, _) => self.changed.read(run.start, len),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_lies_over_what_was_there_and_what_was_cut_off_does_not_come_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let spool = Arc::new(Spool::new(dir.path().into(), 1000));
+        let mut edit = Edit { kept: 100, size: 100, ..Edit::empty(&spool) };
+        let runs = |edit: &Edit, range| {
+            let run = |(run, source): (Range<u64>, Source)| (run.start, run.end, source);
+            edit.runs(range).into_iter().map(run).collect::<Vec<_>>()
+        };
+        edit.write(10, &[1; 20]).expect("written");
+        edit.write(30, &[2; 5]).expect("written");
+        use Source::{Base, Changed, Zeros};
+        assert_eq!(runs(&edit, 0..200), [(0, 10, Base), (10, 35, Changed), (35, 100, Base)]);
+        assert_eq!(runs(&edit, 12..32), [(12, 32, Changed)]);
+        edit.set_size(20).expect("cut off");
+        edit.set_size(50).expect("extended");
+        assert_eq!(runs(&edit, 0..50), [(0, 10, Base), (10, 20, Changed), (20, 50, Zeros)]);
+        edit.write(60, &[3; 1]).expect("written");
+        assert_eq!(runs(&edit, 40..99), [(40, 60, Zeros), (60, 61, Changed)]);
+        assert_eq!(edit.write(0, &[4; 1000]), Err(Errno::NOSPC));
+        assert_eq!(edit.size(), 61);
+        assert_eq!(runs(&edit, 99..120), []);
+    }
+}

@@ -1,0 +1,366 @@
+//! What is behind names, as the manager told it: served again for as long as a watch stream says that it still holds.
+//!
+//! A name is served only where all directories above it are kept, too: what moves or goes away up there is then heard
+//! of. What was fetched is kept only if nothing was heard of it while it was under way
+//! (docs/notes/0010-metadata-cache.md).
+
+mod dir;
+
+use dir::{Behind, CachedDir};
+use potluck_core::clock::Tick;
+use potluck_core::ids::WatchId;
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{DirChange, DirNews, EntryKind, KnownDir, ListedEntry};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+/// How long what is kept holds after news were asked for: as long as a call for news may take. A change of others is
+/// not noticed for so long where the manager is cut off and nothing says so.
+pub const HOLDS: Duration = Duration::from_secs(6);
+
+/// Names that are fetched one by one to complete a listing; where more are missing all is listed anew.
+const FETCHED_BY_NAME: usize = 500;
+
+/// The metadata that a mount keeps.
+pub struct MetadataCache {
+    /// Bytes that may be kept, and that are.
+    limit: usize,
+    bytes: usize,
+    dirs: BTreeMap<PoolPath, CachedDir>,
+    /// Counts uses of directories, which orders them by their last.
+    uses: u64,
+    fetches: HashMap<u64, FetchUnderWay>,
+    last_fetch: u64,
+    stream: Option<LiveStream>,
+}
+
+/// The stream that tells of changes.
+#[derive(Clone, Copy)]
+struct LiveStream {
+    id: WatchId,
+    holds_until: Tick,
+}
+
+/// What was heard of directories while they were being fetched.
+struct FetchUnderWay {
+    stream: WatchId,
+    dirs: BTreeMap<PoolPath, HeardMeanwhile>,
+}
+
+#[derive(Default)]
+struct HeardMeanwhile {
+    names: BTreeSet<String>,
+    all: bool,
+}
+
+/// A fetch under way: names it when its answer arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fetch {
+    number: u64,
+    /// The stream that is to watch what is fetched.
+    pub stream: Option<WatchId>,
+}
+
+impl MetadataCache {
+    /// Keeps nothing yet, and later at most some `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        let (bytes, dirs, uses, fetches, last_fetch, stream) = Default::default();
+        Self { limit, bytes, dirs, uses, fetches, last_fetch, stream }
+    }
+
+    fn is_live(&self, now: Tick) -> bool {
+        self.stream.is_some_and(|stream| now < stream.holds_until)
+    }
+
+    /// What is behind a path: an entry, or `Some(None)` for nothing; `None` where that is not known.
+    pub fn entry(&mut self, path: &PoolPath, now: Tick) -> Option<Option<ListedEntry>> {
+        if !self.is_live(now) {
+            return None;
+        }
+        let mut found = None;
+        for (dir, name) in steps(path) {
+            match &found {
+                None => {}
+                Some(Some(ListedEntry { kind: EntryKind::Dir, .. })) => {}
+                Some(None) => return Some(None), // nothing is below nothing
+                Some(Some(_)) => return None, // and below a file is an error that the manager words
+            }
+            found = Some(self.used(&dir)?.get(name)?.cloned());
+        }
+        found
+    }
+
+    /// The entries of a directory, if all are known.
+    pub fn listing(&mut self, path: &PoolPath, now: Tick) -> Option<Vec<ListedEntry>> {
+        if !self.is_dir(path, now) {
+            return None;
+        }
+        self.used(path)?.listing()
+    }
+
+    fn is_dir(&mut self, path: &PoolPath, now: Tick) -> bool {
+        if path.space().is_empty() {
+            return self.is_live(now);
+        }
+        let found = self.entry(path, now);
+        matches!(found, Some(Some(ListedEntry { kind: EntryKind::Dir, .. })))
+    }
+
+    fn used(&mut self, dir: &PoolPath) -> Option<&CachedDir> {
+        self.uses += 1;
+        let kept = self.dirs.get_mut(dir)?;
+        kept.used = self.uses;
+        Some(kept)
+    }
+
+    fn known(&self, dir: &PoolPath, name: &str) -> Option<Option<&ListedEntry>> {
+        self.dirs.get(dir)?.get(name)
+    }
+
+    /// The questions whose answers let [`Self::entry`] know what is above a path.
+    fn missing_above(&self, path: &PoolPath) -> Vec<KnownDir> {
+        let mut above = steps(path);
+        above.pop();
+        above.retain(|(dir, name)| self.known(dir, name).is_none());
+        above.into_iter().map(|(dir, name)| question(dir, [name])).collect()
+    }
+
+    /// The questions whose answers let [`Self::entry`] know a path. The last is about the path itself.
+    pub fn missing(&self, path: &PoolPath) -> Vec<KnownDir> {
+        let mut missing = self.missing_above(path);
+        missing.extend(steps(path).pop().map(|(dir, name)| question(dir, [name])));
+        missing
+    }
+
+    /// The questions whose answers let [`Self::listing`] know a directory. The last is about that one.
+    pub fn missing_of_listing(&self, path: &PoolPath) -> Vec<KnownDir> {
+        let mut missing = self.missing_above(path);
+        let of_dir = steps(path).pop().filter(|(dir, name)| self.known(dir, name).is_none());
+        missing.extend(of_dir.map(|(dir, name)| question(dir, [name])));
+        missing.push(match self.dirs.get(path).and_then(CachedDir::names_to_complete) {
+            Some(names) if names.len() <= FETCHED_BY_NAME => question(path.clone(), names),
+            _ => KnownDir { whole: true, ..KnownDir::new(path.clone()) },
+        });
+        missing
+    }
+
+    /// Begins a fetch of these directories.
+    pub fn begin<'dirs>(&mut self, dirs: impl Iterator<Item = &'dirs PoolPath>) -> Fetch {
+        self.last_fetch += 1;
+        let number = self.last_fetch;
+        let stream = self.stream.map(|stream| stream.id);
+        if let Some(stream) = stream {
+            let dirs = dirs.map(|dir| (dir.clone(), HeardMeanwhile::default())).collect();
+            self.fetches.insert(number, FetchUnderWay { stream, dirs });
+        }
+        Fetch { number, stream }
+    }
+
+    /// A fetch is over: keeps what the manager told of each of the directories that were asked about, unless
+    /// something else was heard meanwhile. Of a directory whose pages were put together the pages are one answer.
+    pub fn finish(&mut self, fetch: Fetch, answers: &[(KnownDir, DirNews)]) {
+        let Some(mut under_way) = self.fetches.remove(&fetch.number) else { return };
+        if self.stream.map(|stream| stream.id) != Some(under_way.stream) {
+            return;
+        }
+        for (asked, news) in answers {
+            let heard = under_way.dirs.remove(&asked.path).unwrap_or_default();
+            if heard.all || !news.watched || news.failure.is_some() {
+                continue;
+            }
+            self.keep(asked, news, &heard);
+        }
+        self.make_room();
+    }
+
+    fn keep(&mut self, asked: &KnownDir, news: &DirNews, heard: &HeardMeanwhile) {
+        self.uses += 1;
+        let kept = self.dirs.entry(asked.path.clone()).or_insert_with(|| {
+            self.bytes += dir::BYTES;
+            CachedDir::default()
+        });
+        kept.used = self.uses;
+        let before = kept.bytes();
+        match (asked.whole, news.next.is_some()) {
+            (true, true) => kept.is_partial(),
+            // Without names nothing was known, and all that is there is told.
+            (true, false) if asked.names.is_empty() => kept.begin_listing(),
+            _ => {}
+        }
+        for entry in &news.entries {
+            // The digest is asked for by other ways, and is as large as all the rest.
+            let entry = ListedEntry { digest: None, ..entry.clone() };
+            kept.put(&entry.path.clone(), Behind::Entry(Box::new(entry)));
+        }
+        news.gone.iter().for_each(|name| kept.put(name, Behind::Nothing));
+        heard.names.iter().for_each(|name| kept.put(name, Behind::Unknown));
+        self.bytes = self.bytes + kept.bytes() - before;
+    }
+
+    /// Forgets the directories that were not used for the longest time, with all below them, where too much is kept.
+    fn make_room(&mut self) {
+        if self.bytes <= self.limit {
+            return;
+        }
+        let mut by_use: Vec<_> = self.dirs.iter().map(|(dir, kept)| (kept.used, dir)).collect();
+        by_use.sort_unstable();
+        // An eighth more than needed, so that this is not done for each directory.
+        let oldest: Vec<PoolPath> = by_use.into_iter().map(|(_, dir)| dir.clone()).collect();
+        for dir in oldest {
+            if self.bytes <= self.limit - self.limit / 8 {
+                break;
+            }
+            self.forget_below(&dir);
+        }
+    }
+
+    fn forget_dir(&mut self, dir: &PoolPath) {
+        if let Some(kept) = self.dirs.remove(dir) {
+            self.bytes -= kept.bytes() + dir::BYTES;
+        }
+    }
+
+    /// Forgets a directory and all below it, and has fetches of these keep nothing.
+    fn forget_below(&mut self, dir: &PoolPath) {
+        let below = |(path, _): &(&PoolPath, &CachedDir)| path.is_inside(dir);
+        let forgotten: Vec<PoolPath> = self
+            .dirs
+            .range(dir.clone()..)
+            .take_while(below)
+            .map(|(path, _)| path.clone())
+            .collect();
+        forgotten.iter().for_each(|dir| self.forget_dir(dir));
+        for fetch in self.fetches.values_mut() {
+            let dirs = fetch.dirs.iter_mut().filter(|(path, _)| path.is_inside(dir));
+            dirs.for_each(|(_, heard)| heard.all = true);
+        }
+    }
+
+    /// Something else may be behind a path than was known.
+    ///
+    /// Of a name that is gone no more is kept than of one that changed: it may have come back, which may have been
+    /// seen already, and is told by news that have still to come.
+    pub fn changed(&mut self, path: &PoolPath) {
+        let Some((dir, name)) = steps(path).pop() else { return };
+        self.forget_below(path);
+        for fetch in self.fetches.values_mut() {
+            if let Some(heard) = fetch.dirs.get_mut(&dir) {
+                heard.names.insert(name.to_owned());
+            }
+        }
+        if let Some(kept) = self.dirs.get_mut(&dir) {
+            let before = kept.bytes();
+            kept.put(name, Behind::Unknown);
+            self.bytes = self.bytes + kept.bytes() - before;
+        }
+    }
+
+    /// The stream told of changes in a directory.
+    pub fn apply(&mut self, change: &DirChange) {
+        let DirChange { dir, all, changed, gone } = change;
+        if *all && dir.space().is_empty() {
+            // Directories of spaces are told of by themselves.
+            self.forget_dir(dir);
+            let fetches = self.fetches.values_mut();
+            fetches.filter_map(|fetch| fetch.dirs.get_mut(dir)).for_each(|heard| heard.all = true);
+        } else if *all {
+            self.forget_below(dir);
+        }
+        let names = changed.iter().chain(gone);
+        names.filter_map(|name| dir.join(name).ok()).for_each(|path| self.changed(&path));
+    }
+
+    /// News arrived that were asked for at `asked`.
+    pub fn heard(&mut self, asked: Tick) {
+        if let Some(stream) = &mut self.stream {
+            stream.holds_until = asked + HOLDS;
+        }
+    }
+
+    /// Nobody tells of changes any more: nothing is served, and what arrives is not kept.
+    pub fn suspend(&mut self) {
+        self.stream = None;
+        self.fetches.clear();
+    }
+
+    /// Anything may have changed: nothing is kept any more.
+    pub fn clear(&mut self) {
+        (self.dirs, self.bytes) = Default::default();
+        self.fetches.clear();
+    }
+
+    /// What is to be compared with the manager before any of it is served again, and the fetch that this is. A
+    /// directory of which something above is not kept is forgotten.
+    pub fn begin_revalidation(&mut self, stream: WatchId) -> (Fetch, Vec<KnownDir>) {
+        let is_dir = |(above, name): &(PoolPath, &str)| {
+            let known = self.known(above, name).flatten();
+            known.is_some_and(|entry| entry.kind == EntryKind::Dir)
+        };
+        let mut known = Vec::new();
+        for (path, kept) in &self.dirs {
+            if steps(path).iter().all(is_dir) {
+                known.extend(kept.known(path.clone()));
+            }
+        }
+        let asked = known.iter().map(|asked: &KnownDir| asked.path.clone());
+        let dirs = asked.map(|dir| (dir, HeardMeanwhile::default())).collect();
+        self.last_fetch += 1;
+        self.fetches.insert(self.last_fetch, FetchUnderWay { stream, dirs });
+        (Fetch { number: self.last_fetch, stream: Some(stream) }, known)
+    }
+
+    /// All that is kept was compared with the manager, which `stream` watches: what it told is unlike that is known
+    /// now, and what was not answered is forgotten.
+    pub fn resume(
+        &mut self,
+        stream: WatchId,
+        asked: Tick,
+        fetch: Fetch,
+        answers: &[(KnownDir, DirNews)],
+    ) {
+        let is_good = |news: &DirNews| news.watched && news.failure.is_none();
+        let good = answers.iter().filter(|(_, news)| is_good(news));
+        let good: BTreeSet<&PoolPath> = good.map(|(asked, _)| &asked.path).collect();
+        let others: Vec<_> = self.dirs.keys().filter(|dir| !good.contains(dir)).cloned().collect();
+        others.iter().for_each(|dir| self.forget_below(dir));
+        for (asked, news) in answers {
+            if asked.digest.is_some() && !news.same {
+                self.forget_dir(&asked.path);
+            }
+        }
+        self.stream = Some(LiveStream { id: stream, holds_until: asked + HOLDS });
+        self.finish(fetch, answers);
+    }
+
+    /// Bytes that are kept.
+    #[cfg(test)]
+    fn kept_bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+fn question<N: Into<String>>(dir: PoolPath, names: impl IntoIterator<Item = N>) -> KnownDir {
+    let names = names.into_iter().map(dir::unknown).collect();
+    KnownDir { names, ..KnownDir::new(dir) }
+}
+
+/// The directories that lead to a path, from the root of the pool on, each with the name that is followed in it.
+fn steps(path: &PoolPath) -> Vec<(PoolPath, &str)> {
+    if path.space().is_empty() {
+        return Vec::new();
+    }
+    let mut steps = vec![(PoolPath::root(), path.space())];
+    let Ok(mut dir) = PoolPath::space_root(path.space()) else { return steps };
+    for name in path.names() {
+        let below = dir.join(name);
+        steps.push((dir, name));
+        match below {
+            Ok(below) => dir = below,
+            Err(_) => break,
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! What is kept of one directory.
+
+use potluck_core::entry_stamp::EntryStamp;
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{DirDigest, KnownDir, KnownName, ListedEntry, MAX_REFRESHED};
+use std::collections::BTreeMap;
+
+/// Bytes that a directory is counted with beside its names.
+pub const BYTES: usize = 400;
+/// Bytes that a name is counted with beside itself, and those that an entry behind it is.
+const OF_NAME: usize = 80;
+const OF_ENTRY: usize = 240;
+/// Names of a whole directory that are compared with the manager one by one, so that it tells what differs. Of a larger
+/// one the digest is compared, and it is listed anew if that differs.
+const COMPARED_BY_NAME: usize = 512;
+
+/// A directory, or some of its names.
+#[derive(Debug, Default)]
+pub struct CachedDir {
+    names: BTreeMap<String, Behind>,
+    /// Nothing is behind names that are not kept; otherwise they are not known.
+    is_whole: bool,
+    /// How many names of a whole directory are not known.
+    unknown: usize,
+    bytes: usize,
+    /// Orders directories by their last use.
+    pub used: u64,
+}
+
+/// What is behind a name.
+#[derive(Debug)]
+pub enum Behind {
+    Entry(Box<ListedEntry>),
+    Nothing,
+    Unknown,
+}
+
+/// Asks about a name of which nothing is known.
+pub fn unknown(name: impl Into<String>) -> KnownName {
+    KnownName { name: name.into(), stamp: None }
+}
+
+impl CachedDir {
+    /// What is behind a name: an entry, or `Some(None)` for nothing; `None` where that is not known.
+    pub fn get(&self, name: &str) -> Option<Option<&ListedEntry>> {
+        match self.names.get(name) {
+            Some(Behind::Entry(entry)) => Some(Some(entry)),
+            Some(Behind::Nothing) => Some(None),
+            Some(Behind::Unknown) => None,
+            None => self.is_whole.then_some(None),
+        }
+    }
+
+    /// All entries, if they are known.
+    pub fn listing(&self) -> Option<Vec<ListedEntry>> {
+        let entries = self.names.values().filter_map(|behind| match behind {
+            Behind::Entry(entry) => Some(ListedEntry::clone(entry)),
+            Behind::Nothing | Behind::Unknown => None,
+        });
+        (self.is_whole && self.unknown == 0).then(|| entries.collect())
+    }
+
+    /// The names that are missing in the listing; `None` where all of it is.
+    pub fn names_to_complete(&self) -> Option<Vec<String>> {
+        let unknown = self.names.iter().filter(|(_, behind)| matches!(behind, Behind::Unknown));
+        self.is_whole.then(|| unknown.map(|(name, _)| name.clone()).collect())
+    }
+
+    /// All entries that are there are going to be put.
+    pub fn begin_listing(&mut self) {
+        *self = Self { is_whole: true, used: self.used, ..Self::default() };
+    }
+
+    /// There may be entries that are not kept.
+    pub fn is_partial(&mut self) {
+        self.is_whole = false;
+        let unknown = self.names.extract_if(.., |_, behind| matches!(behind, Behind::Unknown));
+        self.bytes -= unknown.map(|(name, behind)| bytes_of(&name, &behind)).sum::<usize>();
+        self.unknown = 0;
+    }
+
+    /// Keeps what is behind a name.
+    pub fn put(&mut self, name: &str, behind: Behind) {
+        if let Some((name, before)) = self.names.remove_entry(name) {
+            self.bytes -= bytes_of(&name, &before);
+            self.unknown -= usize::from(matches!(before, Behind::Unknown));
+        }
+        let is_kept = match behind {
+            Behind::Entry(_) => true,
+            Behind::Nothing => !self.is_whole,
+            Behind::Unknown => self.is_whole,
+        };
+        if is_kept {
+            self.bytes += bytes_of(name, &behind);
+            self.unknown += usize::from(matches!(behind, Behind::Unknown));
+            self.names.insert(name.into(), behind);
+        }
+    }
+
+    /// Bytes that the names take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What is known, for the manager to compare; `None` where that is more than one call asks.
+    pub fn known(&self, path: PoolPath) -> Option<KnownDir> {
+        let mut known = KnownDir::new(path);
+        if self.is_whole && self.names.len() > COMPARED_BY_NAME {
+            let mut digest = DirDigest::default();
+            for (name, behind) in &self.names {
+                let Behind::Entry(entry) = behind else { return None };
+                digest.add(name, &entry.stamp());
+            }
+            known.digest = Some(digest.finish());
+            return Some(known);
+        }
+        let stamp = |behind: &Behind| match behind {
+            Behind::Entry(entry) => Some(entry.stamp()),
+            Behind::Nothing => Some(EntryStamp::NOTHING),
+            Behind::Unknown => None,
+        };
+        let names = self.names.iter();
+        let names = names.map(|(name, it)| KnownName { name: name.clone(), stamp: stamp(it) });
+        known.names = names.collect();
+        known.whole = self.is_whole;
+        (known.names.len() < MAX_REFRESHED).then_some(known)
+    }
+}
+
+fn bytes_of(name: &str, behind: &Behind) -> usize {
+    let of_entry = match behind {
+        Behind::Entry(entry) => {
+            OF_ENTRY + name.len() + entry.target.as_ref().map_or(0, |target| target.as_str().len())
+        }
+        Behind::Nothing | Behind::Unknown => 0,
+    };
+    name.len() + OF_NAME + of_entry
+}

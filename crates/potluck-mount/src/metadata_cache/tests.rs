@@ -1,0 +1,309 @@
+use super::*;
+use potluck_core::attributes::{EntryAttributes, FileTime};
+use potluck_core::ids::VersionId;
+
+const STREAM: WatchId = WatchId([1; 16]);
+const NEXT_STREAM: WatchId = WatchId([2; 16]);
+const NOW: Tick = Tick::from_secs(100);
+const NOTHING: Option<Option<ListedEntry>> = Some(None);
+
+fn path(text: &str) -> PoolPath {
+    text.parse().expect("a path")
+}
+
+fn entry(name: &str, kind: EntryKind, version: u64) -> ListedEntry {
+    let EntryAttributes { permissions, .. } = EntryAttributes::of_dir(0);
+    ListedEntry {
+        path: name.into(),
+        kind,
+        size: 3,
+        mtime: FileTime(7),
+        version: (kind == EntryKind::File).then_some(VersionId(version)),
+        digest: None,
+        copies: None,
+        ec: None,
+        in_catalog: false,
+        permissions,
+        target: None,
+    }
+}
+
+fn dir(name: &str) -> ListedEntry {
+    entry(name, EntryKind::Dir, 0)
+}
+
+fn file(name: &str, version: u64) -> ListedEntry {
+    entry(name, EntryKind::File, version)
+}
+
+fn told(entries: Vec<ListedEntry>) -> DirNews {
+    DirNews { watched: true, entries, ..DirNews::default() }
+}
+
+/// The answers of a manager that has the directories `dirs` with these entries.
+fn answers(
+    questions: Vec<KnownDir>,
+    dirs: &[(&str, Vec<ListedEntry>)],
+) -> Vec<(KnownDir, DirNews)> {
+    let answer = |asked: KnownDir| {
+        let there = dirs.iter().find(|(dir, _)| path(dir) == asked.path);
+        let there = there.map(|(_, entries)| entries.clone()).unwrap_or_default();
+        let mut news = told(Vec::new());
+        for known in &asked.names {
+            match there.iter().find(|entry| entry.path == known.name) {
+                Some(entry) => news.entries.push(entry.clone()),
+                None => news.gone.push(known.name.clone()),
+            }
+        }
+        if asked.whole {
+            let others = there.into_iter();
+            let is_named = |name: &String| asked.names.iter().any(|known| known.name == *name);
+            news.entries.extend(others.filter(|entry| !is_named(&entry.path)));
+        }
+        (asked, news)
+    };
+    questions.into_iter().map(answer).collect()
+}
+
+/// A tree of which everything was fetched.
+fn warm() -> MetadataCache {
+    let mut cache = MetadataCache::new(1 << 20);
+    let (fetch, questions) = cache.begin_revalidation(STREAM);
+    assert!(questions.is_empty());
+    cache.resume(STREAM, NOW, fetch, &[]);
+    for dir in ["pot://lab", "pot://lab/a", "pot://lab/a/b"] {
+        fetch_listing(&mut cache, dir, |_| {});
+    }
+    cache
+}
+
+const TREE: [(&str, &[&str]); 4] = [
+    ("pot://", &["lab/"]),
+    ("pot://lab", &["a/", "f"]),
+    ("pot://lab/a", &["b/", "f"]),
+    ("pot://lab/a/b", &["f", "g"]),
+];
+
+fn tree() -> Vec<(&'static str, Vec<ListedEntry>)> {
+    let entry = |name: &&str| match name.strip_suffix('/') {
+        Some(name) => dir(name),
+        None => file(name, 1),
+    };
+    TREE.iter().map(|(path, names)| (*path, names.iter().map(entry).collect())).collect()
+}
+
+fn fetch_listing(cache: &mut MetadataCache, dir: &str, meanwhile: impl FnOnce(&mut MetadataCache)) {
+    let questions = cache.missing_of_listing(&path(dir));
+    let fetch = cache.begin(questions.iter().map(|asked| &asked.path));
+    meanwhile(cache);
+    cache.finish(fetch, &answers(questions, &tree()));
+}
+
+fn change(dir: &str, names: &[&str]) -> DirChange {
+    let changed = names.iter().map(|name| (*name).to_owned()).collect();
+    DirChange { changed, ..DirChange::new(path(dir)) }
+}
+
+fn names(cache: &mut MetadataCache, dir: &str) -> Option<Vec<String>> {
+    let listing = cache.listing(&path(dir), NOW)?;
+    Some(listing.into_iter().map(|entry| entry.path).collect())
+}
+
+#[test]
+fn what_was_listed_is_served_and_so_is_what_is_not_there() {
+    let mut cache = warm();
+    assert_eq!(names(&mut cache, "pot://lab/a/b"), Some(vec!["f".into(), "g".into()]));
+    assert_eq!(cache.entry(&path("pot://lab/a/b/g"), NOW), Some(Some(file("g", 1))));
+    assert_eq!(cache.entry(&path("pot://lab/a/b/no"), NOW), NOTHING);
+    assert_eq!(cache.entry(&path("pot://lab/no/such/name"), NOW), NOTHING);
+    assert_eq!(cache.entry(&path("pot://lab/f/below"), NOW), None, "the manager words this error");
+    assert_eq!(cache.entry(&path("pot://other"), NOW), None, "the root was not listed");
+    // Where nothing is listed a name that is not there is kept by itself.
+    let mut cache = MetadataCache::new(1 << 20);
+    let (fetch, _) = cache.begin_revalidation(STREAM);
+    cache.resume(STREAM, NOW, fetch, &[]);
+    let questions = cache.missing(&path("pot://lab/a/no"));
+    assert_eq!(questions.len(), 3, "what is above is asked about by the same call");
+    let fetch = cache.begin(questions.iter().map(|asked| &asked.path));
+    cache.finish(fetch, &answers(questions, &tree()));
+    assert_eq!(cache.entry(&path("pot://lab/a/no"), NOW), NOTHING);
+    assert_eq!(cache.entry(&path("pot://lab/a"), NOW), Some(Some(dir("a"))));
+    assert_eq!(cache.entry(&path("pot://lab/a/f"), NOW), None);
+}
+
+#[test]
+fn nothing_is_served_once_news_are_overdue_or_the_stream_is_lost() {
+    let mut cache = warm();
+    let known = path("pot://lab/f");
+    assert!(cache.entry(&known, NOW + HOLDS - Duration::from_millis(1)).is_some());
+    assert!(cache.entry(&known, NOW + HOLDS).is_none());
+    cache.heard(NOW + Duration::from_secs(1));
+    assert!(cache.entry(&known, NOW + HOLDS).is_some());
+    cache.suspend();
+    assert!(cache.entry(&known, NOW).is_none());
+    assert!(cache.listing(&path("pot://lab"), NOW).is_none());
+}
+
+#[test]
+fn a_change_takes_its_name_and_all_below_it_and_the_listing_is_completed_by_that_name() {
+    let mut cache = warm();
+    cache.apply(&change("pot://lab/a/b", &["g", "new"]));
+    assert_eq!(cache.entry(&path("pot://lab/a/b/g"), NOW), None);
+    assert_eq!(cache.entry(&path("pot://lab/a/b/new"), NOW), None);
+    assert_eq!(cache.entry(&path("pot://lab/a/b/f"), NOW), Some(Some(file("f", 1))));
+    assert_eq!(names(&mut cache, "pot://lab/a/b"), None);
+    let questions = cache.missing_of_listing(&path("pot://lab/a/b"));
+    let asked: Vec<_> = questions[0].names.iter().map(|known| known.name.as_str()).collect();
+    assert_eq!((questions.len(), questions[0].whole, asked), (1, false, vec!["g", "new"]));
+    fetch_listing(&mut cache, "pot://lab/a/b", |_| {});
+    assert_eq!(names(&mut cache, "pot://lab/a/b"), Some(vec!["f".into(), "g".into()]));
+    // A parent directory is moved away: nothing below it is known by its old path.
+    cache.apply(&change("pot://lab", &["a"]));
+    assert_eq!(cache.entry(&path("pot://lab/a/b/f"), NOW), None);
+    assert_eq!(cache.missing(&path("pot://lab/a/b/f")).len(), 3);
+    assert_eq!(cache.entry(&path("pot://lab/f"), NOW), Some(Some(file("f", 1))));
+}
+
+#[test]
+fn what_is_heard_of_while_it_is_fetched_is_not_kept() {
+    let mut cache = warm();
+    cache.apply(&DirChange { all: true, ..DirChange::new(path("pot://lab/a/b")) });
+    fetch_listing(&mut cache, "pot://lab/a/b", |cache| {
+        cache.apply(&change("pot://lab/a/b", &["f"]));
+    });
+    assert_eq!(cache.entry(&path("pot://lab/a/b/f"), NOW), None, "the answer may be older");
+    assert_eq!(cache.entry(&path("pot://lab/a/b/g"), NOW), Some(Some(file("g", 1))));
+    assert_eq!(names(&mut cache, "pot://lab/a/b"), None);
+    // Changes of this mount, of the directory as a whole and of one above it as well.
+    let meanwhile: [fn(&mut MetadataCache); 4] = [
+        |cache| cache.changed(&path("pot://lab/a/b/f")),
+        |cache| cache.apply(&DirChange { all: true, ..DirChange::new(path("pot://lab/a/b")) }),
+        |cache| cache.changed(&path("pot://lab/a")),
+        |cache| cache.clear(),
+    ];
+    for meanwhile in meanwhile {
+        let mut cache = warm();
+        cache.changed(&path("pot://lab/a/b/f"));
+        let asked = cache.missing(&path("pot://lab/a/b/f"));
+        let fetch = cache.begin(asked.iter().map(|asked| &asked.path));
+        meanwhile(&mut cache);
+        cache.finish(fetch, &answers(asked, &tree()));
+        assert_eq!(cache.entry(&path("pot://lab/a/b/f"), NOW), None);
+    }
+}
+
+#[test]
+fn what_nobody_watches_or_another_stream_does_is_not_kept() {
+    let mut cache = warm();
+    cache.changed(&path("pot://lab/f"));
+    let asked = cache.missing(&path("pot://lab/f"));
+    let fetch = cache.begin(asked.iter().map(|asked| &asked.path));
+    let mut not_watched = answers(asked, &tree());
+    not_watched[0].1.watched = false;
+    cache.finish(fetch, &not_watched);
+    assert_eq!(cache.entry(&path("pot://lab/f"), NOW), None);
+    // The manager was started again while it was asked.
+    let asked = cache.missing(&path("pot://lab/f"));
+    let fetch = cache.begin(asked.iter().map(|asked| &asked.path));
+    cache.suspend();
+    let (again, questions) = cache.begin_revalidation(NEXT_STREAM);
+    cache.resume(NEXT_STREAM, NOW, again, &answers(questions, &tree()));
+    assert_eq!(cache.entry(&path("pot://lab/f"), NOW), Some(Some(file("f", 1))), "by that");
+    cache.changed(&path("pot://lab/f"));
+    cache.finish(fetch, &answers(asked, &tree()));
+    assert_eq!(cache.entry(&path("pot://lab/f"), NOW), None);
+}
+
+#[test]
+fn after_a_lost_connection_what_did_not_change_is_served_again_and_what_did_is_known_anew() {
+    let mut cache = warm();
+    cache.suspend();
+    let (fetch, questions) = cache.begin_revalidation(NEXT_STREAM);
+    let asked: Vec<_> = questions.iter().map(|asked| asked.path.to_string()).collect();
+    assert_eq!(asked, ["pot://", "pot://lab", "pot://lab/a", "pot://lab/a/b"]);
+    assert!(questions.iter().flat_map(|asked| &asked.names).all(|known| known.stamp.is_some()));
+    assert!(questions[1..].iter().all(|asked| asked.whole), "what is new there is told, too");
+    let news = [
+        told(Vec::new()),
+        DirNews { gone: vec!["f".into()], ..told(vec![file("new", 9)]) },
+        told(vec![file("f", 8)]),
+        told(Vec::new()),
+    ];
+    let compared: Vec<_> = questions.into_iter().zip(news).collect();
+    cache.resume(NEXT_STREAM, NOW, fetch, &compared);
+    assert_eq!(names(&mut cache, "pot://lab"), Some(vec!["a".into(), "new".into()]));
+    assert_eq!(cache.entry(&path("pot://lab/a/f"), NOW), Some(Some(file("f", 8))));
+    assert_eq!(names(&mut cache, "pot://lab/a/b"), Some(vec!["f".into(), "g".into()]));
+}
+
+#[test]
+fn what_could_not_be_compared_is_forgotten_with_all_below_it() {
+    let mut cache = warm();
+    cache.suspend();
+    let (fetch, questions) = cache.begin_revalidation(NEXT_STREAM);
+    let mut compared: Vec<_> =
+        questions.into_iter().map(|asked| (asked, told(Vec::new()))).collect();
+    compared[2].1.watched = false;
+    cache.changed(&path("pot://lab/f")); // by this mount, while it asks
+    cache.resume(NEXT_STREAM, NOW, fetch, &compared);
+    assert_eq!(cache.entry(&path("pot://lab/a"), NOW), Some(Some(dir("a"))));
+    assert_eq!(cache.entry(&path("pot://lab/f"), NOW), None);
+    assert_eq!(cache.entry(&path("pot://lab/a/f"), NOW), None);
+    assert_eq!(cache.entry(&path("pot://lab/a/b/f"), NOW), None);
+    assert_eq!(cache.missing(&path("pot://lab/a/b/f")).len(), 2);
+}
+
+#[test]
+fn a_large_directory_is_compared_by_its_digest() {
+    let many: Vec<_> = (0..1000).map(|number| file(&format!("{number:04}"), 1)).collect();
+    let tree = [("pot://", vec![dir("lab")]), ("pot://lab", many.clone())];
+    let kept_again = |is_same: bool| {
+        let mut cache = MetadataCache::new(1 << 20);
+        let (fetch, _) = cache.begin_revalidation(STREAM);
+        cache.resume(STREAM, NOW, fetch, &[]);
+        let questions = cache.missing_of_listing(&path("pot://lab"));
+        let fetch = cache.begin(questions.iter().map(|asked| &asked.path));
+        cache.finish(fetch, &answers(questions, &tree));
+        assert_eq!(cache.listing(&path("pot://lab"), NOW).expect("known"), many);
+        let (fetch, questions) = cache.begin_revalidation(NEXT_STREAM);
+        let mut digest = potluck_wire::control::DirDigest::default();
+        many.iter().for_each(|entry| digest.add(&entry.path, &entry.stamp()));
+        assert_eq!(questions[1].digest, Some(digest.finish()));
+        assert!(questions[1].names.is_empty());
+        let mut news = [told(Vec::new()), told(Vec::new())];
+        news[1].same = is_same;
+        let compared: Vec<_> = questions.into_iter().zip(news).collect();
+        cache.resume(NEXT_STREAM, NOW, fetch, &compared);
+        cache.listing(&path("pot://lab"), NOW).is_some()
+    };
+    assert!(kept_again(true));
+    assert!(!kept_again(false));
+}
+
+#[test]
+fn memory_is_bounded_and_what_was_used_last_stays() {
+    let mut cache = MetadataCache::new(60_000);
+    let (fetch, _) = cache.begin_revalidation(STREAM);
+    cache.resume(STREAM, NOW, fetch, &[]);
+    let dirs: Vec<_> = (0..40).map(|number| format!("d{number:02}")).collect();
+    let mut tree = vec![
+        ("pot://".to_owned(), vec![dir("lab")]),
+        ("pot://lab".to_owned(), dirs.iter().map(|name| dir(name)).collect()),
+    ];
+    let files: Vec<_> = (0..10).map(|number| file(&format!("f{number}"), 1)).collect();
+    tree.extend(dirs.iter().map(|name| (format!("pot://lab/{name}"), files.clone())));
+    let tree: Vec<_> = tree.iter().map(|(dir, entries)| (dir.as_str(), entries.clone())).collect();
+    for (dir, _) in &tree[1..] {
+        let questions = cache.missing_of_listing(&path(dir));
+        let fetch = cache.begin(questions.iter().map(|asked| &asked.path));
+        cache.finish(fetch, &answers(questions, &tree));
+        assert!(cache.kept_bytes() <= 60_000, "{}", cache.kept_bytes());
+        assert!(cache.listing(&path(dir), NOW).is_some(), "{dir}");
+    }
+    assert!(cache.listing(&path("pot://lab/d39"), NOW).is_some());
+    assert!(cache.listing(&path("pot://lab/d00"), NOW).is_none());
+    assert!(cache.listing(&path("pot://lab"), NOW).is_some(), "it was on the way to all others");
+    let all: Vec<_> = cache.dirs.keys().cloned().collect();
+    all.iter().for_each(|dir| cache.forget_dir(dir));
+    assert_eq!(cache.kept_bytes(), 0, "what is counted is what is kept");
+}

@@ -1,0 +1,204 @@
+//! Watching directories: a client that keeps metadata is told what changes, and brings what it kept up to date.
+//!
+//! A client has one watch stream. Directories that it asks about by [`Refresh`] are watched for it from before they
+//! are read, and [`Watch`] brings the names that changed in them. The stream is a row of calls, each of which is
+//! answered as soon as something changed: an answer that was lost is asked for again, and one without news is a
+//! heartbeat (docs/notes/0010-metadata-cache.md).
+
+use super::{Call, EntryKind, ListedEntry, call};
+use crate::error::Failure;
+use potluck_core::chunk::{Digest, FileDigest};
+use potluck_core::entry_stamp::EntryStamp;
+use potluck_core::ids::WatchId;
+use potluck_core::link_target::LinkTarget;
+use potluck_core::path::PoolPath;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How long a [`Watch`] waits for something to change before it is answered without news.
+pub const WATCH_WAIT: Duration = Duration::from_secs(2);
+
+/// Names that one [`Refresh`] asks about at most; the directories of those beyond are not answered.
+pub const MAX_REFRESHED: usize = 20_000;
+
+/// Waits for changes in the directories that a stream watches.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Watch {
+    /// The stream; none opens one, and so does one that the manager does not know, as after its restart.
+    #[serde(default)]
+    pub stream: Option<WatchId>,
+    /// The number of the last news that arrived.
+    #[serde(default)]
+    pub heard: u64,
+}
+impl Call for Watch {
+    const NAME: &'static str = "watch";
+    /// Soon after it should have been answered without news, so that a connection that is silent is noticed.
+    const DEADLINE: Duration = WATCH_WAIT.saturating_mul(3);
+    type Reply = WatchNews;
+}
+
+/// The news of a watch stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WatchNews {
+    /// The stream. Where it is another than was asked for, changes may have been missed.
+    pub stream: WatchId,
+    /// The number of this news, which the next call acknowledges.
+    #[serde(default)]
+    pub number: u64,
+    /// Changes were left out: anything may have changed, and nothing is watched any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub everything: bool,
+    /// The directories in which something changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dirs: Vec<DirChange>,
+}
+
+/// What changed in a directory. Of a name that is a directory, what is below it may have changed with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirChange {
+    /// The directory that has the names.
+    pub dir: PoolPath,
+    /// Any name may have changed, and the directory is not watched any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all: bool,
+    /// Names behind which something else is now, or with other attributes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
+    /// Names that are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<String>,
+}
+
+impl DirChange {
+    /// A directory in which nothing changed yet.
+    pub fn new(dir: PoolPath) -> Self {
+        Self { dir, all: false, changed: Vec::new(), gone: Vec::new() }
+    }
+}
+
+/// Brings what a client knows of directories up to date: it is told what is unlike that.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Refresh {
+    /// The stream that watches the directories from before they are read.
+    #[serde(default)]
+    pub watch: Option<WatchId>,
+    /// The directories that are asked about.
+    pub dirs: Vec<KnownDir>,
+}
+call!(Refresh => Refreshed, "refresh");
+
+/// What a client knows of a directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownDir {
+    /// The path of the directory.
+    pub path: PoolPath,
+    /// The names that are asked about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<KnownName>,
+    /// All other names are asked about, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
+    /// Where a page of them ended, after which the next begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// The digest of all entries that are known, in the place of names: it is only told whether they still are the
+    /// same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+}
+
+impl KnownDir {
+    /// A directory of which nothing is asked yet.
+    pub fn new(path: PoolPath) -> Self {
+        Self { path, names: Vec::new(), whole: false, after: None, digest: None }
+    }
+}
+
+/// What a client knows of a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownName {
+    /// The name in the directory.
+    pub name: String,
+    /// The stamp of what is known to be there, [`EntryStamp::NOTHING`] if nothing is; none: it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stamp: Option<EntryStamp>,
+}
+
+/// What is unlike the knowledge of a client.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Refreshed {
+    /// The directories in the order in which they were asked about. Those beyond what one call looks at are missing.
+    pub dirs: Vec<DirNews>,
+}
+
+/// How many of these directories, from the first on, one call asks about: at least one.
+pub fn refreshed_at_once(dirs: &[KnownDir]) -> usize {
+    let mut left = MAX_REFRESHED;
+    let fits = dirs.iter().take_while(|dir| {
+        let cost = 1 + dir.names.len();
+        let fits = cost <= left;
+        left = left.saturating_sub(cost);
+        fits
+    });
+    fits.count().max(1)
+}
+
+/// What of a directory is unlike the knowledge of a client.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct DirNews {
+    /// The stream is told from now on what changes in the directory.
+    #[serde(default)]
+    pub watched: bool,
+    /// The digest is that of what is there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub same: bool,
+    /// Entries that are unlike what is known of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entries: Vec<ListedEntry>,
+    /// The names that were asked about and behind which nothing is, unless that is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<String>,
+    /// Set when there is more of the whole directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// The reason why nothing is told of the directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+impl ListedEntry {
+    /// Stands for what programs see of the entry: its kind, size, version, attributes and target.
+    pub fn stamp(&self) -> EntryStamp {
+        let kind = match self.kind {
+            EntryKind::File => 0_u8,
+            EntryKind::Dir => 1,
+            EntryKind::Link => 2,
+        };
+        let mut bytes = vec![kind];
+        bytes.extend(self.size.to_le_bytes());
+        bytes.extend(self.mtime.0.to_le_bytes());
+        bytes.extend(self.permissions.bits().to_le_bytes());
+        bytes.extend(self.version.map_or(0, |version| version.0).to_le_bytes());
+        bytes.extend(self.target.as_ref().map_or("", LinkTarget::as_str).as_bytes());
+        EntryStamp::of(&bytes)
+    }
+}
+
+/// Digests the entries of a whole directory, which are added in order of their names.
+#[derive(Debug, Default)]
+pub struct DirDigest(FileDigest);
+
+impl DirDigest {
+    /// Adds the next entry.
+    pub fn add(&mut self, name: &str, stamp: &EntryStamp) {
+        self.0.update(name.as_bytes());
+        self.0.update(&[0]);
+        self.0.update(&stamp.0);
+    }
+
+    /// The digest of the entries.
+    pub fn finish(self) -> Digest {
+        self.0.finish()
+    }
+}

@@ -1,0 +1,164 @@
+//! Files of a mounted pool that are changed in place.
+
+use super::{Mount, can_mount};
+use crate::pool::content::{Lots, arg, assert_same, bytes};
+use crate::pool::lab::{Lab, Lending};
+use crate::pool::tap::Tap;
+use crate::pool::waiting::{DEADLINE, wait_until};
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const CHUNK: usize = 64 << 10;
+/// More than one part has, and a short chunk at the end.
+const LARGE: usize = (66 << 20) + 5;
+
+fn for_change(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(path).expect("opened")
+}
+
+/// What the pool has at a path is this content, by what it says and what it gives.
+fn assert_stored(lab: &Lab, name: &str, content: &[u8]) {
+    let local = lab.dir().join("expected");
+    fs::write(&local, content).expect("a file");
+    let digest = lab.cli.ok(&["hash", arg(&local)]).text();
+    let path = format!("pot://lab/{name}");
+    let stated = lab.cli.json(&["stat", &path]);
+    let said = stated["entry"]["digest"].as_str().expect("a digest");
+    assert!(digest.starts_with(said), "{said} instead of {digest}");
+    assert_same(&lab.cli.cat(&path), content, &path);
+}
+
+#[test]
+fn an_edit_of_a_large_file_moves_what_changed_and_no_more() {
+    if !can_mount("an_edit_of_a_large_file_moves_what_changed") {
+        return;
+    }
+    for policy in [&["--copies", "2"][..], &["--ec", "2+1"], &["--copies", "2", "--plain"]] {
+        let mut lab = Lab::manager_only(&[]);
+        let taps: Vec<Tap> = ["donor-1", "donor-2", "donor-3"]
+            .map(|name| {
+                let tap = Tap::listening();
+                lab.lend(name, Lending { advertise: Some(tap.address()), ..Lending::default() });
+                tap.aim(lab.donor_address(name));
+                tap
+            })
+            .into();
+        lab.wait_live();
+        let moved = || taps.iter().map(|tap| tap.heard().len()).sum::<usize>();
+        lab.cli.ok(&[&["space", "create", "lab", "--chunk-size", "64KiB"], policy].concat());
+        let mut content = bytes(1, LARGE);
+        fs::write(lab.dir().join("large"), &content).expect("a file");
+        lab.cli.ok(&["cp", arg(&lab.dir().join("large")), "pot://lab/large"]);
+        let mount = Mount::start(&lab, "pot://lab", &["--spool-max", "1MiB"]);
+        let before = moved();
+        assert!(before > LARGE * 3 / 2, "the taps hear it all");
+
+        let changing = for_change(&mount.at("large"));
+        for at in [3 * CHUNK - 5, 40 << 20, LARGE - 3] {
+            changing.write_all_at(b"changed", at as u64).expect("written");
+            content.resize(content.len().max(at + 7), 0);
+            content[at..at + 7].copy_from_slice(b"changed");
+        }
+        let mut seen = [0; 100];
+        changing.read_exact_at(&mut seen, (3 * CHUNK - 50) as u64).expect("read");
+        assert_eq!(&seen, &content[3 * CHUNK - 50..3 * CHUNK + 50], "{policy:?}");
+        drop(changing);
+        let edited = moved() - before;
+        // Each of four changed chunks is read, with the others of its group, and stored twice.
+        assert!(edited < 40 * CHUNK, "{policy:?}: {edited} bytes were moved");
+        assert_stored(&lab, "large", &content);
+
+        // A file that is cut off and extended has zeros there, whatever was there before.
+        let changing = for_change(&mount.at("large"));
+        changing.set_len((10 << 20) + 7).expect("cut off");
+        changing.set_len((10 << 20) + 1000).expect("extended");
+        drop(changing);
+        content.truncate((10 << 20) + 7);
+        content.resize((10 << 20) + 1000, 0);
+        assert_stored(&lab, "large", &content);
+        lab.cli.ok(&["verify", "--read", "pot://lab/large"]);
+    }
+}
+
+#[test]
+fn what_an_edited_file_keeps_is_stored_again_where_a_donor_has_gone() {
+    if !can_mount("what_an_edited_file_keeps_is_stored_again_where_a_donor_has_gone") {
+        return;
+    }
+    for policy in [["--copies", "2"], ["--ec", "2+1"]] {
+        let mut lab = Lab::with_options(4, &["--repair-grace", "1s", "--lease", "2s"]);
+        lab.cli.ok(&[&["space", "create", "lab", "--chunk-size", "64KiB"][..], &policy].concat());
+        let mut content = bytes(2, (8 << 20) + 5);
+        fs::write(lab.dir().join("f"), &content).expect("a file");
+        lab.cli.ok(&["cp", arg(&lab.dir().join("f")), "pot://lab/f"]);
+        lab.cli.ok(&["repair", "pause"]);
+        let mount = Mount::start(&lab, "pot://lab", &[]);
+        lab.kill_donor("donor-1");
+        wait_until("it to be given up", 2 * DEADLINE, || {
+            lab.cli.donor("donor-1")["state"] == "dead"
+        });
+        for_change(&mount.at("f")).write_all_at(b"changed", 1 << 20).expect("written");
+        content[1 << 20..(1 << 20) + 7].copy_from_slice(b"changed");
+        assert_stored(&lab, "f", &content);
+        let health = lab.cli.health("pot://lab/f");
+        assert_eq!(health["tolerates"], 1, "{policy:?}: {health}");
+    }
+}
+
+#[test]
+fn a_file_changed_at_random_is_what_a_local_one_would_be() {
+    if !can_mount("a_file_changed_at_random_is_what_a_local_one_would_be") {
+        return;
+    }
+    let lab = Lab::with_donors(3);
+    for (number, policy) in [["--copies", "1"], ["--ec", "2+1"]].into_iter().enumerate() {
+        let space = format!("space-{number}");
+        lab.cli.ok(&[&["space", "create", &space, "--chunk-size", "64KiB"][..], &policy].concat());
+    }
+    let mount = Mount::start(&lab, "pot://", &[]);
+    let mut lots = Lots::new("changes at random", 11);
+    for path in ["space-0/f", "space-1/f"] {
+        let mut model = bytes(3, 900_000);
+        fs::write(mount.at(path), &model).expect("written");
+        for turn in 0..12 {
+            // A file that was cut otherwise keeps nothing of its chunks.
+            let space = &format!("pot://{}", &path[..7]);
+            match turn {
+                5 => drop(lab.cli.ok(&["policy", "set", space, "--chunk-size", "128KiB", "-y"])),
+                8 => drop(lab.cli.ok(&["policy", "set", space, "--copies", "2", "-y"])),
+                _ => {}
+            }
+            let changing = for_change(&mount.at(path));
+            for _ in 0..lots.below(6) {
+                let at = lots.below(model.len() as u64 + 100_000) as usize;
+                match lots.below(4) {
+                    0 => {
+                        changing.set_len(at as u64).expect("cut off or extended");
+                        model.resize(at, 0);
+                    }
+                    _ => {
+                        let written = bytes(lots.below(1000), lots.below(200_000) as usize);
+                        changing.write_all_at(&written, at as u64).expect("written");
+                        model.resize(model.len().max(at + written.len()), 0);
+                        model[at..at + written.len()].copy_from_slice(&written);
+                    }
+                }
+                if lots.below(3) == 0 {
+                    let mut seen = Vec::new();
+                    (&changing).read_to_end(&mut seen).expect("read");
+                    let from = model.len() - seen.len();
+                    assert_same(&seen, &model[from..], &format!("{path}, turn {turn}, open"));
+                }
+            }
+            drop(changing);
+            assert_same(
+                &fs::read(mount.at(path)).expect("read"),
+                &model,
+                &format!("{path} {turn}"),
+            );
+        }
+        lab.cli.ok(&["verify", "--read", &format!("pot://{path}")]);
+    }
+}
