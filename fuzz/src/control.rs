@@ -32,7 +32,8 @@ pub fn of_users(bytes: &[u8]) {
         c::Unreached, c::List, c::Stat, c::Usage, c::MakeDir, c::Move, c::CopyFiles, c::Remove, c::SpaceCreate,
         c::SpaceGrant, c::PolicySet, c::QuotaSet, c::GroupChange, c::AuditRead, c::Fsck, c::GiveBack, c::Revoke,
         c::Join, c::Invite, c::Find, c::Away, c::OpenPart, c::LostParts, c::SetAttributes,
-        c::MakeLinks, c::RenewLeases, c::Watch, c::Refresh);
+        c::MakeLinks, c::RenewLeases, c::Watch, c::Refresh, c::CheckpointBegin, c::CheckpointCommit,
+        c::CheckpointAbort, c::CheckpointList);
 }
 
 pub fn of_donors(bytes: &[u8]) {
@@ -43,7 +44,7 @@ pub fn replies(bytes: &[u8]) {
     one_of!(bytes: c::HeartbeatReply, c::Registered, c::Reserved, c::Offered, c::Grown, c::Renewed,
         c::Committed, c::Opened, c::Listing, c::Stated, c::Used, c::Joined, c::Found, c::PoolStatus, c::Source,
         c::CopiedFiles, c::FsckReport, c::CommittedParts, c::MadeLinks, c::WatchNews,
-        c::Refreshed);
+        c::Refreshed, c::CheckpointBegun, c::CheckpointCommitted, c::Checkpoints);
 }
 
 fn ca() -> &'static Ca {

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use potluck_core::attributes::{FileTime, Permissions};
+use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::chunk::{ChunkKind, ChunkName, Digest};
 use potluck_core::entropy::SystemEntropy;
 use potluck_core::entry_stamp::EntryStamp;
@@ -158,9 +159,10 @@ fn users() -> Vec<Vec<u8>> {
                 whole: false,
             },
         ),
-        at(4, &c::Commit { session, batch: 0, files: vec![file], atomic: false, done: true }),
+        at(4, &c::Commit { session, batch: 0, files: vec![file], done: true }),
         at(6, &c::Open { path: path(), recursive: true, after: Some("a/b".into()), leased: true }),
         at(9, &c::List { path: path(), recursive: true, after: Some("a/b".into()) }),
+        at(36, &c::CheckpointBegin { id: CheckpointId([1; 16]), target: path(), style: CommitStyle::Replace }),
         at(34, &c::Watch { stream: Some(WatchId([1; 16])), heard: 1 }),
         at(35, &c::Refresh { watch: None, dirs: vec![known] }),
     ]

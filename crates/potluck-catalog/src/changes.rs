@@ -6,9 +6,11 @@
 //! The log is kept on donors and in a file; each of the two notes the last change that it has, and a row
 //! is forgotten when both have it, or when there are so many that a new base costs less.
 
+use super::checkpoints::OpenCheckpoint;
 use super::error::Error;
 use crate::sql::{Tx, params};
 use potluck_core::attributes::EntryAttributes;
+use potluck_core::checkpoint::CommitStyle;
 use potluck_core::ids::{DonorId, MemberId, VersionId};
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
@@ -49,6 +51,19 @@ pub enum ChangeOp {
     },
     /// An entry was removed, with all below it.
     Removed(PoolPath),
+    /// A checkpoint is open, and was used.
+    Checkpoint(OpenCheckpoint),
+    /// What a checkpoint staged became visible.
+    Published {
+        /// The path of its staging directory.
+        from: PoolPath,
+        /// The path of what it became, or was merged into.
+        to: PoolPath,
+        /// Whether it replaced what was there.
+        style: CommitStyle,
+        /// The paths of what was put into directories that were there; none where all of the target is new.
+        merged: Vec<PoolPath>,
+    },
     /// A space was made, or its policy was set.
     Space(String),
     /// A space was removed.
@@ -83,7 +98,8 @@ impl ChangeOp {
             | Self::PathAttributes(path, _)
             | Self::Removed(path)
             | Self::Policy(path, _) => Some(path.space()),
-            Self::Moved { from, .. } => Some(from.space()),
+            Self::Moved { from, .. } | Self::Published { from, .. } => Some(from.space()),
+            Self::Checkpoint(open) => Some(open.staging.space()),
             Self::Grant(space, _) | Self::Quota(QuotaOf::Space(space)) => Some(space),
             Self::Part(..)
             | Self::Version(_)
@@ -109,7 +125,8 @@ impl ChangeOp {
             | Self::PathAttributes(path, _)
             | Self::Removed(path)
             | Self::Policy(path, _) => path.is_system(),
-            Self::Moved { from, .. } => from.is_system(),
+            Self::Moved { from, .. } | Self::Published { from, .. } => from.is_system(),
+            Self::Checkpoint(open) => open.staging.is_system(),
             Self::Space(name) | Self::SpaceRemoved(name) => name == SYSTEM_SPACE,
             Self::Part(..)
             | Self::Version(_)

@@ -4,6 +4,7 @@ use crate::changes::{self, ChangeOp};
 use crate::entries::DirId;
 use crate::error::Error;
 use crate::sql::{Tx, params};
+use potluck_core::checkpoint::CommitStyle;
 use potluck_core::ids::{MemberId, VersionId};
 use potluck_core::path::{MAX_PATH, PoolPath};
 
@@ -77,6 +78,14 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         ChangeOp::VersionAttributes(version) => told.extend(path_of(db, version)?.map(there)),
         ChangeOp::Moved { from, to } => told.extend([gone(from), there(to)]),
         ChangeOp::Removed(path) => told.push(gone(path)),
+        ChangeOp::Published { from, to, style: CommitStyle::Replace, .. } => {
+            told.extend([gone(from), there(to)]);
+        }
+        ChangeOp::Published { from, to, style: CommitStyle::Merge, merged } => {
+            let whole = merged.is_empty().then_some(to);
+            told.push(gone(from));
+            told.extend(merged.into_iter().chain(whole).map(there));
+        }
         ChangeOp::Space(name) => told.push(there(space_root(&name)?)),
         ChangeOp::SpaceRemoved(name) => {
             // Another space of that name would have other rights.
@@ -89,6 +98,7 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         ChangeOp::Member(member) => told.push(CommittedChange::Member(member)),
         // Nothing of these is behind a name.
         ChangeOp::Part(..)
+        | ChangeOp::Checkpoint(_)
         | ChangeOp::Version(_)
         | ChangeOp::Policy(..)
         | ChangeOp::Group(_)

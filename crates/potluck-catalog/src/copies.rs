@@ -7,6 +7,7 @@
 //! What is copied is acknowledged as what is written: a file of which too few holders are there just now is refused,
 //! and who asked for it stores it anew, which sends what is missing to others.
 
+use super::checkpoints;
 use super::commit::{PreparedFile, repeated};
 use super::enough_copies::{self, AcknowledgedFile, WriteSafety};
 use super::entries::{self, EntryPlace};
@@ -125,9 +126,10 @@ pub(crate) fn copy(
             return Err(Error::NotRecursive(wanted.from.clone()));
         }
         EntryPlace::Dir(dir) => {
-            let mut walk = Walk::new(db, dir, true, wanted.after.as_deref())?;
+            let mut walk = Walk::new(db, dir, true, wanted.after.as_deref())?.without_staged();
             if wanted.after.is_none() {
                 // Where a file stands in its place nothing can be copied.
+                checkpoints::check_writable(db, &wanted.to, Some(now_ms))?;
                 make_dirs(db, &wanted.to, found.attributes)?;
             }
             copying.page(&mut walk)?

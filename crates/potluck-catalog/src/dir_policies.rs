@@ -2,10 +2,12 @@
 //!
 //! They are kept by a directory's number, so that they move with it.
 
+use super::checkpoints;
 use super::entries::{self, DirId, EntryPlace, FoundEntry};
 use super::error::Error;
 use super::spaces;
 use crate::sql::{Tx, params};
+use potluck_core::checkpoint::StagedPlace;
 use potluck_core::erasure::Ec;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{MAX_GROUP, Override, Policy};
@@ -46,14 +48,66 @@ pub(crate) fn effective(db: &Tx, path: &PoolPath) -> Result<Policy, Error> {
     }
     let space = spaces::named(db, path.space())?;
     let (mut policy, mut dir) = (space.policy, space.root);
-    for name in path.names() {
-        match entries::lookup(db, dir, name)? {
+    for name in inheriting(db, path)? {
+        match entries::lookup(db, dir, &name)? {
             Some(FoundEntry { place: EntryPlace::Dir(next), .. }) => dir = next,
             _ => break,
         }
         policy = below(&policy, &get(db, dir)?)?;
     }
     Ok(policy)
+}
+
+/// The names of the directories that a path inherits from. What is staged for a checkpoint inherits as it will at its
+/// target.
+fn inheriting(db: &Tx, path: &PoolPath) -> Result<Vec<String>, Error> {
+    let mut names = Vec::with_capacity(path.names().len());
+    for name in path.names() {
+        match checkpoints::target_of(db, name)? {
+            Some(target) => names.extend(target),
+            None => names.push(name.clone()),
+        }
+    }
+    Ok(names)
+}
+
+/// The directory whose policies, and those of what is below it, decide on what is below `path`, which is `dir`: of a
+/// staged directory the one of that name at the target, `None` if that is not there.
+pub(crate) fn deciding(db: &Tx, path: &PoolPath, dir: DirId) -> Result<Option<DirId>, Error> {
+    if StagedPlace::of(path).is_none() {
+        return Ok(Some(dir));
+    }
+    let mut dir = spaces::named(db, path.space())?.root;
+    for name in inheriting(db, path)? {
+        match entries::lookup(db, dir, &name)? {
+            Some(FoundEntry { place: EntryPlace::Dir(next), .. }) => dir = next,
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(dir))
+}
+
+/// Gives the policies of a directory that is replaced, and of those below it, to the directories of the same names in
+/// another. Most catalogs have few policies, whatever the number of directories: all of them are looked at.
+pub(crate) fn hand_over(db: &Tx, old: DirId, new: DirId) -> Result<(), Error> {
+    let Some(from) = entries::path_of(db, old)? else { return Ok(()) };
+    let mut select = db.prepare("SELECT dir FROM dir_policies")?;
+    let dirs: Vec<DirId> =
+        select.query_map(params![], |row| row.get(0).map(DirId))?.collect::<Result<_, _>>()?;
+    for dir in dirs {
+        let Some(path) = entries::path_of(db, dir)?.filter(|path| path.is_inside(&from)) else {
+            continue;
+        };
+        let below = path.names()[from.names().len()..].join("/");
+        let heir = match below.is_empty() {
+            true => Some(EntryPlace::Dir(new)),
+            false => entries::below(db, new, &below)?,
+        };
+        if let Some(EntryPlace::Dir(heir)) = heir {
+            set(db, heir, &get(db, dir)?)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the policy of a directory that sets `over`, below one where `above` holds.
@@ -93,10 +147,10 @@ pub struct Here {
 }
 
 impl<'db> Inherited<'db> {
-    /// Below the directory `root`, where `policy` holds.
-    pub(crate) fn new(db: &'db Tx, root: DirId, policy: Policy) -> Result<Self, Error> {
+    /// Below the directory `root`, where `policy` holds; without one, nothing below decides otherwise.
+    pub(crate) fn new(db: &'db Tx, root: Option<DirId>, policy: Policy) -> Result<Self, Error> {
         let any = db.prepare("SELECT 1 FROM dir_policies LIMIT 1")?.exists(params![])?;
-        let here = Here { policy, own_redundancy: false, dir: Some(root) };
+        let here = Here { policy, own_redundancy: false, dir: root };
         Ok(Self { db, any, known: HashMap::from([(String::new(), here)]) })
     }
 
@@ -116,7 +170,12 @@ impl<'db> Inherited<'db> {
         self.known.get(path).ok_or_else(|| Error::Bug("an inherited policy was lost".into()))
     }
 
+    /// What holds in the directory `name` of one in which `above` holds. In a staging directory of a checkpoint that is
+    /// what holds at its target.
     fn inside(&self, above: Here, name: &str) -> Result<Here, Error> {
+        if let Some(target) = checkpoints::target_of(self.db, name)? {
+            return target.iter().try_fold(above, |here, name| self.inside(here, name));
+        }
         let found = match above.dir {
             Some(dir) => entries::lookup(self.db, dir, name)?,
             None => None,

@@ -4,9 +4,10 @@ use super::error::Error;
 use super::meta::Counter;
 use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
+use potluck_core::checkpoint::CheckpointId;
 use potluck_core::ids::VersionId;
 use potluck_core::link_target::LinkTarget;
-use potluck_core::path::PoolPath;
+use potluck_core::path::{MAX_PATH, PoolPath};
 
 /// The number of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -156,7 +157,7 @@ pub(crate) fn make_dirs(
 }
 
 /// The first `depth` names of `path`.
-fn ancestor(path: &PoolPath, depth: usize) -> PoolPath {
+pub(crate) fn ancestor(path: &PoolPath, depth: usize) -> PoolPath {
     let mut above = path.clone();
     while above.names().len() > depth
         && let Some(parent) = above.parent()
@@ -269,6 +270,55 @@ pub(crate) fn longest_below(db: &Tx, dir: DirId) -> Result<usize, Error> {
         )?
         .query_one(params![dir.0], |row| row.get(0))?;
     Ok(longest.flatten().unwrap_or(0) as usize)
+}
+
+/// The path that leads to a directory; `None` if none does any more.
+pub(crate) fn path_of(db: &Tx, dir: DirId) -> Result<Option<PoolPath>, Error> {
+    let mut select = db.prepare("SELECT parent, name FROM entries WHERE dir = ?1")?;
+    let (mut names, mut at) = (Vec::new(), dir);
+    while at != DirId::ROOT {
+        let above: Option<(i64, String)> =
+            select.query_one(params![at.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let Some((parent, name)) = above else { return Ok(None) };
+        // A name has a byte and a slash at least.
+        if names.len() > MAX_PATH / 2 {
+            return Err(Error::Damaged(format!("directory {} is inside itself", dir.0)));
+        }
+        names.push(name);
+        at = DirId(parent);
+    }
+    let path = names.iter().rev().try_fold(PoolPath::root(), |path, name| path.join(name));
+    // One that somebody moved to where it has too long a path is reached by none.
+    Ok(path.ok())
+}
+
+/// The entries of a directory in order of their names, at most `limit` of them.
+pub(crate) fn children(
+    db: &Tx,
+    dir: DirId,
+    limit: usize,
+) -> Result<Vec<(String, EntryPlace)>, Error> {
+    let mut rows = db.prepare(&format!(
+        "SELECT e.name, {PLACE} FROM entries e WHERE e.parent = ?1 ORDER BY e.name LIMIT ?2"
+    ))?;
+    let mut rows = rows.query(params![dir.0, limit as i64])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push((row.get(0)?, EntryPlace::of(&row, 1)?));
+    }
+    Ok(found)
+}
+
+/// Whether a directory has entries beside those in which checkpoints stage their files.
+pub(crate) fn has_visible(db: &Tx, dir: DirId) -> Result<bool, Error> {
+    let mut rows = db.prepare("SELECT name FROM entries WHERE parent = ?1")?;
+    let mut rows = rows.query(params![dir.0])?;
+    while let Some(row) = rows.next()? {
+        if CheckpointId::of_staging_name(&row.get::<String>(0)?).is_none() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a directory has entries.

@@ -1,5 +1,6 @@
 //! The errors of the catalog: its refusals, and how it fails.
 
+use potluck_core::checkpoint::CheckpointId;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
 use potluck_core::link_target::LinkTarget;
@@ -106,6 +107,36 @@ pub enum Error {
         to: PoolPath,
         /// How long it would be.
         bytes: usize,
+    },
+    /// No checkpoint of this identifier is open where it is named.
+    #[error("no checkpoint {0} is open there: it was committed or aborted, or it expired")]
+    NoCheckpoint(CheckpointId),
+    /// What is staged is visible already.
+    #[error("the checkpoint {id} was committed as {target}")]
+    CheckpointCommitted {
+        /// The checkpoint.
+        id: CheckpointId,
+        /// The directory that it became.
+        target: String,
+    },
+    /// A member has begun as many checkpoints as one may have open.
+    #[error("you have {0} checkpoints open, and nobody has more")]
+    TooManyCheckpoints(u64),
+    /// A staging directory, or what is in it, is named where that must not be.
+    #[error("{0} is where the files of a checkpoint are staged")]
+    StagingPlace(PoolPath),
+    /// A directory that looks empty is the place of a checkpoint.
+    #[error("a checkpoint is open in {0}")]
+    HasCheckpoint(PoolPath),
+    /// A commit would put so many files into directories that are there that it would hold up others.
+    #[error(
+        "more than {most} entries would have to be put one by one into directories that are there already, in {target}"
+    )]
+    TooManyMerged {
+        /// The directory into which the checkpoint would be merged.
+        target: PoolPath,
+        /// The most that one commit puts there.
+        most: usize,
     },
     /// A cursor nobody was given.
     #[error("the listing cannot go on from where the cursor points")]

@@ -1,6 +1,7 @@
 //! Reading a catalog as records: its changes, row by row, and its whole state of one moment.
 
 use super::changes::{self, ChangeNumber, ChangeOp};
+use super::checkpoints;
 use super::entries::{self, DirId};
 use super::quotas::{self, StoredQuota};
 use super::records::{Keeping, PARITY_NAMES, Record, VersionFacts};
@@ -166,6 +167,10 @@ fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
             }
         }
         ChangeOp::Moved { from, to } => out.add(Record::Moved { from, to }),
+        ChangeOp::Checkpoint(open) => out.add(Record::Checkpoint(open)),
+        ChangeOp::Published { from, to, style, .. } => {
+            out.add(Record::Published { from, to, style });
+        }
         ChangeOp::Removed(path) => out.add(Record::Removed { path }),
         ChangeOp::Space(name) => out.space(db, &name)?,
         ChangeOp::SpaceRemoved(name) => out.add(Record::SpaceRemoved { name }),
@@ -376,6 +381,9 @@ impl CatalogSnapshot {
                     let over = dir_policies::get(db, dir)?;
                     if over != Override::default() {
                         out.add(Record::Policy { path, over });
+                    }
+                    if let Some(open) = checkpoints::staged_in(db, dir, &item.path)? {
+                        out.add(Record::Checkpoint(open));
                     }
                 }
             }

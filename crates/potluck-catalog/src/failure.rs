@@ -90,6 +90,36 @@ impl From<Error> for Failure {
             Error::TooLong { .. } => {
                 failure(K::Usage, code::BAD_PATH, "choose a target with a shorter path")
             }
+            Error::NoCheckpoint(_) => failure(
+                K::NotFound,
+                code::NO_CHECKPOINT,
+                "`potluck ckpt ls` lists those that are open; begin another with `potluck ckpt begin`",
+            ),
+            Error::CheckpointCommitted { .. } => failure(
+                K::Conflict,
+                code::CHECKPOINT_COMMITTED,
+                "its files are visible; remove what it became with `potluck rm -r`",
+            ),
+            Error::TooManyCheckpoints(_) => failure(
+                K::NoSpace,
+                code::TOO_MANY_CHECKPOINTS,
+                "commit or abort some: `potluck ckpt ls` lists them",
+            ),
+            Error::StagingPlace(_) => failure(
+                K::Usage,
+                code::BAD_PATH,
+                "name the directory that the checkpoint is for; `potluck ckpt commit` and `abort` move and remove what is staged",
+            ),
+            Error::HasCheckpoint(_) => failure(
+                K::Conflict,
+                code::NOT_EMPTY,
+                "commit or abort it, which `potluck ckpt ls` lists; with -r what is staged there is lost",
+            ),
+            Error::TooManyMerged { .. } => failure(
+                K::Usage,
+                code::BAD_REQUEST,
+                "copy the tree to a name that is free, which may have any number of files, and rename it; or leave out --atomic",
+            ),
             Error::BadCursor => failure(K::Usage, code::BAD_REQUEST, "begin the listing anew"),
             Error::NoSession => NoSession.into(),
             // The pool may have held what was not sent, at donors that were given up since.

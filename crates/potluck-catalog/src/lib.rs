@@ -8,6 +8,7 @@
 
 mod authority;
 mod changes;
+mod checkpoints;
 mod chunks;
 mod commit;
 mod committed;
@@ -44,6 +45,7 @@ mod operations;
 mod parts;
 mod placements;
 mod policy_changes;
+mod publishing;
 mod quotas;
 mod reaping;
 mod rebuild;
@@ -72,6 +74,9 @@ mod writer_state;
 
 pub use authority::Authority;
 pub use changes::ChangeNumber;
+pub use checkpoints::{
+    CheckpointOutcome, CommittedCheckpoint, KnownCheckpoints, NewCheckpoint, OpenCheckpoint,
+};
 pub use chunks::{KnownChunk, UnusedChunk};
 pub use commit::{Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile};
 pub use committed::{ChangeListener, CommittedChange};

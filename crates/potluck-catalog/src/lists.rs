@@ -101,7 +101,7 @@ pub(crate) fn list(
             return Ok(Listing { entries, next: None });
         }
     };
-    let mut walk = Walk::of_seen(db, dir, recursive, after, seen)?;
+    let mut walk = Walk::of_seen(db, dir, recursive, after, seen)?.without_staged();
     let mut listing = Listing::default();
     while let Some(item) = walk.next_item()? {
         if is_system(path, &item) {
@@ -194,7 +194,7 @@ pub(crate) fn usage(
                 sums.rest_of_file(path, file, chunks)?;
             }
             let from = after.map(|after| after.path.as_str());
-            let mut walk = Walk::of_seen(db, dir, true, from, seen)?;
+            let mut walk = Walk::of_seen(db, dir, true, from, seen)?.without_staged();
             while sums.used.next.is_none()
                 && let Some(item) = walk.next_item()?
             {

@@ -160,8 +160,11 @@ pub(crate) fn move_entry(
         (File(_) | Link(_), Some(File(version))) => replaced = Some(Some(version)),
         (File(_) | Link(_), Some(Link(_))) => replaced = Some(None),
         (Dir(_), Some(Dir(dir))) => {
-            if entries::has_children(db, dir)? {
+            if entries::has_visible(db, dir)? {
                 return Err(Error::NotEmpty(to.clone()));
+            }
+            if entries::has_children(db, dir)? {
+                return Err(Error::HasCheckpoint(to.clone()));
             }
             dir_policies::forget(db, dir)?;
         }
@@ -203,6 +206,9 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
         EntryPlace::Dir(dir) if !entries::has_children(db, dir)? => {
             entries::delete(db, parent, name)?;
             dir_policies::forget(db, dir)
+        }
+        EntryPlace::Dir(dir) if !recursive && !entries::has_visible(db, dir)? => {
+            Err(Error::HasCheckpoint(path.clone()))
         }
         EntryPlace::Dir(_) if !recursive => Err(Error::NotRecursive(path.clone())),
         EntryPlace::Dir(dir) => {

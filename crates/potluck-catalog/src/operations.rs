@@ -15,6 +15,7 @@
 //! | Names (`names`) | `list_directory` `look_up` `stat` `usage` `make_directory` `make_links` `set_attributes` `rename` `remove` `copy_files` |
 //! | Files, as they are read and judged (`files`) | `open_files` `open_leased` `renew_leases` `open_part` `roots` `files_of` `files_at` `files_followed` `pathless` |
 //! | Commits (`commits`) | `commit_files` `judge_parts` `lost_parts` `are_in_use` `committed_before` |
+//! | Checkpoints (`checkpoints`) | `begin_checkpoint` `commit_checkpoint` `abort_checkpoint` `checkpoints` |
 //! | Write sessions (`sessions`) | `admit_write` `open_session` `grow_session` `end_session` `offer` `keep_unused` |
 //! | Spaces and policies (`spaces`) | `create_space` `remove_space` `spaces` `space` `plan_policy` `set_policy` `follow_policy` |
 //! | Rights and groups (`grants`) | `rights` `grants` `change_rights` `groups` `edit_group` |
@@ -27,6 +28,7 @@
 //! | The metadata log (`log`) | `log_ahead` `note_log` `commit_log` `system_space` `adapt_metadata` `give_up_metadata` |
 //! | Upkeep (`upkeep`) | `stats` `in_turn` `save_time` `upkeep` |
 
+mod checkpoints;
 mod commits;
 mod donors;
 mod files;

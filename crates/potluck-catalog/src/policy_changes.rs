@@ -11,6 +11,7 @@ use super::spaces;
 use super::versions;
 use super::walk::{Walk, What};
 use crate::sql::Tx;
+use potluck_core::checkpoint::StagedPlace;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{BadPolicy, Override, Policy, Redundancy};
@@ -48,6 +49,10 @@ pub(crate) fn plan(
         return Err(Error::OutsideSpaces(path.clone()));
     }
     let scope = match entries::existing(db, path)?.place {
+        // What is staged inherits at the target, so that what is set there holds for both.
+        EntryPlace::Dir(_) if StagedPlace::of(path).is_some() => {
+            return Err(Error::StagingPlace(path.clone()));
+        }
         EntryPlace::Dir(dir) => PolicyScope::Tree(dir),
         EntryPlace::File(_) => PolicyScope::File,
         EntryPlace::Link(target) => return Err(Error::IsALink { path: path.clone(), target }),
@@ -143,7 +148,8 @@ pub(crate) fn follow(
         }
         EntryPlace::Link(_) => {}
         EntryPlace::Dir(dir) => {
-            let mut inherited = Inherited::new(db, dir, policy.clone())?;
+            let mut inherited =
+                Inherited::new(db, dir_policies::deciding(db, path, dir)?, policy.clone())?;
             let mut walk = Walk::new(db, dir, true, after)?;
             for _ in 0..PAGE {
                 let Some(item) = walk.next_item()? else {

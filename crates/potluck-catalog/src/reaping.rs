@@ -3,7 +3,7 @@
 use super::chunks::{ReferenceCounts, unpacked};
 use super::conversions;
 use super::dir_policies;
-use super::entries::{self, DirId, EntryPlace, PLACE};
+use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
 use super::parts;
 use super::spaces::{self, Sums};
@@ -96,7 +96,7 @@ fn take_entries(
     limit: usize,
     counts: &mut ReferenceCounts<'_>,
 ) -> Result<bool, Error> {
-    let below = children(db, dir, limit)?;
+    let below = entries::children(db, dir, limit)?;
     if below.is_empty() {
         dir_policies::forget(db, dir)?;
         return Ok(true);
@@ -165,16 +165,4 @@ fn take_part(db: &Tx, whole: VersionId, counts: &mut ReferenceCounts<'_>) -> Res
     }
     parts::forget(db, whole, number)?;
     Ok(false)
-}
-
-fn children(db: &Tx, dir: DirId, limit: usize) -> Result<Vec<(String, EntryPlace)>, Error> {
-    let mut rows = db.prepare(&format!(
-        "SELECT e.name, {PLACE} FROM entries e WHERE e.parent = ?1 ORDER BY e.name LIMIT ?2"
-    ))?;
-    let mut rows = rows.query(params![dir.0, limit as i64])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push((row.get(0)?, EntryPlace::of(&row, 1)?));
-    }
-    Ok(found)
 }

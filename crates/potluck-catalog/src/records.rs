@@ -5,9 +5,11 @@
 //! holds more than a page of a recipe, so that each is short whatever the size of the file: what belongs
 //! to a version goes before it in records of its own.
 
+use super::checkpoints::OpenCheckpoint;
 use super::donors::StoredDonor;
 use super::members::StoredMember;
 use potluck_core::attributes::EntryAttributes;
+use potluck_core::checkpoint::CommitStyle;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{MemberId, VersionId};
@@ -142,6 +144,17 @@ pub enum Record {
         from: PoolPath,
         /// The path of the entry after the move.
         to: PoolPath,
+    },
+    /// A checkpoint is open.
+    Checkpoint(OpenCheckpoint),
+    /// What a checkpoint staged became visible.
+    Published {
+        /// The path of its staging directory.
+        from: PoolPath,
+        /// The path of what it became, or was merged into.
+        to: PoolPath,
+        /// Whether it replaced what was there.
+        style: CommitStyle,
     },
     /// An entry was removed, with all below it.
     Removed {

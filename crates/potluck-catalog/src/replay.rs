@@ -4,6 +4,7 @@
 //! operations gives the state they were exported from. Where records are missing, later ones may not
 //! fit: a record that the catalog refuses is counted and left out, and the others go on.
 
+use super::checkpoints;
 use super::chunks::ReferenceCounts;
 use super::entries;
 use super::meta::{self, Counter};
@@ -12,10 +13,12 @@ use super::records::{Keeping, Record, VersionFacts};
 use super::spaces::{self, NewSpace, Sums};
 use super::versions;
 use super::{
-    Error, dir_policies, donors, grants, groups, members, notes, parts, quotas, reaping, wholes,
+    Error, dir_policies, donors, grants, groups, members, notes, parts, publishing, quotas,
+    reaping, wholes,
 };
 use crate::sql::Tx;
 use potluck_core::attributes::EntryAttributes;
+use potluck_core::checkpoint::CommitStyle;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{SpaceId, VersionId};
@@ -116,6 +119,7 @@ impl Replay {
             Record::Keeping { version, keeping } => self.keeping(db, version, &keeping),
             Record::Removed { path } => {
                 self.settled(&path);
+                checkpoints::forget_at(db, &path)?;
                 remove(db, &path)
             }
             // Its directories were made with it, and stay when it goes. What it replaced stays until the later
@@ -131,6 +135,14 @@ impl Replay {
             Record::Moved { from, to } => {
                 self.settled(&from);
                 moved(db, &from, &to)
+            }
+            Record::Checkpoint(open) => checkpoints::put(db, &open),
+            Record::Published { from, to, style } => {
+                self.settled(&from);
+                if style == CommitStyle::Replace {
+                    self.settled(&to);
+                }
+                published(db, &from, &to, style)
             }
             Record::Member(member) => members::put(db, &member),
             Record::Donor(known) => donors::put(db, &known),
@@ -329,6 +341,14 @@ fn moved(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
         Err(Error::NoEntry(_)) => remove(db, to),
         done => done,
     }
+}
+
+/// Makes what was staged visible. What was staged and has passed may be all of it.
+fn published(db: &Tx, from: &PoolPath, to: &PoolPath, style: CommitStyle) -> Result<(), Error> {
+    entries::make_dirs(db, from, EntryAttributes::of_dir(WHEN.wall_ms))?;
+    publishing::publish(db, (from, to), style, publishing::Conditions::NONE, WHEN)?;
+    checkpoints::forget_at(db, from)?;
+    empty_trash(db)
 }
 
 /// References of removed trees end before the next record counts on them.

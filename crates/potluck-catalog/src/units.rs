@@ -122,7 +122,7 @@ pub(crate) fn page(
     after: Option<&str>,
     limit: PageLimit,
 ) -> Result<FilePage, Error> {
-    page_below(db, dir, after, limit, &SeenSpaces::ALL)
+    page_below(db, dir, after, limit, (&SeenSpaces::ALL, false))
 }
 
 fn page_below(
@@ -130,7 +130,7 @@ fn page_below(
     dir: DirId,
     after: Option<&str>,
     limit: PageLimit,
-    seen: &SeenSpaces,
+    (seen, hides_staged): (&SeenSpaces, bool),
 ) -> Result<FilePage, Error> {
     let inside = after.and_then(|after| after.rsplit_once(INSIDE));
     let path = inside.map_or(after, |(path, _)| Some(path));
@@ -143,6 +143,9 @@ fn page_below(
         filling.parts(path, &whole, number.parse().map_err(|_| Error::BadCursor)?)?;
     }
     let mut walk = Walk::of_seen(db, dir, true, path, seen)?;
+    if hides_staged {
+        walk = walk.without_staged();
+    }
     while !filling.is_full()
         && let Some(item) = walk.next_or_broken()?
     {
@@ -240,7 +243,7 @@ pub(crate) fn page_at(
     seen: &SeenSpaces,
 ) -> Result<FilePage, Error> {
     let version = match entries::existing(db, path)?.place {
-        EntryPlace::Dir(dir) => return page_below(db, dir, after, limit, seen),
+        EntryPlace::Dir(dir) => return page_below(db, dir, after, limit, (seen, true)),
         EntryPlace::File(version) => versions::get(db, version)?,
         EntryPlace::Link(_) => return Ok(FilePage::default()),
     };

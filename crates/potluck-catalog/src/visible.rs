@@ -4,6 +4,7 @@
 //! the others of its transaction go on.
 
 use super::changes::{self, ChangeOp};
+use super::checkpoints;
 use super::chunks::ReferenceCounts;
 use super::commit::PreparedChunk;
 use super::dir_policies;
@@ -111,7 +112,10 @@ impl<'db> Visible<'db> {
         };
         let found = match self.dirs.get(above) {
             Some(dir) => entries::lookup(self.db, *dir, name)?,
-            None => entries::resolve(self.db, &path)?,
+            None => {
+                checkpoints::check_writable(self.db, &path, Some(self.counts.now_ms()))?;
+                entries::resolve(self.db, &path)?
+            }
         };
         let replaced = match found.map(|found| found.place) {
             Some(EntryPlace::Dir(_)) => return Err(Error::IsADirectory(path)),
@@ -301,6 +305,7 @@ pub fn is_refusal(why: &Error) -> bool {
             | Error::Exists(_)
             | Error::WrongVersion { .. }
             | Error::HasContent { .. }
+            | Error::NoCheckpoint(_)
             | Error::NotADirectory(_)
             | Error::IsADirectory(_)
             | Error::IsALink { .. }

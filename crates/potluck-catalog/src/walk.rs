@@ -6,6 +6,7 @@ use super::grants::SeenSpaces;
 use super::versions::{self, COLUMNS};
 use crate::sql::{Tx, params};
 use potluck_core::attributes::EntryAttributes;
+use potluck_core::checkpoint::CheckpointId;
 use potluck_core::link_target::LinkTarget;
 use potluck_pool::redundancy::Version;
 use std::collections::VecDeque;
@@ -52,6 +53,8 @@ pub struct Walk<'db> {
     levels: Vec<Level>,
     /// Spaces that are passed over when the walk is of the root of the pool.
     seen: SeenSpaces,
+    /// Whether directories in which checkpoints stage their files are passed over.
+    hides_staged: bool,
 }
 
 struct Level {
@@ -91,7 +94,7 @@ impl<'db> Walk<'db> {
         seen: &SeenSpaces,
     ) -> Result<Self, Error> {
         let seen = if dir == DirId::ROOT { seen.clone() } else { SeenSpaces::ALL };
-        let mut walk = Self { db, recursive, levels: Vec::new(), seen };
+        let mut walk = Self { db, recursive, levels: Vec::new(), seen, hides_staged: false };
         let mut next = Some((dir, String::new()));
         for name in cursor.into_iter().flat_map(|cursor| cursor.split('/')) {
             let Some((dir, prefix)) = next else { break };
@@ -112,6 +115,17 @@ impl<'db> Walk<'db> {
             walk.levels.push(Level::new(dir, prefix, ""));
         }
         Ok(walk)
+    }
+
+    /// Passes over directories in which checkpoints stage their files, as whoever shows a tree to people does. Those who
+    /// keep files safe do not. A walk that begins in such a directory shows what is in it.
+    pub fn without_staged(self) -> Self {
+        Self { hides_staged: true, ..self }
+    }
+
+    fn hides(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        self.hides_staged && CheckpointId::of_staging_name(name).is_some()
     }
 
     /// The next entry; an error at one whose record is damaged.
@@ -135,7 +149,9 @@ impl<'db> Walk<'db> {
                 None => {
                     self.levels.pop();
                 }
-                Some(Ok(item)) if is_top && !self.seen.has_below_root(&item.path) => {}
+                Some(Ok(item))
+                    if is_top && !self.seen.has_below_root(&item.path)
+                        || self.hides(&item.path) => {}
                 Some(item) => {
                     if let Ok(item) = &item
                         && let What::Dir(dir) = item.what

@@ -16,13 +16,13 @@ use potluck_wire::control::{
     SetAttributes, SpaceCreate, SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, Stat, Stated,
     Usage, Used,
 };
-use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::error::{Failure, code};
 
 impl Pool {
     /// Opens a file for reading. One call to the manager; none follows while its donors answer.
     ///
     /// Errors: [`code::NO_ENTRY`] and [`code::NO_SPACE_NAMED`] where nothing is there, [`code::NOT_RECURSIVE`] for a
-    /// directory, [`ErrorKind::Integrity`] where the recipe is not that of the file's digest.
+    /// directory, [`ErrorKind::Integrity`](potluck_wire::error::ErrorKind::Integrity) where the recipe is not that of the file's digest.
     pub async fn open(&self, path: &PoolPath) -> Result<File, Failure> {
         File::open(self, path, false).await
     }
@@ -36,16 +36,10 @@ impl Pool {
     }
 
     /// Opens a session for files below `root`, which become visible one by one as they are finished.
-    /// `options.atomic` is not for sessions: it is an error ([`code::BAD_REQUEST`]).
     ///
-    /// Errors: [`code::NO_SPACE_NAMED`], [`code::BAD_POLICY`]; [`ErrorKind::NoSpace`] and [`code::DONORS_SILENT`]
+    /// Errors: [`code::NO_SPACE_NAMED`], [`code::BAD_POLICY`]; [`ErrorKind::NoSpace`](potluck_wire::error::ErrorKind::NoSpace) and [`code::DONORS_SILENT`]
     /// where the pool has too little room or too few donors, for good or for now; [`code::TOO_MANY_SESSIONS`].
     pub async fn session(&self, root: &PoolPath, options: &PutOptions) -> Result<Session, Failure> {
-        if options.atomic {
-            let what = "files of a session become visible one by one";
-            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
-                .hint("store them with `put`, which makes all visible at one moment"));
-        }
         Session::open(self, root, options).await
     }
 
@@ -124,7 +118,7 @@ impl Pool {
     /// Sums over a file or tree, and over each of its direct children.
     ///
     /// Errors: [`code::NO_ENTRY`] and [`code::NO_SPACE_NAMED`] where nothing is there, [`code::CATALOG`] of kind
-    /// [`ErrorKind::Retry`] where too many wait for such sums.
+    /// [`ErrorKind::Retry`](potluck_wire::error::ErrorKind::Retry) where too many wait for such sums.
     pub async fn usage(&self, path: &PoolPath) -> Result<Used, Failure> {
         let mut used = self.call(&Usage { path: path.clone(), after: None }).await?;
         while let Some(after) = used.next.take() {

@@ -145,6 +145,10 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::SetAttributes
         | Verb::Move
         | Verb::CopyFiles
+        | Verb::CheckpointBegin
+        | Verb::CheckpointCommit
+        | Verb::CheckpointAbort
+        | Verb::CheckpointList
         | Verb::Remove
         | Verb::Usage
         | Verb::Watch
@@ -206,6 +210,10 @@ fn action(verb: Verb) -> &'static str {
             "`potluck give-back` or `nodes drain`"
         }
         Verb::Away => "`potluck away` or `nodes away`",
+        Verb::CheckpointBegin
+        | Verb::CheckpointCommit
+        | Verb::CheckpointAbort
+        | Verb::CheckpointList => "`potluck ckpt`",
         Verb::Fsck => "`potluck fsck`",
         Verb::Status | Verb::Check => "`potluck status`",
         Verb::Reserve

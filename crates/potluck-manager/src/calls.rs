@@ -4,6 +4,7 @@
 mod advice;
 mod answer;
 mod audit;
+mod checkpoints;
 mod commit;
 mod concerned;
 mod copying;
@@ -81,6 +82,7 @@ calls! {
     naming::NamingCalls: List Stat MakeDir MakeLinks SetAttributes Move Remove Usage;
     watching::WatchCalls: Watch Refresh;
     copying::CopyCalls: CopyFiles;
+    checkpoints::CheckpointCalls: CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList;
     status::StatusCalls: Status Check;
     policy::PolicyCalls: PolicySet;
     donor::DonorCalls: Register Inventory Heartbeat Locate;

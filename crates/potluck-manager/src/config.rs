@@ -21,6 +21,8 @@ pub struct ManagerConfig {
     pub lease: Duration,
     /// The chunks that an interrupted upload stored are kept so long, so that it can go on; 0: not at all.
     pub resume_window: Duration,
+    /// A checkpoint stays open so long while nothing is written to it.
+    pub checkpoint_idle: Duration,
     /// Chunks that no file uses are kept at least this long.
     pub gc_delay: Duration,
     /// A donor silent for longer is a suspect: nobody waits on it.
@@ -75,6 +77,7 @@ impl Default for ManagerConfig {
             lease: Duration::from_secs(30),
             // With the lease before it and the GC delay after it, less than an hour (promise D2).
             resume_window: Duration::from_secs(50 * 60),
+            checkpoint_idle: Duration::from_secs(24 * 3600),
             gc_delay: Duration::from_secs(60),
             suspect_after: Duration::from_secs(5),
             silent_after: Duration::from_secs(60),

@@ -8,6 +8,7 @@ mod news;
 
 use news::{News, ToldWhole};
 use potluck_catalog::{ChangeListener, CommittedChange};
+use potluck_core::checkpoint::CheckpointId;
 use potluck_core::clock::Tick;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::{MemberId, WatchId};
@@ -343,6 +344,13 @@ impl Streams {
     /// Something else is behind a path, or nothing any more.
     fn entry_changed(&mut self, path: &PoolPath, is_there: bool) {
         match (path.parent(), path.file_name()) {
+            // Who knows the name of a staging directory reaches what is in it, and not all who watch may.
+            (Some(dir), Some(name)) if CheckpointId::of_staging_name(name).is_some() => {
+                for id in self.watchers_of(&dir) {
+                    self.unwatch(&id, &dir);
+                    self.tell(&id, |news| news.add_dir(&dir));
+                }
+            }
             (Some(dir), Some(name)) => {
                 for id in self.watchers_of(&dir) {
                     let told = self.tell(&id, |news| news.add_name(&dir, name, is_there));

@@ -12,7 +12,7 @@ pub fn errno(failure: &Failure) -> Errno {
         code::WRONG_KIND => Some(Errno::NOTDIR),
         code::BAD_PATH | code::OVERLAP => Some(Errno::INVAL),
         code::OVER_QUOTA => Some(Errno::DQUOT),
-        code::CHANGED => Some(Errno::STALE),
+        code::CHANGED | code::NO_CHECKPOINT => Some(Errno::STALE),
         _ => None,
     };
     let number = by_code.unwrap_or(match failure.kind {

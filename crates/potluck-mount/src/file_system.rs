@@ -2,9 +2,12 @@
 
 mod attributes;
 mod capacity;
+mod checkpoints;
 mod closing;
 mod extended_attributes;
 mod links;
+
+use checkpoints::MountedCheckpoints;
 
 pub use attributes::AttributeChange;
 pub use extended_attributes::PoolAttribute;
@@ -73,6 +76,7 @@ pub struct FileSystem {
     record: Arc<MountRecord>,
     inodes: Mutex<Inodes>,
     handles: Mutex<OpenHandles>,
+    checkpoints: Mutex<MountedCheckpoints>,
 }
 
 impl FileSystem {
@@ -81,7 +85,8 @@ impl FileSystem {
     pub fn new(pool: Pool, root: PoolPath, spool: Spool, record: Arc<MountRecord>) -> Self {
         let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
         let metadata = Arc::new(CoherentMetadata::new(pool.clone()));
-        Self { pool, metadata, spool: Arc::new(spool), record, inodes, handles }
+        let checkpoints = Mutex::default();
+        Self { pool, metadata, spool: Arc::new(spool), record, inodes, handles, checkpoints }
     }
 
     /// What is known of the pool.
@@ -113,6 +118,9 @@ impl FileSystem {
     }
 
     fn child(&self, parent: u64, name: &str) -> Result<PoolPath, Errno> {
+        if let Some(staging) = self.staging_at(parent, name) {
+            return Ok(staging);
+        }
         let parent = self.inodes().path(parent)?;
         parent.join(name).map_err(|_| match name.len() {
             ..=255 => Errno::INVAL,
@@ -127,7 +135,7 @@ impl FileSystem {
         let facts = match draft {
             Some((inode, draft)) => self.facts_of_draft(inode, &draft).await,
             None => {
-                let entry = self.stat(&self.child(parent, name)?).await?;
+                let entry = self.stat_or_end(parent, name).await?;
                 facts_of(self.inodes().of(parent, name), &entry)
             }
         };
@@ -171,13 +179,26 @@ impl FileSystem {
         if path.space().is_empty() {
             return Ok(ShownEntry::of_dir(inode));
         }
-        Ok(facts_of(inode, &self.stat(&path).await?))
+        let mut found = self.stat(&path).await;
+        if found == Err(Errno::NOENT) && self.has_ended_elsewhere(inode).await {
+            let path = self.inodes().path(inode)?;
+            found = self.stat(&path).await;
+        }
+        Ok(facts_of(inode, &found?))
+    }
+
+    async fn list(&self, inode: u64) -> Result<Vec<ListedEntry>, Errno> {
+        let path = self.inodes().path(inode)?;
+        self.metadata.list(&path).await
     }
 
     /// Opens a directory as it is now, with what is written in it and not published.
     pub async fn open_dir(&self, inode: u64) -> Result<u64, Errno> {
-        let path = self.inodes().path(inode)?;
-        let mut entries = self.metadata.list(&path).await?;
+        let mut entries = self.list(inode).await;
+        if entries == Err(Errno::NOENT) && self.has_ended_elsewhere(inode).await {
+            entries = self.list(inode).await;
+        }
+        let mut entries = entries?;
         let drafts = self.handles().drafts();
         for (number, draft) in drafts {
             let place = self.inodes().place(number).cloned();
@@ -187,6 +208,7 @@ impl FileSystem {
                 entries.push(entry_of(name, &facts));
             }
         }
+        self.add_staged(inode, &mut entries);
         Ok(self.handles().add(inode, Handle::Listing(Arc::new(entries)), None))
     }
 
@@ -365,6 +387,7 @@ impl FileSystem {
 
     /// Removes a file or an empty directory.
     pub async fn remove(&self, parent: u64, name: &str) -> Result<(), Errno> {
+        self.check_unstaged(parent, name)?;
         let path = self.child(parent, name)?;
         let draft = self.draft_at(parent, name);
         let removed = self.once(code::NO_ENTRY, || self.pool.remove(&path, false)).await;
@@ -385,6 +408,8 @@ impl FileSystem {
         to: (u64, &str),
         no_replace: bool,
     ) -> Result<(), Errno> {
+        self.check_unstaged(from.0, from.1)?;
+        self.check_unstaged(to.0, to.1)?;
         let (source, target) = (self.child(from.0, from.1)?, self.child(to.0, to.1)?);
         if source.space() != target.space() {
             return Err(Errno::XDEV);

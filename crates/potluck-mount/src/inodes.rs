@@ -15,6 +15,8 @@ struct Inode {
     place: Option<NamePlace>,
     /// How often the kernel was told of it and has not forgotten it.
     lookups: u64,
+    /// Where the content of a directory is staged for a checkpoint, so that all names below lead there.
+    staging: Option<PoolPath>,
 }
 
 /// All that the kernel may ask about. A number is never given twice.
@@ -28,17 +30,49 @@ pub struct Inodes {
 impl Inodes {
     /// Knows the root alone.
     pub fn new(root: PoolPath) -> Self {
-        let known = HashMap::from([(ROOT, Inode { place: None, lookups: 1 })]);
+        let known = HashMap::from([(ROOT, Inode { place: None, lookups: 1, staging: None })]);
         Self { root, known, names: HashMap::new(), last: ROOT }
     }
 
     /// The path of a number, as names are now.
     pub fn path(&self, number: u64) -> Result<PoolPath, Errno> {
+        if let Some(staging) = self.staging(number) {
+            return Ok(staging.clone());
+        }
         if number == ROOT {
             return Ok(self.root.clone());
         }
         let (parent, name) = self.place(number).ok_or(Errno::STALE)?;
         self.path(*parent)?.join(name).map_err(|_| Errno::NAMETOOLONG)
+    }
+
+    /// Where the content of a directory is staged, if it is.
+    pub fn staging(&self, number: u64) -> Option<&PoolPath> {
+        self.known.get(&number)?.staging.as_ref()
+    }
+
+    /// From now on names in a directory lead to where they are staged, or with `None` to where they are. The number of
+    /// one that is staged is kept though the kernel forgets it.
+    pub fn set_staging(&mut self, number: u64, staging: Option<PoolPath>) {
+        if let Some(inode) = self.known.get_mut(&number) {
+            inode.staging = staging;
+        }
+    }
+
+    /// The directories whose content is staged, each with its number.
+    pub fn staged(&self) -> Vec<(u64, Option<NamePlace>)> {
+        let staged = self.known.iter().filter(|(_, inode)| inode.staging.is_some());
+        staged.map(|(number, inode)| (*number, inode.place.clone())).collect()
+    }
+
+    /// Whether a number is that of a directory or of what is below it.
+    pub fn is_below(&self, number: u64, dir: u64) -> bool {
+        let mut at = number;
+        while at != dir {
+            let Some((parent, _)) = self.place(at) else { return false };
+            at = *parent;
+        }
+        true
     }
 
     /// The name that leads to a number, if one does.
@@ -72,7 +106,7 @@ impl Inodes {
         self.last += 1;
         let place = (parent, name.to_owned());
         self.names.insert(place.clone(), self.last);
-        self.known.insert(self.last, Inode { place: Some(place), lookups: 0 });
+        self.known.insert(self.last, Inode { place: Some(place), lookups: 0, staging: None });
         self.last
     }
 
@@ -87,7 +121,7 @@ impl Inodes {
     pub fn forget(&mut self, number: u64, times: u64, is_open: bool) {
         let Some(inode) = self.known.get_mut(&number).filter(|_| number != ROOT) else { return };
         inode.lookups = inode.lookups.saturating_sub(times);
-        if inode.lookups == 0 && !is_open {
+        if inode.lookups == 0 && !is_open && inode.staging.is_none() {
             let inode = self.known.remove(&number).expect("just found");
             if let Some(place) = inode.place {
                 self.names.remove(&place);

@@ -5,6 +5,7 @@
 //! ones have defaults, because desktops never upgrade together.
 
 mod audit;
+mod checkpoints;
 mod donors;
 mod grants;
 mod links;
@@ -19,6 +20,10 @@ mod watching;
 mod writing;
 
 pub use audit::{AuditEntry, AuditKind, AuditPage, AuditRead};
+pub use checkpoints::{
+    CheckpointAbort, CheckpointAbout, CheckpointBegin, CheckpointBegun, CheckpointCommit,
+    CheckpointCommitted, CheckpointList, Checkpoints, OwnCommitted,
+};
 pub use donors::{
     Arrived, ChunkOrders, DiskFault, Heartbeat, HeartbeatReply, Holding, INVENTORY_PAGE, Inventory,
     Locate, Located, Register, Registered, Scrubbed, Shard, Source, Task, TaskFault, TaskOutcome,

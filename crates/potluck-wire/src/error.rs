@@ -117,6 +117,8 @@ pub mod code {
     pub const NO_SPACE_NAMED: &str = "POT-E011";
     /// The file changed or vanished while it was read.
     pub const CHANGED: &str = "POT-E012";
+    /// No checkpoint of that identifier, or for that directory, is open.
+    pub const NO_CHECKPOINT: &str = "POT-E013";
     /// The file, directory or space exists already.
     pub const EXISTS: &str = "POT-E020";
     /// The version is not the expected one.
@@ -133,6 +135,8 @@ pub mod code {
     pub const EMPTY_INPUT: &str = "POT-E026";
     /// The source of a copy or of a new name is equal to its target, or holds it.
     pub const OVERLAP: &str = "POT-E027";
+    /// The checkpoint was committed, so that it cannot be aborted.
+    pub const CHECKPOINT_COMMITTED: &str = "POT-E028";
     /// No donor is lending.
     pub const NO_DONORS: &str = "POT-E030";
     /// The pool has fewer donors than the redundancy needs.
@@ -153,6 +157,8 @@ pub mod code {
     pub const TOO_MANY_SESSIONS: &str = "POT-E042";
     /// A user changes rights too often.
     pub const TOO_MANY_CHANGES: &str = "POT-E043";
+    /// A member has as many checkpoints open as one may have.
+    pub const TOO_MANY_CHECKPOINTS: &str = "POT-E044";
     /// No copy could be read.
     pub const UNREADABLE: &str = "POT-E050";
     /// Bytes are not what their name says.

@@ -322,7 +322,7 @@ impl Member {
             in_parts: None,
         };
         let (batch, files) = (0, vec![file]);
-        let commit = Commit { session: session.session, batch, files, atomic: false, done: true };
+        let commit = Commit { session: session.session, batch, files, done: true };
         match self.call(&commit).await {
             Ok(done) => match done.files.first() {
                 Some(Outcome::Stored { .. }) => Came::let_through("the file is visible"),

@@ -1,5 +1,6 @@
 //! The command line as it is written.
 
+mod checkpoints;
 mod daemons;
 mod donors;
 mod files;
@@ -14,6 +15,7 @@ mod rights;
 mod safety;
 mod services;
 
+pub use checkpoints::{CkptArgs, CkptDirArgs, CkptJoinArgs};
 pub use daemons::{DemoArgs, LendArgs, ManagerArgs, ManagerOptions, SetArgs, UpArgs};
 pub use donors::{
     AwayArgs, DrainArgs, GiveBackArgs, GiveBackOptions, NodeAwayArgs, NodeName, NodeRemoveArgs,
@@ -200,6 +202,12 @@ pub enum Command {
         after_help = "Examples:\n  potluck mkdir -p pot://lab/runs/2026\n  potluck mkdir pot://lab/archive --ec 4+2     (what is stored there is erasure coded)"
     )]
     Mkdir(MkdirArgs),
+    /// Have a directory of files become visible at one moment, however many they are
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  potluck ckpt begin ~/potluck/lab/step-5       (a directory of a mounted pool, there or not)\n  my-program --out ~/potluck/lab/step-5         (nobody else sees what it writes)\n  potluck ckpt commit ~/potluck/lab/step-5\n\n  to=$(potluck ckpt begin pot://lab/step-5)     (without a mount)\n  potluck cp -r out/. $to/\n  potluck ckpt commit pot://lab/step-5"
+    )]
+    Ckpt(CkptArgs),
     /// Mount a pool, a space or a directory of one as a file system
     #[command(
         after_help = "Examples:\n  potluck mount pot://lab ~/lab\n  potluck mount pot://lab/data /mnt/data --read-only\n  potluck mount pot://lab ~/lab --foreground      (Ctrl-C unmounts)\n  potluck umount ~/lab\n\nA file that is written appears whole in the pool when it is closed; one that is read stays the\nversion that was opened. In /etc/fstab: pot://lab /mnt/lab potluck _netdev,nofail 0 0"

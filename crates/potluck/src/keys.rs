@@ -209,6 +209,12 @@ pub static KEYS: &[Key] = &[
          was; 0s: not at all",
     ),
     Key::new(
+        "manager.checkpoint-idle",
+        SettingKind::Time { least: MORE_THAN_NOTHING },
+        Unset::Value("24h"),
+        "How long a checkpoint stays open while nothing is written to it; then what is staged for it is removed",
+    ),
+    Key::new(
         "lend.max",
         SettingKind::Size { least: 1 << 20 },
         Unset::Words("a quarter of what is free when the directory is first lent, at most 500GiB"),

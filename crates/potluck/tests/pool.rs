@@ -35,6 +35,7 @@ mod pool {
     mod addresses;
     mod agreeing_verdicts;
     mod bad_input;
+    mod checkpoints;
     mod clocks;
     mod command_line;
     mod copies;

@@ -1,5 +1,6 @@
 //! Names: listings, facts, sums, and changes.
 
+use crate::checkpoints;
 use crate::copies::{self, Copied, CopyOutcome, CopyRequest};
 use crate::grants::SeenSpaces;
 use crate::links;
@@ -56,7 +57,10 @@ impl Catalog {
         parents: bool,
         attributes: EntryAttributes,
     ) -> Result<(), Error> {
-        let make = move |db: &_| names::make_dir(db, &path, parents, attributes);
+        let make = move |db: &_| {
+            checkpoints::check_writable(db, &path, None)?;
+            names::make_dir(db, &path, parents, attributes)
+        };
         self.write(Durability::Disk, make).await
     }
 
@@ -93,7 +97,11 @@ impl Catalog {
     ) -> Result<(), Error> {
         let (source, target) = (from.clone(), to.clone());
         self.read(move |db| names::check_lengths(db, &source, &target)).await?;
-        let rename = move |db: &_| names::move_entry(db, &from, &to, no_replace, when);
+        let rename = move |db: &_| {
+            checkpoints::check_removable(db, &from)?;
+            checkpoints::check_removable(db, &to)?;
+            names::move_entry(db, &from, &to, no_replace, when)
+        };
         self.write(Durability::Disk, rename).await
     }
 
@@ -107,7 +115,11 @@ impl Catalog {
     ) -> Result<Removed, Error> {
         let there = path.clone();
         let removed = self.read(move |db| names::count(db, &there)).await?;
-        self.write(Durability::Disk, move |db| names::remove(db, &path, recursive, when)).await?;
+        let remove = move |db: &_| {
+            checkpoints::check_removable(db, &path)?;
+            names::remove(db, &path, recursive, when)
+        };
+        self.write(Durability::Disk, remove).await?;
         Ok(removed)
     }
 

@@ -3,8 +3,8 @@
 use crate::sql::Tx;
 use crate::stats::{self, Stats};
 use crate::{
-    Catalog, Durability, Error, commit, donors, members, meta, reaping, sessions, trash,
-    unused_chunks,
+    Catalog, Durability, Error, checkpoints, commit, donors, members, meta, reaping, sessions,
+    trash, unused_chunks,
 };
 use potluck_core::ids::{DonorId, MemberId, SessionId};
 use std::sync::Arc;
@@ -47,6 +47,11 @@ pub enum Upkeep {
         /// The most chunks of one step.
         chunks: usize,
     },
+    /// Aborts checkpoints that are idle for too long, and forgets those that ended long ago.
+    Checkpoints {
+        /// The most checkpoints of one step.
+        most: usize,
+    },
     /// Forgets what was replied to commits.
     Replies {
         /// The pool's time before which they were made.
@@ -86,7 +91,14 @@ impl Catalog {
     /// Takes a step of the work that nobody waits for; whether there may be more to do.
     pub async fn upkeep(&self, step: Upkeep, now_ms: u64) -> Result<bool, Error> {
         // Mostly nothing was thrown away, and a look takes no turn of the writer.
-        if matches!(step, Upkeep::Trash { .. }) && !self.read(trash::any).await? {
+        let is_due = match step {
+            Upkeep::Trash { .. } => self.read(trash::any).await?,
+            Upkeep::Checkpoints { .. } => {
+                self.read(move |db| checkpoints::any_due(db, now_ms)).await?
+            }
+            _ => true,
+        };
+        if !is_due {
             return Ok(false);
         }
         let clock = Arc::clone(&self.state.clock);
@@ -117,7 +129,7 @@ impl Upkeep {
             | Self::RemovedDonors { copies: most }
             | Self::ReclaimedChunks { chunks: most, .. } => (most, PIECE),
             // A reply to hundreds of files, and a row of what was offered, are pieces already.
-            Self::Replies { replies, .. } => (replies, 1),
+            Self::Replies { replies: most, .. } | Self::Checkpoints { most } => (most, 1),
             Self::EndedSession { .. } => (1, 1),
         }
     }
@@ -128,6 +140,7 @@ impl Upkeep {
             Self::Trash { entries: most, .. }
             | Self::RemovedDonors { copies: most }
             | Self::ReclaimedChunks { chunks: most, .. }
+            | Self::Checkpoints { most }
             | Self::Replies { replies: most, .. } => *most = count,
             Self::EndedSession { .. } => {}
         }
@@ -147,6 +160,7 @@ impl Upkeep {
             Self::ReclaimedChunks { before_ms, chunks } => {
                 unused_chunks::prune_gone(db, before_ms, chunks)
             }
+            Self::Checkpoints { most } => checkpoints::expire(db, most, now_ms),
             Self::Replies { before_ms, replies } => commit::prune_replies(db, before_ms, replies),
         }
     }

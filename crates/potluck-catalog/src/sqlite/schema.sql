@@ -110,6 +110,22 @@ CREATE TABLE trash (
     thrown_ms INTEGER
 );
 
+-- Checkpoints (checkpoints.rs). dir: where its files are staged; NULL: it has ended, and committed is the path of what
+-- it became, NULL where it was aborted or expired. target: the path of that below the directory in which dir is.
+-- merges: whether its files come to what is in the target, and do not replace it. used_ms: when it was used last, or
+-- ended. idle_ms: how long it stays open while it is not used.
+CREATE TABLE checkpoints (
+    id            BLOB PRIMARY KEY,
+    dir           INTEGER,
+    target        TEXT NOT NULL,
+    merges        INTEGER NOT NULL,
+    made_by       INTEGER NOT NULL,
+    begun_wall_ms INTEGER NOT NULL,
+    used_ms       INTEGER NOT NULL,
+    idle_ms       INTEGER NOT NULL,
+    committed     TEXT
+) WITHOUT ROWID;
+
 -- What differs below a directory from what holds above it, as JSON.
 CREATE TABLE dir_policies (
     dir    INTEGER PRIMARY KEY,

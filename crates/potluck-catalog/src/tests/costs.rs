@@ -1,12 +1,16 @@
 //! Measures the costs of a commit and of an open; printed, and bounded loosely so that a regression shows.
 
+use crate::checkpoints::{self, NewCheckpoint};
 use crate::commit::PreparedFile;
 use crate::fixture::{Fixture, chunk, coded, donors_there, file, path};
 use crate::followed::ToFollow;
 use crate::names::{self, When};
+use crate::publishing::Conditions;
 use crate::sql::Tx;
 use crate::units::{self, Met, PageLimit, SomeUnits};
 use crate::{Error, followed, grants, open, placements, reaping, referrers, unused_chunks};
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::{ChunkId, DonorId, MemberId};
 use potluck_core::policy::Redundancy;
 use potluck_core::rights::{Grantee, Right};
@@ -283,4 +287,42 @@ fn a_step_of_work_in_the_background_takes_the_writer_for_a_moment() {
     assert_eq!(u64::from(count), files / 2000 + 1);
     println!("steps of 2000 rows: taken apart in {reaped:?}, chunks forgotten in {pruned:?}");
     assert!(reaped < Duration::from_millis(500) && pruned < Duration::from_millis(500));
+}
+
+/// How often a commit is repeated whose cost is measured.
+const REPEATED: u32 = 50;
+
+#[test]
+fn a_checkpoint_of_ten_thousand_files_commits_as_fast_as_one_of_a_file() {
+    let mut fixture = Fixture::new();
+    let took = |fixture: &mut Fixture, id: u8, files: u64, style| {
+        let number = u64::from(id);
+        let (id, target) = (CheckpointId([id; 16]), path(&format!("pot://lab/step-{number}")));
+        let new = NewCheckpoint { id, target, style, made_by: MemberId(1), idle_ms: 1000 };
+        let when = When { pool_ms: 1, wall_ms: 1 };
+        let open = checkpoints::begin(&fixture.db, &new, when).expect("begun");
+        for part in 0..files.div_ceil(1000) {
+            let one =
+                |n: u64| file(&format!("{}/d/{n:05}", open.staging), &[number * 100_000 + n], &[1]);
+            fixture.commit((part * 1000..files.min(part * 1000 + 1000)).map(one).collect());
+        }
+        // The clock is coarse, so it is committed again and again and never for good.
+        let began = cpu();
+        for _ in 0..REPEATED {
+            let tx = fixture.db.begin().expect("a transaction");
+            checkpoints::commit(&tx, ("lab", &id), Conditions::NONE, when).expect("committed");
+        }
+        (cpu() - began) / REPEATED
+    };
+    let one = took(&mut fixture, 1, 1, CommitStyle::Replace);
+    let many = took(&mut fixture, 2, 10_000, CommitStyle::Replace);
+    // In a directory that is there each entry is put by itself.
+    names::make_dir(&fixture.db, &path("pot://lab/step-3/d"), true, EntryAttributes::of_dir(1))
+        .expect("made");
+    let merged = took(&mut fixture, 3, 4000, CommitStyle::Merge);
+    println!(
+        "commit of a checkpoint of 1 file {one:?}, of 10000 {many:?}; 4000 files merged {merged:?}"
+    );
+    assert!(many < Duration::from_millis(3), "{many:?} for what moves one entry");
+    assert!(merged < Duration::from_millis(500), "far over budget");
 }

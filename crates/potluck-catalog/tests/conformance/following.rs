@@ -2,7 +2,7 @@
 
 use crate::stage::{Stage, when};
 use potluck_catalog::fixture::{chunk, coded, file, in_parts, new_space, path};
-use potluck_catalog::{CopyRequest, Met, PageLimit, SomeUnits, ToFollow, ToldCopies, Upkeep};
+use potluck_catalog::{CopyRequest, Met, PageLimit, SomeUnits, ToFollow, ToldCopies};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{ChunkId, DonorId, SpaceId, VersionId};
 use potluck_core::policy::{AskedPolicy, Policy};
@@ -40,11 +40,6 @@ impl Stage {
             }
         }
         all
-    }
-
-    async fn empty_trash(&self) {
-        let step = Upkeep::Trash { entries: 1000, kept_ms: 0 };
-        while self.catalog.upkeep(step, 1 << 30).await.expect("a step") {}
     }
 }
 

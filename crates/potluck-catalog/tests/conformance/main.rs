@@ -1,6 +1,7 @@
 //! The promises of the catalog, whatever engine holds it: asked through the operations of
 //! [`Catalog`](potluck_catalog::Catalog) alone, so that a second engine runs the same suite.
 
+mod checkpoints;
 mod committing;
 mod copies_at_donors;
 mod copying;

@@ -8,7 +8,7 @@ use potluck_catalog::fixture::path;
 use potluck_catalog::{
     Batch, Catalog, CommitOutcome, CommittedFiles, Error, Founding, Met, Moment, NewToken,
     PageLimit, PreparedFile, Refused, Root, SeenSpaces, StoredFile, StoredSession, ToldCopies,
-    UnusedSince, When, judge_files,
+    UnusedSince, Upkeep, When, judge_files,
 };
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};
@@ -188,6 +188,12 @@ impl Stage {
     /// Removes what is at a path, at the pool's time `now_ms`.
     pub async fn remove(&self, at: &str, now_ms: u64) {
         self.catalog.remove(path(at), true, when(now_ms)).await.expect("removed");
+    }
+
+    /// Takes apart what was removed.
+    pub async fn empty_trash(&self) {
+        let step = Upkeep::Trash { entries: 1000, kept_ms: 0 };
+        while self.catalog.upkeep(step, 1 << 30).await.expect("a step") {}
     }
 
     /// The file at a path and how it is laid out.

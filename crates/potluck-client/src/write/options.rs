@@ -14,6 +14,4 @@ pub struct PutOptions {
     pub bytes: Option<u64>,
     /// Whether a stream that brings nothing replaces no file that has content.
     pub spare_content: bool,
-    /// All files become visible at one moment, or none does.
-    pub atomic: bool,
 }

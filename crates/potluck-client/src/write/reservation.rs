@@ -120,10 +120,9 @@ impl SessionCalls {
         self,
         batch: u32,
         files: Vec<FileCommit>,
-        atomic: bool,
         done: bool,
     ) -> (Vec<FileCommit>, Result<Committed, Failure>) {
-        let commit = Commit { session: self.session, batch, files, atomic, done };
+        let commit = Commit { session: self.session, batch, files, done };
         let committed = self.client.call_retrying(&commit).await;
         (commit.files, committed)
     }

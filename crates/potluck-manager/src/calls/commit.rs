@@ -63,7 +63,7 @@ type Prepared = Result<PreparedFile, Failure>;
 
 impl Answer<Commit> for CommitCalls {
     async fn answer(self, call: Commit, caller: CallingMember) -> Result<Committed, Failure> {
-        let (id, number, atomic, done) = (call.session, call.batch, call.atomic, call.done);
+        let (id, number, done) = (call.session, call.batch, call.done);
         let (ticketed, _in_session) = match self.sessions.enter(id, &caller) {
             Ok(entered) => entered,
             // The last batch ends the session, and its reply may be asked for again.
@@ -73,9 +73,6 @@ impl Answer<Commit> for CommitCalls {
         let losses = self.pool.lock().losses();
         let mut files = self.prepare(&caller, id, ticketed.space, call.files).await?;
         self.check_offered(&id, &mut files).await?;
-        if atomic && let Some(refused) = files.iter().find_map(|file| file.as_ref().err()) {
-            return Err(refused.clone());
-        }
         self.note_receipts(&files);
         let told = self.copies_told_of(&files);
         let others = self.copies_without_receipt(&told);
@@ -90,6 +87,7 @@ impl Answer<Commit> for CommitCalls {
         let Ticketed { space, policy: Policy { mirror, ack, .. }, asked, .. } = ticketed;
         let parts: Vec<BTreeSet<ChunkName>> =
             files.iter().flatten().filter(|file| file.is_part()).map(PreparedFile::names).collect();
+        let atomic = false;
         let batch = Batch { session: id, space, number, mirror, ack, asked, files, atomic, done };
         let CommittedFiles { outcome, open, versions, tolerates } =
             self.committed(batch, others, losses).await?;

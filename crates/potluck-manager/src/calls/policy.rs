@@ -10,7 +10,8 @@ use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{Catalog, PolicyScope};
+use potluck_catalog::{Catalog, Error, OpenCheckpoint, PolicyScope};
+use potluck_core::path::PoolPath;
 use potluck_core::policy::{BadPolicy, Override, Policy};
 use potluck_core::rights::Right;
 use potluck_wire::control::{PolicyChanged, PolicySet};
@@ -60,17 +61,16 @@ impl Answer<PolicySet> for PolicyCalls {
         }
         // Files that a session opened before are written as it was told then, and are given this as
         // their goal when they become visible.
-        let mut more = follows;
-        let mut after = None;
-        while more {
-            let (at, policy) = (path.clone(), changed.policy.clone());
+        if follows {
             let set_at = (!dry_run).then(|| self.time.now_ms());
-            let page = self.catalog.follow_policy(at, policy, after, set_at).await?;
-            changed.files += page.files;
-            changed.bytes += page.bytes;
-            changed.needs_bytes += page.needs_bytes;
-            more = page.next.is_some();
-            after = page.next;
+            self.follow(&path, &mut changed, set_at).await?;
+            for staged in self.staged_for(&path).await? {
+                match self.follow(&staged, &mut changed, set_at).await {
+                    // Nothing is staged for it, or it ended meanwhile.
+                    Err(Error::NoEntry(_) | Error::NotADirectory(_)) => {}
+                    followed => followed?,
+                }
+            }
         }
         changed.lacks = advice::lacking(&changed);
         self.background.wake();
@@ -84,6 +84,39 @@ impl Answer<PolicySet> for PolicyCalls {
 }
 
 impl PolicyCalls {
+    /// Has the files below a path follow a changed policy, unless it is only asked what that comes to.
+    async fn follow(
+        &self,
+        path: &PoolPath,
+        changed: &mut PolicyChanged,
+        set_at: Option<u64>,
+    ) -> Result<(), Error> {
+        let mut after = None;
+        loop {
+            let policy = changed.policy.clone();
+            let page = self.catalog.follow_policy(path.clone(), policy, after, set_at).await?;
+            changed.files += page.files;
+            changed.bytes += page.bytes;
+            changed.needs_bytes += page.needs_bytes;
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What is staged for a path at or below the targets of checkpoints, which is not below the path itself.
+    async fn staged_for(&self, path: &PoolPath) -> Result<Vec<PoolPath>, Error> {
+        let open = self.catalog.checkpoints().await?.open.into_iter();
+        let staged =
+            open.filter(|open| path.is_inside(&open.target) && !open.staging.is_inside(path));
+        let below = |open: OpenCheckpoint| {
+            let names = &path.names()[open.target.names().len()..];
+            names.iter().try_fold(open.staging, |at, name| at.join(name)).ok()
+        };
+        Ok(staged.filter_map(below).collect())
+    }
+
     /// Weighs the donors and the room that a policy asks of the pool against those that it has now.
     fn weigh(&self, policy: Policy) -> PolicyChanged {
         let now = self.time.tick();

@@ -34,5 +34,6 @@ verbs! {
     Register Inventory Heartbeat Locate Find
     GcResume ReclaimUnknown RepairStatus RepairControl Away Trust ScrubNow GiveBack
     GiveBackStatus Departing Fsck SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove
+    CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList
     GroupChange GroupList AuditRead QuotaSet QuotaList Watch Refresh
 }

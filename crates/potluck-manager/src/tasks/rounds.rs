@@ -52,6 +52,7 @@ impl Rounds {
             outcomes.note("emptying the trash", self.trash.empty().await);
             if round % GC_ROUNDS == 0 {
                 outcomes.note("collecting garbage", self.garbage.step(&mut gc).await);
+                outcomes.note("expiring checkpoints", self.trash.expire_checkpoints().await);
             }
             let now = self.time.tick();
             if self.disk.is_faulty() && now.saturating_sub(probed) >= PROBE_EVERY {

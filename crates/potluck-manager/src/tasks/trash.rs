@@ -14,6 +14,8 @@ const STEPS: usize = 128;
 const ENTRIES: usize = 2000;
 /// Replies forgotten in one step: some are of a thousand files.
 const REPLIES: usize = 64;
+/// Checkpoints that are aborted or forgotten in one step.
+const CHECKPOINTS: usize = 16;
 /// How long the reply of a commit can be asked for again.
 const REPLIES_KEPT: Duration = Duration::from_secs(3600);
 
@@ -40,6 +42,13 @@ impl Trash {
                 break;
             }
         }
+        Ok(())
+    }
+
+    /// Aborts checkpoints that nothing was written to for long.
+    pub async fn expire_checkpoints(&self) -> Result<(), Error> {
+        let step = Upkeep::Checkpoints { most: CHECKPOINTS };
+        while self.catalog.upkeep(step, self.time.now_ms()).await? {}
         Ok(())
     }
 

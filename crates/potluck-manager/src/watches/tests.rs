@@ -207,3 +207,15 @@ async fn who_loses_rights_hears_no_more_names_and_a_revoked_member_has_no_stream
     tested.watches.committed(vec![CommittedChange::Unknown]);
     assert!(tested.news(USER, Some(stream), 1).await.everything);
 }
+
+#[tokio::test(start_paused = true)]
+async fn names_of_staging_directories_are_told_to_nobody() {
+    let tested = Tested::new();
+    let stream = tested.open(USER).await;
+    let staging = CheckpointId([3; 16]).staging_name();
+    let inside = format!("pot://lab/run/{staging}");
+    tested.watch(&stream, USER, &["pot://lab/run", &inside]);
+    tested.changed(&[&inside, &format!("{inside}/f")]);
+    let news = tested.news(USER, Some(stream), 0).await;
+    assert_eq!(news.dirs, [whole("pot://lab/run"), names(&inside, &["f"])]);
+}

@@ -409,7 +409,7 @@ pub async fn commit(
     files: Vec<FileCommit>,
     done: bool,
 ) -> Result<Committed, Failure> {
-    caller.call(&Commit { session, batch, files, atomic: false, done }).await
+    caller.call(&Commit { session, batch, files, done }).await
 }
 
 /// Writes one file of one chunk whole, in a session of its own.

@@ -61,7 +61,7 @@ fn part(
 }
 
 async fn commit(user: &Caller, session: SessionId, batch: u32, file: FileCommit, done: bool) {
-    let commit = Commit { session, batch, files: vec![file], atomic: false, done };
+    let commit = Commit { session, batch, files: vec![file], done };
     let Committed { files } = user.call(&commit).await.expect("committed");
     assert!(matches!(files[..], [Outcome::Stored { below_policy: false, .. }]), "{files:?}");
 }

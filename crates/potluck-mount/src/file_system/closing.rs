@@ -24,7 +24,7 @@ impl FileSystem {
         self.publish_draft(&mut *draft.lock().await, opened.inode).await
     }
 
-    async fn publish_draft(&self, draft: &mut Draft, inode: u64) -> Result<(), Errno> {
+    pub(super) async fn publish_draft(&self, draft: &mut Draft, inode: u64) -> Result<(), Errno> {
         let path = self.inodes().path(inode);
         match path {
             Ok(path) => {

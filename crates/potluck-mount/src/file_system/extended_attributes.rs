@@ -23,6 +23,8 @@ pub enum PoolAttribute {
     Ack,
     /// The donors of a file, a line each.
     Placement,
+    /// The checkpoint that a directory is staged for; to set it begins, joins, commits or aborts one.
+    Checkpoint,
 }
 
 impl PoolAttribute {
@@ -37,6 +39,7 @@ impl PoolAttribute {
             Some("ec") => Ok(Self::Ec),
             Some("ack") => Ok(Self::Ack),
             Some("placement") => Ok(Self::Placement),
+            Some("ckpt") => Ok(Self::Checkpoint),
             _ if name.starts_with("user.") => Err(Errno::NODATA),
             _ => Err(Errno::OPNOTSUPP),
         }
@@ -52,7 +55,7 @@ impl PoolAttribute {
             Self::Copies => over.copies = Some(value.parse().map_err(|_| Errno::INVAL)?),
             Self::Ec => over.ec = Some(value.parse().map_err(|_| Errno::INVAL)?),
             Self::Ack => over.ack = Some(value.parse().map_err(|_| Errno::INVAL)?),
-            Self::Digest | Self::Placement => return Err(Errno::PERM),
+            Self::Digest | Self::Placement | Self::Checkpoint => return Err(Errno::PERM),
         }
         Ok(over)
     }
@@ -71,6 +74,7 @@ impl PoolAttribute {
             Self::Ec => ec.map(|ec| ec.to_string()),
             Self::Ack => Some(policy.ack.to_string()),
             Self::Placement => is_file.then(|| placement(stated)),
+            Self::Checkpoint => None, // the mount knows
         }
     }
 }
@@ -91,6 +95,9 @@ impl FileSystem {
         inode: u64,
         attribute: PoolAttribute,
     ) -> Result<String, Errno> {
+        if attribute == PoolAttribute::Checkpoint {
+            return self.checkpoint_of(inode);
+        }
         let path = self.inodes().path(inode)?;
         if path.space().is_empty() {
             return Err(Errno::NODATA);
@@ -110,6 +117,9 @@ impl FileSystem {
         attribute: PoolAttribute,
         value: &str,
     ) -> Result<(), Errno> {
+        if attribute == PoolAttribute::Checkpoint {
+            return self.change_checkpoint(inode, value.parse()?).await;
+        }
         let policy = attribute.policy(value)?;
         let path = self.inodes().path(inode)?;
         let set = PolicySet { path, policy, new_files_only: false, dry_run: false };

@@ -190,11 +190,8 @@ pub struct Commit {
     pub session: SessionId,
     /// The number of this commit in its session, from 0.
     pub batch: u32,
-    /// The files; each stands or falls alone, unless it is `atomic`.
+    /// The files; each stands or falls alone.
     pub files: Vec<FileCommit>,
-    /// Whether nothing becomes visible when one file is refused; the call fails then.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub atomic: bool,
     /// Whether the session ends with this.
     pub done: bool,
 }

@@ -1,5 +1,6 @@
 //! `potluck cp`: files and trees into the pool or out of it.
 
+mod at_once;
 mod directories;
 mod inward;
 mod outward;
@@ -11,6 +12,7 @@ pub use place::{CopyPlace, Landing, PlacedAt, target};
 use super::Ending;
 use crate::args::{CpArgs, PolicyOptions};
 use crate::output::{Output, count, told};
+use at_once::Destination;
 use potluck_client::Pool;
 use potluck_core::ids::VersionId;
 use potluck_core::path::SCHEME;
@@ -100,10 +102,18 @@ pub async fn run(
     let from_pool = from.iter().filter(|from| matches!(from.at, PlacedAt::Pool(_))).count();
     let mut report = match (&to.at, from_pool) {
         (PlacedAt::Pool(path), 0) => {
-            inward::copy(&args, &from, path, to.into, client, shown).await?
+            let destination = Destination::begin(&args, client, path).await?;
+            let copy = async |destination: &Destination| {
+                inward::copy(&args, &from, (path, to.into), destination, client, shown).await
+            };
+            destination.finish(copy).await?
         }
         (PlacedAt::Pool(path), n) if n == from.len() => {
-            within_pool::copy(&args, &from, path, to.into, client, shown).await?
+            let destination = Destination::begin(&args, client, path).await?;
+            let copy = async |destination: &Destination| {
+                within_pool::copy(&args, &from, (path, to.into), destination, client, shown).await
+            };
+            destination.finish(copy).await?
         }
         (_, n) if n == from.len() => outward::copy(&args, &from, &to, client, shown).await?,
         (_, 0) => {

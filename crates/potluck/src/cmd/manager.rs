@@ -127,6 +127,7 @@ fn config(file: &SettingsFile, state: &Path) -> ManagerConfig {
         lease: file.time("manager.lease").unwrap_or(default.lease),
         gc_delay: file.time("manager.gc-delay").unwrap_or(default.gc_delay),
         resume_window: file.time("manager.resume-window").unwrap_or(default.resume_window),
+        checkpoint_idle: file.time("manager.checkpoint-idle").unwrap_or(default.checkpoint_idle),
         backup_every: file.time("manager.backup-every").unwrap_or(default.backup_every),
         backup_dir: file.text_of("manager.backup-dir").map(PathBuf::from),
         metadata_copies: file.count("manager.metadata-copies").unwrap_or(default.metadata_copies),

@@ -4,6 +4,7 @@
 mod audit;
 mod away;
 mod cat;
+mod ckpt;
 pub mod completion;
 mod cp;
 mod demo;
@@ -184,6 +185,7 @@ async fn with_client(
         Command::Tree(args) => tree::run(args, client, output).await,
         Command::Space(args) => space::run(args, client, output).await,
         Command::Audit(args) => audit::run(args, client, output).await,
+        Command::Ckpt(args) => ckpt::run(args, client, output).await,
         Command::Quota(args) => quota::run(args, client, output).await,
         Command::Group(args) => group::run(args, client, output).await,
         Command::Policy(args) => policy::run(args, client, output).await,

@@ -25,11 +25,6 @@ const PARTS_AT_ONCE: usize = 2;
 /// How long a file waits to become visible. A commit costs the manager an fsync.
 const COMMIT_AFTER: Duration = Duration::from_secs(2);
 
-/// Files that can become visible at one moment: the catalog takes nothing else meanwhile.
-const ATOMIC_FILES: usize = 4096;
-/// Chunks of the files that can become visible at one moment, beside those of files in parts: what fits one message.
-const ATOMIC_CHUNKS: usize = 500_000;
-
 /// An empty stream is not what somebody means who names the version to be replaced.
 fn nothing_came(version: VersionId) -> Failure {
     let what = format!("what was to replace version {version} is empty");
@@ -41,7 +36,7 @@ fn is_part(file: &FileCommit) -> bool {
     matches!(file.in_parts, Some(InParts::Part { .. }))
 }
 
-/// Whether files that are ready should wait for no others; those of a session that is atomic wait for all.
+/// Whether files that are ready should wait for no others.
 fn is_due(stage: &Committing, now: Tick) -> bool {
     let waited = stage.ready_since.map(|since| now.saturating_sub(since));
     let enough = stage.ready.len() >= COMMIT_FILES
@@ -49,7 +44,7 @@ fn is_due(stage: &Committing, now: Tick) -> bool {
         || waited.is_some_and(|waited| waited >= COMMIT_AFTER);
     // Files that become ready while one commit is under way go with the next.
     let awaited = || stage.ready.iter().any(|(_, finished)| finished.is_some());
-    !stage.atomic && (enough || awaited())
+    enough || awaited()
 }
 
 impl Window {
@@ -99,9 +94,6 @@ impl Window {
         if facts.inline.is_some() {
             self.progress.advance(facts.size);
         }
-        if part.is_none() {
-            self.committing.chunks += entries.len() + parity.len();
-        }
         let commit = FileCommit {
             path: facts.path,
             size: facts.size,
@@ -138,9 +130,6 @@ impl Window {
     }
 
     pub(super) fn commit(&mut self) -> Result<(), Failure> {
-        if self.committing.atomic {
-            self.check_atomic()?;
-        }
         let unready = self.wholes.values().any(|whole| !whole.is_ready);
         let last = self.cutting.is_over() && self.files.is_empty() && !unready;
         let now = self.client.env.clock.now();
@@ -152,20 +141,19 @@ impl Window {
         if stage.under_way || stage.ready.is_empty() || !(last || is_due(stage, now)) {
             return Ok(());
         }
-        let most = if stage.atomic { ATOMIC_FILES } else { COMMIT_FILES };
-        let rest = stage.ready.split_off(stage.ready.len().min(most));
+        let rest = stage.ready.split_off(stage.ready.len().min(COMMIT_FILES));
         let files = std::mem::replace(&mut stage.ready, rest);
         stage.ready_since = (!stage.ready.is_empty()).then_some(now);
         stage.ready_bytes = stage.ready.iter().map(|(file, _)| file.size).sum();
         // Copies made afterwards need the session.
         stage.finished = last && stage.ready.is_empty() && self.groups.pending() == 0;
         stage.under_way = true;
-        let (batch, atomic, done) = (stage.batch, stage.atomic, stage.finished);
+        let (batch, done) = (stage.batch, stage.finished);
         stage.batch += 1;
         let calls = self.session.calls();
         self.events.push(Box::pin(async move {
             let (files, finished): (_, Vec<_>) = files.into_iter().unzip();
-            let (files, committed) = calls.commit(batch, files, atomic, done).await;
+            let (files, committed) = calls.commit(batch, files, done).await;
             Event::Committed(files.into_iter().zip(finished).collect(), committed)
         }));
         Ok(())
@@ -189,34 +177,18 @@ impl Window {
         stage.batch += 1;
         let calls = self.session.calls();
         self.events.push(Box::pin(async move {
-            let (files, committed) = calls.commit(batch, parts, false, false).await;
+            let (files, committed) = calls.commit(batch, parts, false).await;
             Event::Committed(files.into_iter().map(|file| (file, None)).collect(), committed)
         }));
     }
 
     /// Ends the session, in which nothing more is to become visible.
     pub(super) async fn close(&mut self) {
-        let commit = self.session.calls().commit(self.committing.batch, Vec::new(), false, true);
+        let commit = self.session.calls().commit(self.committing.batch, Vec::new(), true);
         match commit.await.1 {
             Ok(_) => self.committing.finished = true,
             Err(failure) => tracing::debug!(%failure, "the lease ends the session"),
         }
-    }
-
-    /// Whether all files can still become visible at one moment.
-    fn check_atomic(&self) -> Result<(), Failure> {
-        if let Some((path, failure)) = self.report.failed.first() {
-            let what = format!("{path}: {}; so nothing became visible", failure.message);
-            return Err(Failure { message: what, ..failure.clone() });
-        }
-        if self.committing.ready.len() <= ATOMIC_FILES && self.committing.chunks <= ATOMIC_CHUNKS {
-            return Ok(());
-        }
-        let what = format!(
-            "more than {ATOMIC_FILES} files, or {ATOMIC_CHUNKS} chunks, cannot become visible at one moment"
-        );
-        Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
-            .hint("copy the tree without --atomic, or in parts"))
     }
 
     pub(super) fn take_committed(

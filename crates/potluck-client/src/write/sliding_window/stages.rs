@@ -148,14 +148,10 @@ impl Room {
 pub(super) struct Committing {
     pub condition: Condition,
     pub spare_content: bool,
-    /// All files become visible at one moment, or none does.
-    pub atomic: bool,
     pub ready: Vec<(FileCommit, Option<Finished>)>,
     /// When the first of the files that are ready became ready.
     pub ready_since: Option<Tick>,
     pub ready_bytes: u64,
-    /// Chunks of all files so far.
-    pub chunks: usize,
     /// The number of the next commit.
     pub batch: u32,
     pub under_way: bool,
@@ -169,11 +165,9 @@ impl Committing {
         Self {
             condition: options.condition,
             spare_content: options.spare_content,
-            atomic: options.atomic,
             ready: Vec::new(),
             ready_since: None,
             ready_bytes: 0,
-            chunks: 0,
             batch: 0,
             under_way: false,
             finished: false,

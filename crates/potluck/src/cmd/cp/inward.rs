@@ -1,9 +1,10 @@
 //! Copies local files, trees or standard input into the pool.
 
+use super::at_once::Destination;
 use super::directories::Policies;
 use super::place::{bad_path, cannot_read, not_utf8, own_name, target};
 use super::{
-    CopyPlace, CpReport, FailedFile, Landing, PlacedAt, StoredVersion, condition, one_version,
+    CopyPlace, CpReport, FailedFile, Landing, PlacedAt, StoredVersion, one_version,
     policy_override, usage,
 };
 use crate::args::CpArgs;
@@ -46,8 +47,8 @@ enum Source {
 pub async fn copy(
     args: &CpArgs,
     from: &[CopyPlace],
-    to: &PoolPath,
-    into: bool,
+    (to, into): (&PoolPath, bool),
+    destination: &Destination,
     client: &Pool,
     shown: bool,
 ) -> Result<CpReport, Failure> {
@@ -55,19 +56,21 @@ pub async fn copy(
     let found = find(args, from, to, into, kind)?;
     let mut options = PutOptions {
         policy: policy_override(&args.policy)?,
-        condition: condition(args),
+        condition: destination.condition(),
         bytes: bytes(&found.files),
-        spare_content: !args.allow_empty,
-        atomic: args.atomic,
+        spare_content: destination.spare_content(),
     };
     let mut report =
         CpReport { skipped: found.skipped, failed: found.failed, ..CpReport::default() };
     let mut client = client.clone();
     for dir in found.empty_dirs {
-        client.make_dir(&dir, true).await?;
+        client.make_dir(&destination.place(&dir)?, true).await?;
         client = client.under_way();
     }
-    let links = found.links;
+    let mut links = found.links;
+    for link in &mut links {
+        link.path = destination.place(&link.path)?;
+    }
     if found.files.is_empty() {
         report.link(&client, links, options.condition).await?;
         return Ok(report);
@@ -76,12 +79,6 @@ pub async fn copy(
     let mut client = client.watched(Arc::clone(&progress));
     let parts = by_policy(&client, to, found.files).await?;
     let several = parts.len() > 1;
-    if args.atomic && several {
-        return Err(usage(
-            "directories with different policies cannot become visible at one moment",
-        )
-        .hint("copy them one after the other, or without --atomic"));
-    }
     let mut ended = None;
     for (root, files) in parts {
         options.bytes = bytes(&files);
@@ -92,9 +89,11 @@ pub async fn copy(
                 Source::File(local) => Input::File(local),
                 Source::Stdin => Input::Stream(Box::new(io::stdin())),
             };
-            Item { path, input }
+            Ok(Item { path: destination.place(&path)?, input })
         });
+        let items = items.collect::<Result<Vec<_>, Failure>>()?.into_iter();
         let progress = Arc::clone(&progress);
+        let root = destination.place(&root)?;
         let put = put(&client, &root, Box::new(items), &options, progress).await;
         client = client.under_way();
         match put {

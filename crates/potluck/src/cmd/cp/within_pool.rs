@@ -1,8 +1,9 @@
 //! Copies files and trees from the pool to the pool.
 
+use super::at_once::Destination;
 use super::place::bad_path;
 use super::{
-    CopyPlace, CpReport, FailedFile, Landing, PlacedAt, StoredVersion, condition, one_version,
+    CopyPlace, CpReport, FailedFile, Landing, PlacedAt, StoredVersion, one_version,
     policy_override, target,
 };
 use crate::args::CpArgs;
@@ -19,6 +20,7 @@ struct Copying<'a> {
     args: &'a CpArgs,
     client: Pool,
     to: &'a PoolPath,
+    destination: &'a Destination,
     landing: Landing,
     over: Override,
 }
@@ -26,8 +28,8 @@ struct Copying<'a> {
 pub async fn copy(
     args: &CpArgs,
     from: &[CopyPlace],
-    to: &PoolPath,
-    into: bool,
+    (to, into): (&PoolPath, bool),
+    destination: &Destination,
     client: &Pool,
     shown: bool,
 ) -> Result<CpReport, Failure> {
@@ -35,7 +37,7 @@ pub async fn copy(
     let landing = Landing { into, is_dir, several: from.len() > 1 };
     landing.check()?;
     let over = policy_override(&args.policy)?;
-    let mut copying = Copying { args, client: client.clone(), to, landing, over };
+    let mut copying = Copying { args, client: client.clone(), to, destination, landing, over };
     let mut report = CpReport::default();
     for source in from {
         let PlacedAt::Pool(path) = &source.at else { continue };
@@ -83,6 +85,7 @@ impl Copying<'_> {
             return Err(Failure::new(ErrorKind::Usage, code::OVERLAP, what)
                 .hint("choose a target outside of it"));
         }
+        let to = self.destination.place(&to)?;
         if let Some(leads_to) = stated.entry.target {
             if !self.args.recursive {
                 let what = format!("{from} is a link to {leads_to}");
@@ -90,7 +93,8 @@ impl Copying<'_> {
                     .hint("name what it leads to, or add -r to copy the link itself"));
             }
             let link = NewLink { path: to, target: leads_to, mtime: Some(stated.entry.mtime) };
-            return report.link(&self.client, vec![link], condition(self.args)).await;
+            let condition = self.destination.condition();
+            return report.link(&self.client, vec![link], condition).await;
         }
         if self.has_to_move(from, &stated).await? {
             let bytes = match is_dir {
@@ -101,7 +105,7 @@ impl Copying<'_> {
             report.stored(self.through(&pairs, &to, Some(bytes), shown).await?);
             return Ok(());
         }
-        let condition = condition(self.args);
+        let condition = self.destination.condition();
         let redundancy = self.over.redundancy();
         let recursive = self.args.recursive;
         let mut copied =
@@ -132,10 +136,9 @@ impl Copying<'_> {
     ) -> Result<PutReport, Failure> {
         let options = PutOptions {
             policy: self.over,
-            condition: condition(self.args),
+            condition: self.destination.condition(),
             bytes,
             spare_content: false,
-            atomic: self.args.atomic,
         };
         let progress = progress_bar::upload(&self.client, shown, bytes);
         let client = self.client.watched(Arc::clone(&progress));

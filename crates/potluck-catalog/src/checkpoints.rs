@@ -1,0 +1,469 @@
+//! Checkpoints: directories whose files are staged out of sight, and become visible at one moment.
+//!
+//! A checkpoint's files are ordinary entries below a directory with a name that nobody guesses
+//! ([`potluck_core::checkpoint`]), in the deepest directory above its target that was there when it began. So they are
+//! kept, counted, repaired and logged as all files are, and the commit moves one entry. The row of a checkpoint says
+//! what its directory is to become; it outlives the end for a while, so that who repeats a commit hears of the first.
+
+use super::changes::{self, ChangeOp};
+use super::dir_policies;
+use super::entries::{self, DirId, EntryPlace};
+use super::error::Error;
+use super::names::When;
+use super::publishing::{self, Conditions};
+use super::spaces;
+use super::trash;
+use crate::sql::{Row, Tx, params};
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::checkpoint::{CheckpointId, CommitStyle, StagedPlace};
+use potluck_core::ids::MemberId;
+use potluck_core::path::PoolPath;
+use serde::{Deserialize, Serialize};
+
+/// Checkpoints that one member may have open: each costs a look at every round of upkeep.
+const MOST_OPEN: u64 = 256;
+/// How long a checkpoint that has ended is known: whoever commits it again in that time hears that it is committed.
+const KNOWN_AFTERWARDS_MS: u64 = 24 * 3600 * 1000;
+/// How exactly it is known when a checkpoint was used last: not each of a thousand commits writes it down.
+const USED_WITHIN_MS: u64 = 60_000;
+
+/// A checkpoint that is to begin.
+#[derive(Debug, Clone)]
+pub struct NewCheckpoint {
+    /// Its identifier, drawn at random by whoever begins it.
+    pub id: CheckpointId,
+    /// The directory that its files become, or are merged into.
+    pub target: PoolPath,
+    /// What the commit makes of its files.
+    pub style: CommitStyle,
+    /// Who begins it.
+    pub made_by: MemberId,
+    /// How long it stays open while nothing is written to it.
+    pub idle_ms: u64,
+}
+
+/// A checkpoint that is open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenCheckpoint {
+    /// Its identifier.
+    pub id: CheckpointId,
+    /// The directory in which its files are staged.
+    pub staging: PoolPath,
+    /// The directory that they become, or are merged into.
+    pub target: PoolPath,
+    /// What the commit makes of them.
+    pub style: CommitStyle,
+    /// Who began it.
+    pub made_by: MemberId,
+    /// When it began, in milliseconds of wall time.
+    pub begun_wall_ms: i64,
+    /// The pool's time, in milliseconds, when it was used last, to the minute.
+    pub used_ms: u64,
+    /// How long it stays open while nothing is written to it.
+    pub idle_ms: u64,
+}
+
+/// What became of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckpointOutcome {
+    /// The files became visible now, at this path.
+    Now(PoolPath),
+    /// They had become visible at this path before.
+    Before(String),
+}
+
+/// The row of a checkpoint.
+struct Kept {
+    id: CheckpointId,
+    /// Where its files are staged; `None`: it has ended.
+    dir: Option<DirId>,
+    /// The path of its target below the directory that the staging directory is in; empty for that itself.
+    target: String,
+    style: CommitStyle,
+    made_by: MemberId,
+    begun_wall_ms: i64,
+    used_ms: u64,
+    idle_ms: u64,
+    /// What it became.
+    committed: Option<String>,
+}
+
+const COLUMNS: &str =
+    "SELECT id, dir, target, merges, made_by, begun_wall_ms, used_ms, idle_ms, committed
+     FROM checkpoints";
+
+fn kept(row: &Row<'_>) -> Result<Kept, Error> {
+    let merges: bool = row.get(3)?;
+    Ok(Kept {
+        id: CheckpointId(row.get(0)?),
+        dir: row.get::<Option<i64>>(1)?.map(DirId),
+        target: row.get(2)?,
+        style: if merges { CommitStyle::Merge } else { CommitStyle::Replace },
+        made_by: MemberId(row.get(4)?),
+        begun_wall_ms: row.get(5)?,
+        used_ms: row.get::<i64>(6)? as u64,
+        idle_ms: row.get::<i64>(7)? as u64,
+        committed: row.get(8)?,
+    })
+}
+
+fn find(db: &Tx, id: &CheckpointId) -> Result<Option<Kept>, Error> {
+    db.prepare(&format!("{COLUMNS} WHERE id = ?1"))?.query_one(params![id.0], kept)
+}
+
+impl Kept {
+    /// The checkpoint with the paths that it has now; `None` if it has ended, or the directory that it is in was removed.
+    fn open(&self, db: &Tx) -> Result<Option<OpenCheckpoint>, Error> {
+        let Some(dir) = self.dir else { return Ok(None) };
+        let Some(staging) = entries::path_of(db, dir)? else { return Ok(None) };
+        let Some(holder) = staging.parent() else { return Ok(None) };
+        let names = self.target.split('/').filter(|name| !name.is_empty());
+        let Kept { id, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = *self;
+        // The directory above may have been moved to where the target has too long a path.
+        let target = names.into_iter().try_fold(holder, |path, name| path.join(name));
+        let target = target.map_err(|why| Error::Damaged(format!("a checkpoint: {why}")))?;
+        Ok(Some(OpenCheckpoint {
+            id,
+            staging,
+            target,
+            style,
+            made_by,
+            begun_wall_ms,
+            used_ms,
+            idle_ms,
+        }))
+    }
+}
+
+/// The checkpoint `id`, which must be open.
+pub(crate) fn open(db: &Tx, id: &CheckpointId) -> Result<OpenCheckpoint, Error> {
+    let kept = find(db, id)?.ok_or(Error::NoCheckpoint(*id))?;
+    kept.open(db)?.ok_or(Error::NoCheckpoint(*id))
+}
+
+/// Begins a checkpoint. One that is open under the same identifier, for the same target, goes on and counts as used.
+pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenCheckpoint, Error> {
+    if find(db, &new.id)?.is_some() {
+        let there = open(db, &new.id)?;
+        if (&there.target, there.style) != (&new.target, new.style) {
+            return Err(Error::NoCheckpoint(new.id));
+        }
+        return used(db, there, when.pool_ms);
+    }
+    if StagedPlace::of(&new.target).is_some() {
+        return Err(Error::StagingPlace(new.target.clone()));
+    }
+    let count = "SELECT count(*) FROM checkpoints WHERE made_by = ?1 AND dir IS NOT NULL";
+    let open: Option<i64> =
+        db.prepare(count)?.query_one(params![new.made_by.0], |row| row.get(0))?;
+    let open = open.unwrap_or_default() as u64;
+    if open >= MOST_OPEN {
+        return Err(Error::TooManyCheckpoints(open));
+    }
+    let Holder { dir: holder, depth, attributes } = holder(db, new, when)?;
+    let name = new.id.staging_name();
+    let dir = entries::make_dir(db, holder, &name, attributes)?;
+    let kept = Kept {
+        id: new.id,
+        dir: Some(dir),
+        target: new.target.names()[depth..].join("/"),
+        style: new.style,
+        made_by: new.made_by,
+        begun_wall_ms: when.wall_ms,
+        used_ms: when.pool_ms,
+        idle_ms: new.idle_ms,
+        committed: None,
+    };
+    insert(db, &kept)?;
+    let open = kept.open(db)?.ok_or(Error::NoCheckpoint(new.id))?;
+    changes::append(db, &ChangeOp::Dir(open.staging.clone(), attributes))?;
+    changes::append(db, &ChangeOp::Checkpoint(open.clone()))?;
+    Ok(open)
+}
+
+fn insert(db: &Tx, kept: &Kept) -> Result<(), Error> {
+    let Kept { id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = kept;
+    db.prepare(
+        "INSERT INTO checkpoints (id, dir, target, merges, made_by, begun_wall_ms, used_ms, idle_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?
+    .execute(params![
+        id.0,
+        dir.map(|dir| dir.0),
+        target,
+        *style == CommitStyle::Merge,
+        made_by.0,
+        begun_wall_ms,
+        *used_ms as i64,
+        *idle_ms as i64
+    ])?;
+    Ok(())
+}
+
+/// Where the staging directory of a checkpoint goes.
+struct Holder {
+    dir: DirId,
+    /// How many names of the target lead there.
+    depth: usize,
+    /// The attributes of the directory that is to be replaced, or those of a new one.
+    attributes: EntryAttributes,
+}
+
+/// The deepest directory that is there above the target, or if its files are merged, at the target itself: what holds
+/// there holds for the target, and no directory has to be made before the commit.
+fn holder(db: &Tx, new: &NewCheckpoint, when: When) -> Result<Holder, Error> {
+    let target = &new.target;
+    if target.space().is_empty() {
+        return Err(Error::OutsideSpaces(target.clone()));
+    }
+    let mut dir = spaces::named(db, target.space())?.root;
+    let mut attributes = EntryAttributes::of_dir(when.wall_ms);
+    for (depth, name) in target.names().iter().enumerate() {
+        let is_last = depth + 1 == target.names().len();
+        match entries::lookup(db, dir, name)? {
+            None => return Ok(Holder { dir, depth, attributes }),
+            Some(found) => match found.place {
+                EntryPlace::Dir(_) if is_last && new.style == CommitStyle::Replace => {
+                    attributes.permissions = found.attributes.permissions;
+                    return Ok(Holder { dir, depth, attributes });
+                }
+                EntryPlace::Dir(next) => dir = next,
+                EntryPlace::File(_) | EntryPlace::Link(_) => {
+                    return Err(Error::NotADirectory(entries::ancestor(target, depth + 1)));
+                }
+            },
+        }
+    }
+    match new.style {
+        CommitStyle::Merge => Ok(Holder { dir, depth: target.names().len(), attributes }),
+        CommitStyle::Replace => Err(Error::OutsideSpaces(target.clone())), // a space is made and removed otherwise
+    }
+}
+
+/// A checkpoint was used at this time; the checkpoint as it is then.
+fn used(db: &Tx, open: OpenCheckpoint, now_ms: u64) -> Result<OpenCheckpoint, Error> {
+    if now_ms.saturating_sub(open.used_ms) < USED_WITHIN_MS {
+        return Ok(open);
+    }
+    db.prepare("UPDATE checkpoints SET used_ms = ?2 WHERE id = ?1")?
+        .execute(params![open.id.0, now_ms as i64])?;
+    let open = OpenCheckpoint { used_ms: now_ms, ..open };
+    changes::append(db, &ChangeOp::Checkpoint(open.clone()))?;
+    Ok(open)
+}
+
+/// Refuses a change at or below a staging directory whose checkpoint is not open, so that nothing is staged for nobody;
+/// the checkpoint counts as used at `now_ms`, if that is given. A path elsewhere costs nothing.
+pub(crate) fn check_writable(db: &Tx, path: &PoolPath, now_ms: Option<u64>) -> Result<(), Error> {
+    let Some(place) = StagedPlace::of(path) else { return Ok(()) };
+    let open = open(db, &place.id)?;
+    if open.staging != place.staging {
+        return Err(Error::NoCheckpoint(place.id));
+    }
+    // What is called like a staging directory and is none would be seen by nobody.
+    let nested = place.below.iter().find_map(|name| CheckpointId::of_staging_name(name));
+    if let Some(other) = nested {
+        return Err(Error::NoCheckpoint(other));
+    }
+    now_ms.map_or(Ok(()), |now_ms| used(db, open, now_ms).map(drop))
+}
+
+/// Refuses to move or remove a staging directory itself, which the end of its checkpoint does.
+pub(crate) fn check_removable(db: &Tx, path: &PoolPath) -> Result<(), Error> {
+    match StagedPlace::of(path) {
+        Some(place) if place.below.is_empty() => Err(Error::StagingPlace(path.clone())),
+        _ => check_writable(db, path, None),
+    }
+}
+
+/// The names that lead to the target of a checkpoint from the directory that its staging directory `name` is in;
+/// `None` if `name` is not that of an open checkpoint.
+pub(crate) fn target_of(db: &Tx, name: &str) -> Result<Option<Vec<String>>, Error> {
+    let Some(id) = CheckpointId::of_staging_name(name) else { return Ok(None) };
+    let kept = find(db, &id)?.filter(|kept| kept.dir.is_some());
+    let names = |kept: Kept| {
+        kept.target.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    Ok(kept.map(names))
+}
+
+/// The row of a checkpoint in a space, or of one that has ended there.
+fn in_space(db: &Tx, (space, id): (&str, &CheckpointId)) -> Result<Kept, Error> {
+    let kept = find(db, id)?.ok_or(Error::NoCheckpoint(*id))?;
+    let committed = kept.committed.as_ref().and_then(|target| target.parse::<PoolPath>().ok());
+    let at = match committed {
+        Some(target) => Some(target),
+        None => kept.open(db)?.map(|open| open.target),
+    };
+    // Of one that was aborted nobody says where it was, and nothing is told of it but that.
+    match at.is_none_or(|at| at.space() == space) {
+        true => Ok(kept),
+        false => Err(Error::NoCheckpoint(*id)),
+    }
+}
+
+/// Has the files of a checkpoint become visible, unless they did before.
+pub(crate) fn commit(
+    db: &Tx,
+    (space, id): (&str, &CheckpointId),
+    how: Conditions,
+    when: When,
+) -> Result<CheckpointOutcome, Error> {
+    let kept = in_space(db, (space, id))?;
+    if let Some(target) = kept.committed {
+        return Ok(CheckpointOutcome::Before(target));
+    }
+    let open = kept.open(db)?.ok_or(Error::NoCheckpoint(*id))?;
+    let OpenCheckpoint { staging: from, target: to, style, .. } = open;
+    let merged = publishing::publish(db, (&from, &to), style, how, when)?;
+    ended(db, id, Some(&to), when.pool_ms)?;
+    let published = ChangeOp::Published { from, to: to.clone(), style, merged };
+    changes::append(db, &published)?;
+    Ok(CheckpointOutcome::Now(to))
+}
+
+/// Refuses the commit that would give a file below the target a path longer than any may be, as
+/// [`check_lengths`](super::names::check_lengths) does for a move, and as that before the transaction.
+pub(crate) fn check_lengths(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
+    let Some(open) = find(db, id)?.map(|kept| kept.open(db)).transpose()?.flatten() else {
+        return Ok(()); // the commit says what it is
+    };
+    super::names::check_lengths(db, &open.staging, &open.target)
+}
+
+/// Has the files of a checkpoint removed, unless they were before.
+pub(crate) fn abort(db: &Tx, (space, id): (&str, &CheckpointId), now_ms: u64) -> Result<(), Error> {
+    let kept = in_space(db, (space, id))?;
+    if let Some(target) = kept.committed {
+        return Err(Error::CheckpointCommitted { id: *id, target });
+    }
+    remove(db, &kept, now_ms)
+}
+
+/// Removes what is staged for a checkpoint, if it has not ended.
+fn remove(db: &Tx, kept: &Kept, now_ms: u64) -> Result<(), Error> {
+    let (id, Some(dir)) = (&kept.id, kept.dir) else { return Ok(()) };
+    if let Some(open) = kept.open(db)?
+        && let Some(above) = open.staging.parent()
+    {
+        entries::delete(db, entries::existing_dir(db, &above)?, &id.staging_name())?;
+        match entries::has_children(db, dir)? {
+            true => trash::throw(db, dir, spaces::named(db, open.staging.space())?.id)?,
+            false => dir_policies::forget(db, dir)?,
+        }
+        changes::append(db, &ChangeOp::Removed(open.staging))?;
+    }
+    ended(db, id, None, now_ms)
+}
+
+fn ended(
+    db: &Tx,
+    id: &CheckpointId,
+    committed: Option<&PoolPath>,
+    now_ms: u64,
+) -> Result<(), Error> {
+    let committed = committed.map(PoolPath::to_string);
+    db.prepare("UPDATE checkpoints SET dir = NULL, committed = ?2, used_ms = ?3 WHERE id = ?1")?
+        .execute(params![id.0, committed, now_ms as i64])?;
+    Ok(())
+}
+
+/// Checkpoints that nothing was written to for as long as they stay open, or whose directory was removed, are
+/// aborted, and what ended long ago is forgotten; at most `limit` of them. Whether there may be more.
+pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
+    let due = due(db, limit, now_ms)?;
+    for kept in &due {
+        match kept.dir {
+            Some(_) => {
+                tracing::info!(id = ?kept.id, target = kept.target, "a checkpoint expired");
+                remove(db, kept, now_ms)?;
+            }
+            None => {
+                db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![kept.id.0])?;
+            }
+        }
+    }
+    Ok(due.len() == limit)
+}
+
+/// Checkpoints that are to be aborted or forgotten.
+fn due(db: &Tx, limit: usize, now_ms: u64) -> Result<Vec<Kept>, Error> {
+    let mut select = db.prepare(&format!(
+        "{COLUMNS} c WHERE (c.dir IS NULL AND c.used_ms < ?1)
+            OR (c.dir IS NOT NULL AND (c.used_ms + c.idle_ms < ?2
+                OR NOT EXISTS (SELECT 1 FROM entries e WHERE e.dir = c.dir)))
+         ORDER BY c.id LIMIT ?3"
+    ))?;
+    let before_ms = now_ms.saturating_sub(KNOWN_AFTERWARDS_MS) as i64;
+    select.query_map(params![before_ms, now_ms as i64, limit as i64], kept)?.collect()
+}
+
+/// Whether a checkpoint is to be aborted or forgotten.
+pub(crate) fn any_due(db: &Tx, now_ms: u64) -> Result<bool, Error> {
+    Ok(!due(db, 1, now_ms)?.is_empty())
+}
+
+/// The open checkpoint whose files are staged in a directory to which `path` leads.
+pub(crate) fn staged_in(db: &Tx, dir: DirId, path: &str) -> Result<Option<OpenCheckpoint>, Error> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let Some(id) = CheckpointId::of_staging_name(name) else { return Ok(None) };
+    let kept = find(db, &id)?.filter(|kept| kept.dir == Some(dir));
+    kept.map(|kept| kept.open(db)).transpose().map(Option::flatten)
+}
+
+/// The checkpoints that are known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownCheckpoints {
+    /// Those that are open; those that began first before others.
+    pub open: Vec<OpenCheckpoint>,
+    /// Those that were committed in the last day.
+    pub committed: Vec<CommittedCheckpoint>,
+}
+
+/// A checkpoint that was committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommittedCheckpoint {
+    /// Its identifier.
+    pub id: CheckpointId,
+    /// The path of what it became.
+    pub target: String,
+    /// Who began it.
+    pub made_by: MemberId,
+}
+
+/// All checkpoints that are open, or were committed in the last day.
+pub(crate) fn all(db: &Tx) -> Result<KnownCheckpoints, Error> {
+    let mut select = db.prepare(&format!("{COLUMNS} ORDER BY begun_wall_ms, id"))?;
+    let rows: Vec<Kept> = select.query_map(params![], kept)?.collect::<Result<_, _>>()?;
+    let mut known = KnownCheckpoints::default();
+    for kept in rows {
+        known.open.extend(kept.open(db)?);
+        let Kept { id, made_by, committed, .. } = kept;
+        let ended = committed.map(|target| CommittedCheckpoint { id, target, made_by });
+        known.committed.extend(ended);
+    }
+    Ok(known)
+}
+
+/// Puts a checkpoint there that a log tells of, with its staging directory.
+pub(crate) fn put(db: &Tx, open: &OpenCheckpoint) -> Result<(), Error> {
+    let attributes = EntryAttributes::of_dir(open.begun_wall_ms);
+    let dir = entries::make_dirs(db, &open.staging, attributes)?.dir;
+    let depth = open.staging.names().len() - 1;
+    let OpenCheckpoint { id, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = *open;
+    let target = open.target.names().get(depth..).unwrap_or_default().join("/");
+    db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![id.0])?;
+    let (dir, committed) = (Some(dir), None);
+    insert(
+        db,
+        &Kept { id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, committed },
+    )
+}
+
+/// The checkpoint whose files were staged at a path has ended, as far as a log knew of it.
+pub(crate) fn forget_at(db: &Tx, staging: &PoolPath) -> Result<(), Error> {
+    if let Some(place) = StagedPlace::of(staging).filter(|place| place.below.is_empty()) {
+        db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![place.id.0])?;
+    }
+    Ok(())
+}

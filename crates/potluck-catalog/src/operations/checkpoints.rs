@@ -1,0 +1,52 @@
+//! Checkpoints: files that are staged out of sight, and become visible at one moment.
+
+use crate::checkpoints::{
+    self, CheckpointOutcome, KnownCheckpoints, NewCheckpoint, OpenCheckpoint,
+};
+use crate::names::When;
+use crate::publishing::Conditions;
+use crate::{Catalog, Durability, Error};
+use potluck_core::checkpoint::CheckpointId;
+use potluck_wire::control::Condition;
+
+impl Catalog {
+    /// Begins a checkpoint. To begin one that is open, for the same target, has it stay open for longer.
+    pub async fn begin_checkpoint(
+        &self,
+        new: NewCheckpoint,
+        when: When,
+    ) -> Result<OpenCheckpoint, Error> {
+        self.write(Durability::Disk, move |db| checkpoints::begin(db, &new, when)).await
+    }
+
+    /// Has the files of a checkpoint in a space become visible, all at one moment: in the place of the directory that is its target,
+    /// which costs the same however many they are, or among what is there, under the `condition` on each file that one of
+    /// them is to replace; with `spare_content` none without a byte replaces one that has some. Nothing is visible of a
+    /// commit that is refused, and the checkpoint stays open.
+    pub async fn commit_checkpoint(
+        &self,
+        (space, id): (String, CheckpointId),
+        (condition, spare_content): (Condition, bool),
+        when: When,
+    ) -> Result<CheckpointOutcome, Error> {
+        self.read(move |db| checkpoints::check_lengths(db, &id)).await?;
+        let how = Conditions { condition, spare_content };
+        let commit = move |db: &_| checkpoints::commit(db, (&space, &id), how, when);
+        self.write(Durability::Disk, commit).await
+    }
+
+    /// Removes the files of a checkpoint in a space, unless that was done before.
+    pub async fn abort_checkpoint(
+        &self,
+        (space, id): (String, CheckpointId),
+        now_ms: u64,
+    ) -> Result<(), Error> {
+        let abort = move |db: &_| checkpoints::abort(db, (&space, &id), now_ms);
+        self.write(Durability::Disk, abort).await
+    }
+
+    /// The checkpoints that are open, or were committed in the last day.
+    pub async fn checkpoints(&self) -> Result<KnownCheckpoints, Error> {
+        self.read(checkpoints::all).await
+    }
+}

@@ -1,0 +1,171 @@
+//! Has the files of a checkpoint become visible: its staging directory takes the place of the target, which moves one
+//! entry however many files are in it, or what is in it is merged into directories that are there.
+
+use super::chunks::ReferenceCounts;
+use super::dir_policies;
+use super::entries::{self, DirId, EntryPlace};
+use super::error::Error;
+use super::names::When;
+use super::spaces::{self, Sums};
+use super::trash;
+use super::versions;
+use super::visible::{check_condition, make_dirs};
+use crate::sql::Tx;
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::checkpoint::CommitStyle;
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_wire::control::Condition;
+
+/// Entries that a commit puts one by one into directories that are there: a tenth of a second at most. What is below a
+/// directory that is not there yet counts as one.
+const MOST_MERGED: usize = 4096;
+
+/// When a staged file may take the place of one that is there.
+#[derive(Debug, Clone, Copy)]
+pub struct Conditions {
+    /// What must be so of the file that is there.
+    pub condition: Condition,
+    /// Whether a staged file without a byte takes the place of none that has some.
+    pub spare_content: bool,
+}
+
+impl Conditions {
+    /// Files are replaced, whatever they are.
+    pub const NONE: Self = Self { condition: Condition::Always, spare_content: false };
+}
+
+/// Makes what is staged visible. Directories above the target that are missing are made. Gives the paths of what was put
+/// into directories that were there; none where all of the target is new.
+pub(crate) fn publish(
+    db: &Tx,
+    (staging, target): (&PoolPath, &PoolPath),
+    style: CommitStyle,
+    how: Conditions,
+    when: When,
+) -> Result<Vec<PoolPath>, Error> {
+    let outside = || Error::OutsideSpaces(target.clone());
+    let holder = entries::existing_dir(db, &staging.parent().ok_or_else(outside)?)?;
+    let staged = Staged {
+        dir: entries::existing_dir(db, staging)?,
+        at: (holder, staging.file_name().ok_or_else(outside)?),
+    };
+    let there = entries::resolve(db, target)?.map(|found| found.place);
+    match (style, there) {
+        (CommitStyle::Merge, Some(EntryPlace::Dir(dir))) => {
+            let (sums, left) = (Sums::default(), MOST_MERGED);
+            let counts = ReferenceCounts::new(db, when.pool_ms);
+            let mut merge = Merge { db, how, target, counts, sums, left, merged: Vec::new() };
+            merge.directory(staged.dir, dir, target)?;
+            let Merge { counts, sums, merged, .. } = merge;
+            counts.close()?;
+            entries::delete(db, staged.at.0, staged.at.1)?;
+            dir_policies::forget(db, staged.dir)?;
+            spaces::add_sums(db, spaces::named(db, target.space())?.id, sums)?;
+            Ok(merged)
+        }
+        // What is merged into nothing becomes the whole.
+        (CommitStyle::Replace | CommitStyle::Merge, _) => {
+            let above = target.parent().ok_or_else(outside)?;
+            let made = EntryAttributes::of_dir(when.wall_ms);
+            let parent = make_dirs(db, &above, made)?;
+            replace(db, &staged, parent, target)?;
+            Ok(Vec::new())
+        }
+    }
+}
+
+/// A staging directory, and the entry that leads to it.
+struct Staged<'a> {
+    dir: DirId,
+    at: (DirId, &'a str),
+}
+
+/// Puts a staging directory in the place of the target, with the policies that directories of the same names had.
+fn replace(db: &Tx, staged: &Staged<'_>, parent: DirId, target: &PoolPath) -> Result<(), Error> {
+    let name = target.file_name().ok_or_else(|| Error::OutsideSpaces(target.clone()))?;
+    match entries::lookup(db, parent, name)?.map(|found| found.place) {
+        None => {}
+        Some(EntryPlace::File(_) | EntryPlace::Link(_)) => {
+            return Err(Error::NotADirectory(target.clone()));
+        }
+        Some(EntryPlace::Dir(old)) => {
+            dir_policies::hand_over(db, old, staged.dir)?;
+            entries::delete(db, parent, name)?;
+            trash::throw(db, old, spaces::named(db, target.space())?.id)?;
+        }
+    }
+    entries::rename(db, staged.at, (parent, name))
+}
+
+/// Files on their way into directories that are there.
+struct Merge<'a> {
+    db: &'a Tx,
+    how: Conditions,
+    target: &'a PoolPath,
+    /// The references of the chunks of files that are replaced.
+    counts: ReferenceCounts<'a>,
+    sums: Sums,
+    /// Entries that may still be put.
+    left: usize,
+    /// The paths of those that were.
+    merged: Vec<PoolPath>,
+}
+
+impl Merge<'_> {
+    /// Moves what is in one directory into another, which is at `path`.
+    fn directory(&mut self, from: DirId, to: DirId, path: &PoolPath) -> Result<(), Error> {
+        for (name, place) in entries::children(self.db, from, self.left + 1)? {
+            self.left = self.left.checked_sub(1).ok_or_else(|| {
+                let target = self.target.clone();
+                Error::TooManyMerged { target, most: MOST_MERGED }
+            })?;
+            let at = path.join(&name).map_err(|_| {
+                let bytes = path.to_string().len() + 1 + name.len();
+                Error::TooLong { to: path.clone(), bytes }
+            })?;
+            let there = entries::lookup(self.db, to, &name)?.map(|found| found.place);
+            match (place, there) {
+                (_, None) => {}
+                (EntryPlace::Dir(below), Some(EntryPlace::Dir(there))) => {
+                    self.directory(below, there, &at)?;
+                    entries::delete(self.db, from, &name)?;
+                    dir_policies::forget(self.db, below)?;
+                    continue;
+                }
+                (EntryPlace::Dir(_), Some(_)) => return Err(Error::NotADirectory(at)),
+                (_, Some(EntryPlace::Dir(_))) => return Err(Error::IsADirectory(at)),
+                (EntryPlace::File(new), Some(EntryPlace::File(old))) => {
+                    self.file(&at, new, old)?;
+                    entries::delete(self.db, to, &name)?;
+                }
+                (EntryPlace::File(_), Some(EntryPlace::Link(target))) => {
+                    return Err(Error::IsALink { path: at, target });
+                }
+                (EntryPlace::Link(_), Some(EntryPlace::File(_))) => return Err(Error::IsAFile(at)),
+                (EntryPlace::Link(_), Some(EntryPlace::Link(_))) => {
+                    if self.how.condition != Condition::Always {
+                        return Err(Error::Exists(at));
+                    }
+                    self.sums.sub(0);
+                    entries::delete(self.db, to, &name)?;
+                }
+            }
+            entries::rename(self.db, (from, &name), (to, &name))?;
+            self.merged.push(at);
+        }
+        Ok(())
+    }
+
+    /// Ends the version of a file that another takes the place of, if that may be.
+    fn file(&mut self, path: &PoolPath, new: VersionId, old: VersionId) -> Result<(), Error> {
+        let Conditions { condition, spare_content } = self.how;
+        check_condition(self.db, path, condition, Some(old))?;
+        if spare_content && versions::get(self.db, new)?.size == 0 {
+            check_condition(self.db, path, Condition::IfEmpty, Some(old))?;
+        }
+        let old = versions::delete(self.db, old, &mut self.counts)?;
+        self.sums.sub(old.size as i64);
+        Ok(())
+    }
+}

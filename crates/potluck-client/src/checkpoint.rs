@@ -1,0 +1,204 @@
+//! Checkpoints: files that are written out of sight, and become visible at one moment.
+
+use crate::pool::Pool;
+use potluck_core::checkpoint::{CheckpointId, CommitStyle};
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{
+    CheckpointAbort, CheckpointBegin, CheckpointBegun, CheckpointCommit, CheckpointCommitted,
+    CheckpointList, Checkpoints, Condition,
+};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::time::Duration;
+
+/// How often in the time that it stays open unused a checkpoint is kept open.
+const RENEWALS: u32 = 4;
+
+/// A checkpoint that is open. What is written below [`Checkpoint::staging`] becomes visible with its commit; where this
+/// is dropped, the checkpoint stays open until it expires.
+#[derive(Debug, Clone)]
+pub struct Checkpoint {
+    id: CheckpointId,
+    target: PoolPath,
+    staging: PoolPath,
+    style: CommitStyle,
+    idle: Duration,
+}
+
+impl Checkpoint {
+    /// Its identifier, by which others write to it, too.
+    pub fn id(&self) -> CheckpointId {
+        self.id
+    }
+
+    /// The directory that its files become, or are merged into.
+    pub fn target(&self) -> &PoolPath {
+        &self.target
+    }
+
+    /// The directory in which its files are staged.
+    pub fn staging(&self) -> &PoolPath {
+        &self.staging
+    }
+
+    /// The place where a file is staged that is to be at `path`, which is the target or below it.
+    pub fn staged(&self, path: &PoolPath) -> Result<PoolPath, Failure> {
+        rebased(path, &self.target, &self.staging)
+    }
+
+    /// The place that a staged file will have.
+    pub fn unstaged(&self, path: &PoolPath) -> Result<PoolPath, Failure> {
+        rebased(path, &self.staging, &self.target)
+    }
+
+    /// A failure that names files where they will be, and not where they are staged.
+    pub fn in_terms_of_target(&self, mut failure: Failure) -> Failure {
+        failure.message =
+            failure.message.replace(&self.staging.to_string(), &self.target.to_string());
+        failure
+    }
+}
+
+/// A path below `from` as it is below `to`.
+fn rebased(path: &PoolPath, from: &PoolPath, to: &PoolPath) -> Result<PoolPath, Failure> {
+    let bad = |why: String| {
+        Failure::new(ErrorKind::Usage, code::BAD_PATH, why).hint("choose a shorter path")
+    };
+    if !path.is_inside(from) {
+        return Err(bad(format!("{path} is not in {from}")));
+    }
+    let below = &path.names()[from.names().len()..];
+    let rebased = below.iter().try_fold(to.clone(), |at, name| at.join(name));
+    rebased.map_err(|why| bad(format!("{path} as it is staged: {why}")))
+}
+
+impl Pool {
+    /// Begins a checkpoint for the directory `target`, which need not be there.
+    ///
+    /// Errors: [`code::NO_SPACE_NAMED`], [`code::WRONG_KIND`] where a file is in the way, [`code::BAD_PATH`] for a space
+    /// that is to be replaced, [`code::TOO_MANY_CHECKPOINTS`].
+    pub async fn begin_checkpoint(
+        &self,
+        target: &PoolPath,
+        style: CommitStyle,
+    ) -> Result<Checkpoint, Failure> {
+        let id = CheckpointId(self.env.entropy.bytes());
+        self.join_checkpoint(id, target, style).await
+    }
+
+    /// Begins a checkpoint under this identifier, or writes to the one that is open under it; that stays open for longer
+    /// then.
+    ///
+    /// Errors: those of [`Pool::begin_checkpoint`]; [`code::NO_CHECKPOINT`] where it has ended, or is for another target.
+    pub async fn join_checkpoint(
+        &self,
+        id: CheckpointId,
+        target: &PoolPath,
+        style: CommitStyle,
+    ) -> Result<Checkpoint, Failure> {
+        let begin = CheckpointBegin { id, target: target.clone(), style };
+        let CheckpointBegun { staging, idle_ms } = self.call_retrying(&begin).await?;
+        let (target, idle) = (target.clone(), Duration::from_millis(idle_ms));
+        Ok(Checkpoint { id, target, staging, style, idle })
+    }
+
+    /// Has the files of the checkpoint `id` in a space become visible, all at one moment; with `spare_content` no empty
+    /// file takes the place of one with content. One that was committed before stays as it is.
+    ///
+    /// Errors: [`code::NO_CHECKPOINT`] where it was aborted, has expired or never was; where files are merged,
+    /// [`code::EXISTS`] and [`code::WRONG_VERSION`] by the `condition`, [`code::WRONG_KIND`], [`code::EMPTY_INPUT`], and
+    /// [`code::BAD_REQUEST`] for too many of them.
+    pub async fn commit_checkpoint(
+        &self,
+        space: &str,
+        id: CheckpointId,
+        condition: Condition,
+        spare_content: bool,
+    ) -> Result<CheckpointCommitted, Failure> {
+        let space = space.to_owned();
+        self.call_retrying(&CheckpointCommit { space, id, condition, spare_content }).await
+    }
+
+    /// Removes the files of the checkpoint `id` in a space. One that was aborted before, or has expired, stays so.
+    ///
+    /// Errors: [`code::CHECKPOINT_COMMITTED`], [`code::NO_CHECKPOINT`] where it is not known any more.
+    pub async fn abort_checkpoint(&self, space: &str, id: CheckpointId) -> Result<(), Failure> {
+        self.call_retrying(&CheckpointAbort { space: space.to_owned(), id }).await.map(drop)
+    }
+
+    /// The checkpoints that are open in the spaces that this member may list.
+    pub async fn checkpoints(&self) -> Result<Checkpoints, Failure> {
+        self.call(&CheckpointList {}).await
+    }
+}
+
+/// A checkpoint of one piece of work, which is aborted where the work ends without its commit.
+pub struct Staging {
+    client: Pool,
+    checkpoint: Checkpoint,
+    /// Whether there is nothing to abort.
+    has_ended: bool,
+}
+
+impl Staging {
+    /// Begins a checkpoint, whose files are merged into what is in `target`.
+    ///
+    /// Errors: those of [`Pool::begin_checkpoint`].
+    pub async fn begin(client: &Pool, target: &PoolPath) -> Result<Self, Failure> {
+        let checkpoint = client.begin_checkpoint(target, CommitStyle::Merge).await?;
+        Ok(Self { client: client.clone(), checkpoint, has_ended: false })
+    }
+
+    /// The checkpoint.
+    pub fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
+    /// Does the work, and keeps the checkpoint open meanwhile.
+    pub async fn during<T>(&self, work: impl Future<Output = T>) -> T {
+        let renewing = async {
+            loop {
+                tokio::time::sleep(self.checkpoint.idle / RENEWALS).await;
+                let Checkpoint { id, target, style, .. } = &self.checkpoint;
+                if let Err(failure) = self.client.join_checkpoint(*id, target, *style).await {
+                    tracing::warn!(%failure, "a checkpoint could not be kept open");
+                }
+            }
+        };
+        tokio::select! {
+            done = work => done,
+            () = renewing => unreachable!("it never ends"),
+        }
+    }
+
+    /// Has its files become visible; where that is refused it is aborted.
+    ///
+    /// Errors: those of [`Pool::commit_checkpoint`].
+    pub async fn commit(
+        mut self,
+        condition: Condition,
+        spare_content: bool,
+    ) -> Result<(), Failure> {
+        let (space, id) = (self.checkpoint.target.space(), self.checkpoint.id);
+        let committed = self.client.commit_checkpoint(space, id, condition, spare_content).await;
+        // Who got no answer does not know whether it was committed, and must not end what may be visible.
+        self.has_ended = match &committed {
+            Ok(_) => true,
+            Err(failure) => failure.code == code::NO_MANAGER,
+        };
+        committed.map(drop).map_err(|failure| self.checkpoint.in_terms_of_target(failure))
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let (client, id) = (self.client.clone(), self.checkpoint.id);
+            let space = self.checkpoint.target.space().to_owned();
+            self.client.in_background(async move {
+                if let Err(failure) = client.abort_checkpoint(&space, id).await {
+                    tracing::debug!(%failure, "a checkpoint stays until it expires");
+                }
+            });
+        }
+    }
+}

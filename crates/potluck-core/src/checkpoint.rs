@@ -1,0 +1,96 @@
+//! Checkpoints: files that become visible at one moment, and the directories in which they wait for it.
+//!
+//! The files of a checkpoint are staged in a directory with a name of its own kind, beside the directory that they
+//! will be: listings leave it out, and nobody guesses the name, so that only those see its content who were told the
+//! checkpoint's identifier and have the rights in the space besides.
+
+use crate::ids::hex_id;
+use crate::path::PoolPath;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What the names of all staging directories begin with; the identifier of the checkpoint follows.
+const PREFIX: &str = ".potluck-ckpt-";
+
+hex_id!(
+    /// A checkpoint, from its begin to its commit or abort. It is drawn at random by whoever begins it, and who knows it
+    /// reaches the files that are staged.
+    CheckpointId,
+    16
+);
+
+impl CheckpointId {
+    /// The name of the directory in which its files are staged.
+    pub fn staging_name(&self) -> String {
+        format!("{PREFIX}{self}")
+    }
+
+    /// The checkpoint whose files are staged in a directory of this name, if the name is of that kind.
+    pub fn of_staging_name(name: &str) -> Option<Self> {
+        let text = name.strip_prefix(PREFIX)?;
+        // A name is of one checkpoint only in the letters in which that writes itself.
+        text.parse().ok().filter(|id: &Self| id.to_string() == text)
+    }
+}
+
+/// A path as far as the directory in which a checkpoint stages its files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StagedPlace {
+    /// The checkpoint.
+    pub id: CheckpointId,
+    /// The path of its staging directory.
+    pub staging: PoolPath,
+    /// The names below that directory.
+    pub below: Vec<String>,
+}
+
+impl StagedPlace {
+    /// Where a path lies that is, or is below, a staging directory; of one inside another the outermost.
+    pub fn of(path: &PoolPath) -> Option<Self> {
+        let mut ids = path.names().iter().map(|name| CheckpointId::of_staging_name(name));
+        let depth = ids.position(|id| id.is_some())?;
+        let id = CheckpointId::of_staging_name(&path.names()[depth])?;
+        let mut staging = path.clone();
+        while staging.names().len() > depth + 1 {
+            staging = staging.parent()?;
+        }
+        Some(Self { id, staging, below: path.names()[depth + 1..].to_vec() })
+    }
+}
+
+/// What a commit makes of the files that were staged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommitStyle {
+    /// They are the whole content of the target: a directory that was there before is gone.
+    Replace,
+    /// They come to what is in the target, in the place of files of the same names.
+    Merge,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_tells_the_checkpoint_that_it_is_staged_in() {
+        let id = CheckpointId([0xa5; 16]);
+        let at = |text: &str| -> PoolPath { text.parse().expect("a path") };
+        let staging = at(&format!("pot://lab/run/{}", id.staging_name()));
+        let file = staging.join("d").and_then(|dir| dir.join("f")).expect("a path");
+        let below = vec!["d".to_owned(), "f".to_owned()];
+        let place = StagedPlace { id, staging: staging.clone(), below };
+        assert_eq!(StagedPlace::of(&file), Some(place));
+        assert_eq!(StagedPlace::of(&staging).map(|place| place.below.len()), Some(0));
+        for other in ["pot://lab/run", "pot://", "pot://lab/.potluck-ckpt-x/f"] {
+            assert_eq!(StagedPlace::of(&at(other)), None, "{other}");
+        }
+        let capital = format!("pot://lab/{PREFIX}{}", "A5".repeat(16));
+        assert_eq!(
+            StagedPlace::of(&at(&capital)),
+            None,
+            "another name than that of the checkpoint"
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! Checkpoints: they begin, are committed and aborted, and are listed.
+
+use super::Answer;
+use crate::access::Access;
+use crate::callers::{CallingMember, KnownMembers};
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::settings::Settings;
+use crate::wakeup::Wakeup;
+use potluck_catalog::{Catalog, CheckpointOutcome, NewCheckpoint, OpenCheckpoint, SeenSpaces};
+use potluck_core::checkpoint::CommitStyle;
+use potluck_core::rights::Right;
+use potluck_wire::control::{
+    CheckpointAbort, CheckpointAbout, CheckpointBegin, CheckpointBegun, CheckpointCommit,
+    CheckpointCommitted, CheckpointList, Checkpoints, Done, OwnCommitted,
+};
+use potluck_wire::error::Failure;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Entries and chunks that are looked at to tell how much is staged for one checkpoint.
+const SUMMED: u64 = 20_000;
+/// The least that a copy's checkpoint stays open while nothing is written to it, though nothing of an interrupted upload
+/// is to be kept: its client may be sending one large file.
+const LEAST_IDLE: Duration = Duration::from_secs(600);
+
+handles! {
+    /// The handles for answering calls about checkpoints.
+    pub struct CheckpointCalls {
+        settings: Arc<Settings>,
+        time: PoolTime,
+        catalog: Catalog,
+        members: Arc<KnownMembers>,
+        background: Wakeup,
+        access: Access,
+    }
+}
+
+impl Answer<CheckpointBegin> for CheckpointCalls {
+    async fn answer(
+        self,
+        call: CheckpointBegin,
+        caller: CallingMember,
+    ) -> Result<CheckpointBegun, Failure> {
+        let CheckpointBegin { id, target, style } = call;
+        self.access.need(&caller, Right::Write, &target).await?;
+        let settings = self.settings.get();
+        let idle = match style {
+            CommitStyle::Replace => settings.checkpoint_idle,
+            // It is of a copy, which goes on at once or not at all.
+            CommitStyle::Merge => settings.resume_window.max(LEAST_IDLE),
+        };
+        let (made_by, idle_ms) = (caller.member()?.member, idle.as_millis() as u64);
+        let new = NewCheckpoint { id, target, style, made_by, idle_ms };
+        let OpenCheckpoint { staging, idle_ms, .. } =
+            self.catalog.begin_checkpoint(new, self.time.when()).await?;
+        Ok(CheckpointBegun { staging, idle_ms })
+    }
+}
+
+impl Answer<CheckpointCommit> for CheckpointCalls {
+    async fn answer(
+        self,
+        call: CheckpointCommit,
+        caller: CallingMember,
+    ) -> Result<CheckpointCommitted, Failure> {
+        let CheckpointCommit { space, id, condition, spare_content } = call;
+        self.access.need_in(&caller, Right::Write, &space).await?;
+        let (how, when) = ((condition, spare_content), self.time.when());
+        let outcome = self.catalog.commit_checkpoint((space, id), how, when).await?;
+        self.background.wake();
+        Ok(match outcome {
+            CheckpointOutcome::Now(target) => {
+                CheckpointCommitted { target: target.to_string(), before: false }
+            }
+            CheckpointOutcome::Before(target) => CheckpointCommitted { target, before: true },
+        })
+    }
+}
+
+impl Answer<CheckpointAbort> for CheckpointCalls {
+    async fn answer(self, call: CheckpointAbort, caller: CallingMember) -> Result<Done, Failure> {
+        let CheckpointAbort { space, id } = call;
+        self.access.need_in(&caller, Right::Write, &space).await?;
+        self.catalog.abort_checkpoint((space, id), self.time.now_ms()).await?;
+        self.background.wake();
+        Ok(Done {})
+    }
+}
+
+impl Answer<CheckpointList> for CheckpointCalls {
+    async fn answer(
+        self,
+        _call: CheckpointList,
+        caller: CallingMember,
+    ) -> Result<Checkpoints, Failure> {
+        let seen = self.access.seen(&caller).await?;
+        let own = caller.member()?.member;
+        let when = self.time.when();
+        let mut checkpoints = Vec::new();
+        let known = self.catalog.checkpoints().await?;
+        for open in known.open {
+            let rights = seen.rights(open.target.space());
+            if !rights.allow(Right::List) {
+                continue;
+            }
+            let staging = open.staging.clone();
+            // One that ended just now is none any more.
+            let Ok(used) = self.catalog.usage(staging, None, SUMMED, SeenSpaces::ALL).await else {
+                continue;
+            };
+            let is_own = open.made_by == own;
+            // Whoever knows the identifier reaches what is staged.
+            let is_told = is_own || rights.allow(Right::Manage);
+            checkpoints.push(CheckpointAbout {
+                id: is_told.then_some(open.id),
+                staging: is_told.then_some(open.staging),
+                target: open.target,
+                style: open.style,
+                member: open.made_by,
+                maker: self.members.names(&[open.made_by]).pop(),
+                is_own,
+                age_ms: when.wall_ms.saturating_sub(open.begun_wall_ms).max(0) as u64,
+                expires_ms: (open.used_ms + open.idle_ms).saturating_sub(when.pool_ms),
+                files: used.files,
+                bytes: used.bytes,
+                more: used.next.is_some(),
+            });
+        }
+        let committed = known.committed.into_iter().filter(|ended| ended.made_by == own);
+        let committed = committed.map(|ended| OwnCommitted { id: ended.id, target: ended.target });
+        Ok(Checkpoints { checkpoints, committed: committed.collect() })
+    }
+}

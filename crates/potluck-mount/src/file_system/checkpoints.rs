@@ -1,0 +1,281 @@
+//! Checkpoints in a mount: from its begin to its end the content of a directory is that which is staged. This mount sees
+//! it, and so do others that joined the checkpoint.
+
+use super::{FileSystem, ShownEntry, entry_of};
+use crate::errno::errno;
+use potluck_core::checkpoint::{CheckpointId, CommitStyle};
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{Condition, ListedEntry};
+use potluck_wire::error::code;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::str::FromStr;
+use std::sync::MutexGuard;
+
+/// What a program asks for by setting the attribute of a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckpointRequest {
+    /// Begins one for the directory, or for a name in it, which need not be there.
+    Begin(Option<String>),
+    /// Writes to one that somebody began.
+    Join(CheckpointId, Option<String>),
+    /// Has what is staged become visible.
+    Commit,
+    /// Has what is staged removed.
+    Abort,
+}
+
+impl FromStr for CheckpointRequest {
+    type Err = Errno;
+
+    fn from_str(text: &str) -> Result<Self, Errno> {
+        let text = text.trim_end_matches(['\n', '\0']);
+        let (verb, rest) =
+            text.split_once(' ').map_or((text, None), |(verb, rest)| (verb, Some(rest)));
+        let name = |name: &str| match name.is_empty() || name.contains('/') {
+            true => Err(Errno::INVAL),
+            false => Ok(name.to_owned()),
+        };
+        match (verb, rest) {
+            ("begin", rest) => Ok(Self::Begin(rest.map(name).transpose()?)),
+            ("join", Some(rest)) => {
+                let (id, of) = rest.split_once(' ').map_or((rest, None), |(id, of)| (id, Some(of)));
+                let id = id.parse().map_err(|_| Errno::INVAL)?;
+                Ok(Self::Join(id, of.map(name).transpose()?))
+            }
+            ("commit", None) => Ok(Self::Commit),
+            ("abort", None) => Ok(Self::Abort),
+            _ => Err(Errno::INVAL),
+        }
+    }
+}
+
+/// The checkpoints of a mount, by the numbers of their directories: those that are open in it, and of each directory the
+/// one that ended last.
+pub type MountedCheckpoints = HashMap<u64, MountedCheckpoint>;
+
+/// A checkpoint of a mount.
+#[derive(Debug, Clone)]
+pub struct MountedCheckpoint {
+    id: CheckpointId,
+    space: String,
+    is_open: bool,
+}
+
+impl FileSystem {
+    fn checkpoints(&self) -> MutexGuard<'_, MountedCheckpoints> {
+        self.checkpoints.lock().expect("no holder panics")
+    }
+
+    /// Where the content of a directory is staged, if it is.
+    pub(super) fn staging_at(&self, parent: u64, name: &str) -> Option<PoolPath> {
+        let inodes = self.inodes();
+        inodes.find(parent, name).and_then(|number| inodes.staging(number).cloned())
+    }
+
+    /// Refuses to rename or remove a directory that is staged, or that one below it is.
+    pub(super) fn check_unstaged(&self, parent: u64, name: &str) -> Result<(), Errno> {
+        let inodes = self.inodes();
+        let Some(number) = inodes.find(parent, name) else { return Ok(()) };
+        let staged = inodes.staged();
+        match staged.iter().any(|(staged, _)| inodes.is_below(*staged, number)) {
+            true => Err(Errno::BUSY),
+            false => Ok(()),
+        }
+    }
+
+    /// What is at a name. A directory whose checkpoint ended elsewhere is that which everybody sees from then on.
+    pub(super) async fn stat_or_end(&self, parent: u64, name: &str) -> Result<ListedEntry, Errno> {
+        let found = self.stat(&self.child(parent, name)?).await;
+        let number = self.inodes().find(parent, name).unwrap_or(parent);
+        match found == Err(Errno::NOENT) && self.has_ended_elsewhere(number).await {
+            true => self.stat(&self.child(parent, name)?).await,
+            false => found,
+        }
+    }
+
+    /// Whether something was not found because the checkpoint that it was staged for has ended elsewhere; from then on
+    /// its directory is that which everybody sees.
+    pub(super) async fn has_ended_elsewhere(&self, inode: u64) -> bool {
+        let staged = {
+            let inodes = self.inodes();
+            // None is staged inside another.
+            let above = inodes.staged().into_iter().map(|(number, _)| number);
+            let mut above = above.filter(|number| inodes.is_below(inode, *number));
+            above.next().and_then(|number| Some((number, inodes.staging(number)?.clone())))
+        };
+        let Some((number, staging)) = staged else { return false };
+        // What is kept of it may be what it was.
+        let is_gone = match self.pool.stat(&staging).await {
+            Err(failure) => failure.code == code::NO_ENTRY,
+            Ok(_) => false,
+        };
+        if is_gone {
+            self.is_over(number);
+        }
+        is_gone
+    }
+
+    /// Adds directories to a listing that are staged in this mount, and not there for others.
+    pub(super) fn add_staged(&self, inode: u64, entries: &mut Vec<ListedEntry>) {
+        for (number, place) in self.inodes().staged() {
+            let Some((_, name)) = place.filter(|(parent, _)| *parent == inode) else { continue };
+            if entries.iter().all(|entry| entry.path != name) {
+                entries.push(entry_of(name, &ShownEntry::of_dir(number)));
+            }
+        }
+    }
+
+    /// The identifier of the checkpoint that a directory is staged for.
+    pub(super) fn checkpoint_of(&self, inode: u64) -> Result<String, Errno> {
+        let checkpoints = self.checkpoints();
+        let open = checkpoints.get(&inode).filter(|checkpoint| checkpoint.is_open);
+        open.map(|checkpoint| checkpoint.id.to_string()).ok_or(Errno::NODATA)
+    }
+
+    /// Begins, joins or ends the checkpoint of a directory.
+    ///
+    /// Errors: [`Errno::BUSY`] while programs write files in the directory; [`Errno::NODATA`] where no checkpoint was begun
+    /// in this mount, [`Errno::STALE`] where it has ended elsewhere.
+    pub(super) async fn change_checkpoint(
+        &self,
+        inode: u64,
+        request: CheckpointRequest,
+    ) -> Result<(), Errno> {
+        match request {
+            CheckpointRequest::Begin(name) => self.begin_checkpoint(inode, name, None).await,
+            CheckpointRequest::Join(id, name) => self.begin_checkpoint(inode, name, Some(id)).await,
+            CheckpointRequest::Commit => self.commit_checkpoint(inode).await,
+            CheckpointRequest::Abort => self.abort_checkpoint(inode).await,
+        }
+    }
+
+    async fn begin_checkpoint(
+        &self,
+        inode: u64,
+        name: Option<String>,
+        id: Option<CheckpointId>,
+    ) -> Result<(), Errno> {
+        let number = match &name {
+            Some(name) => self.inodes().of(inode, name),
+            None => inode,
+        };
+        let open = self.checkpoints().get(&number).filter(|it| it.is_open).cloned();
+        if let Some(open) = open {
+            return if id.is_none_or(|id| id == open.id) { Ok(()) } else { Err(Errno::BUSY) };
+        }
+        if self.is_written_below(number) {
+            return Err(Errno::BUSY);
+        }
+        let target = self.inodes().path(number)?;
+        let style = CommitStyle::Replace;
+        let begun = match id {
+            None => self.pool.begin_checkpoint(&target, style).await,
+            Some(id) => self.pool.join_checkpoint(id, &target, style).await,
+        };
+        let begun = begun.map_err(|failure| errno(&failure))?;
+        let (id, space) = (begun.id(), target.space().to_owned());
+        self.inodes().set_staging(number, Some(begun.staging().clone()));
+        self.checkpoints().insert(number, MountedCheckpoint { id, space, is_open: true });
+        Ok(())
+    }
+
+    /// Whether a program has a file open that it writes, in a directory or below it.
+    fn is_written_below(&self, dir: u64) -> bool {
+        let drafts = self.handles().drafts();
+        drafts.into_iter().any(|(number, _)| {
+            let is_below = self.inodes().is_below(number, dir);
+            is_below && self.handles().is_file_written(number)
+        })
+    }
+
+    async fn commit_checkpoint(&self, inode: u64) -> Result<(), Errno> {
+        let checkpoint = self.checkpoints().get(&inode).cloned().ok_or(Errno::NODATA)?;
+        if self.is_written_below(inode) {
+            return Err(Errno::BUSY);
+        }
+        // What was closed by a program that did not wait for the answer is there, or nothing of the checkpoint is.
+        let drafts = self.handles().drafts();
+        for (number, draft) in drafts {
+            let is_below = self.inodes().is_below(number, inode);
+            if is_below {
+                self.publish_draft(&mut *draft.lock().await, number).await?;
+            }
+        }
+        let MountedCheckpoint { id, space, .. } = checkpoint;
+        let committed = self.pool.commit_checkpoint(&space, id, Condition::Always, false).await;
+        match committed {
+            Ok(_) => {
+                self.is_over(inode);
+                Ok(())
+            }
+            Err(failure) => {
+                if failure.code == code::NO_CHECKPOINT {
+                    self.is_over(inode);
+                }
+                Err(errno(&failure))
+            }
+        }
+    }
+
+    async fn abort_checkpoint(&self, inode: u64) -> Result<(), Errno> {
+        let checkpoint = self.checkpoints().get(&inode).cloned().ok_or(Errno::NODATA)?;
+        let MountedCheckpoint { id, space, .. } = checkpoint;
+        self.pool.abort_checkpoint(&space, id).await.map_err(|failure| errno(&failure))?;
+        // What programs still write there is removed with it, and must not appear where others look.
+        let drafts = self.handles().drafts();
+        for (number, draft) in drafts {
+            let place = self.inodes().place(number).cloned();
+            let (is_below, path) = {
+                let inodes = self.inodes();
+                (inodes.is_below(number, inode), inodes.path(number))
+            };
+            let (Some((parent, name)), Ok(path)) = (place, path) else { continue };
+            if is_below {
+                self.inodes().unlink(parent, &name);
+                self.has_no_name(&path, Some(draft)).await;
+            }
+        }
+        self.is_over(inode);
+        Ok(())
+    }
+
+    /// From now on a directory is again what everybody sees.
+    fn is_over(&self, inode: u64) {
+        let (staging, target) = {
+            let mut inodes = self.inodes();
+            let staging = inodes.staging(inode).cloned();
+            inodes.set_staging(inode, None);
+            (staging, inodes.path(inode).ok())
+        };
+        for path in [staging, target].into_iter().flatten() {
+            self.metadata.changed_here(&path);
+        }
+        if let Some(checkpoint) = self.checkpoints().get_mut(&inode) {
+            checkpoint.is_open = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_words_and_names_may_have_spaces() {
+        let id = CheckpointId([7; 16]);
+        let read = |text: &str| text.parse::<CheckpointRequest>();
+        assert_eq!(read("begin"), Ok(CheckpointRequest::Begin(None)));
+        assert_eq!(read("begin step 5\n"), Ok(CheckpointRequest::Begin(Some("step 5".into()))));
+        assert_eq!(read(&format!("join {id}")), Ok(CheckpointRequest::Join(id, None)));
+        let named = Ok(CheckpointRequest::Join(id, Some("a b".into())));
+        assert_eq!(read(&format!("join {id} a b")), named);
+        assert_eq!(
+            (read("commit\0"), read("abort")),
+            (Ok(CheckpointRequest::Commit), Ok(CheckpointRequest::Abort))
+        );
+        for bad in ["", "begin a/b", "begin ", "join", "join x", "commit now", "begins"] {
+            assert_eq!(read(bad), Err(Errno::INVAL), "{bad:?}");
+        }
+    }
+}

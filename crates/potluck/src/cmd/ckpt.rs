@@ -1,0 +1,170 @@
+//! `potluck ckpt`: directories of files that become visible at one moment.
+
+mod mounted;
+
+use super::Ending;
+use super::cp::{CopyPlace, PlacedAt};
+use crate::args::{CkptArgs, CkptDirArgs, CkptJoinArgs};
+use crate::output::{Output, count, table};
+use potluck_client::Pool;
+use potluck_core::checkpoint::{CheckpointId, CommitStyle, StagedPlace};
+use potluck_core::path::PoolPath;
+use potluck_core::size::{duration, format_size};
+use potluck_wire::control::{CheckpointAbout, CheckpointCommitted, Checkpoints, Condition};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+/// A checkpoint that was begun or joined.
+#[derive(Debug, Serialize)]
+struct Begun {
+    id: CheckpointId,
+    /// The directory, as it was named.
+    dir: String,
+    /// Where to write; of a mounted pool, the directory itself.
+    staging: String,
+}
+
+/// Where a directory is.
+enum DirPlace {
+    Pool(PoolPath),
+    Mounted(PathBuf),
+}
+
+impl DirPlace {
+    fn of(text: &OsStr) -> Result<Self, Failure> {
+        match CopyPlace::target(text)?.at {
+            PlacedAt::Pool(path) => Ok(Self::Pool(path)),
+            PlacedAt::Local(dir) => Ok(Self::Mounted(dir)),
+            PlacedAt::Stdio => {
+                let what = "standard input is no directory";
+                Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                    .hint("name a directory of a mounted pool, or pot://SPACE/DIR"))
+            }
+        }
+    }
+}
+
+pub async fn run(args: CkptArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+    match args {
+        CkptArgs::Begin(CkptDirArgs { dir }) => begin(&dir, None, client, output).await?,
+        CkptArgs::Join(CkptJoinArgs { id, dir }) => begin(&dir, Some(id), client, output).await?,
+        CkptArgs::Commit(CkptDirArgs { dir }) => {
+            let committed = match DirPlace::of(&dir)? {
+                DirPlace::Mounted(dir) => mounted::commit(&dir)?,
+                DirPlace::Pool(path) => commit(&path, client).await?,
+            };
+            output.result(&committed, |committed| match committed.before {
+                true => format!("{} was committed before", committed.target),
+                false => String::new(),
+            });
+        }
+        CkptArgs::Abort(CkptDirArgs { dir }) => {
+            match DirPlace::of(&dir)? {
+                DirPlace::Mounted(dir) => mounted::abort(&dir)?,
+                DirPlace::Pool(path) => {
+                    let checkpoints = client.checkpoints().await?;
+                    let id = open_for(&path, &checkpoints)?;
+                    client.abort_checkpoint(path.space(), id).await?;
+                }
+            }
+            output.result(&serde_json::json!({ "dir": dir.display().to_string() }), |_| {
+                String::new()
+            });
+        }
+        CkptArgs::Ls => {
+            let open = client.checkpoints().await?;
+            output.result(&open, text);
+        }
+    }
+    Ok(Ending::Done)
+}
+
+async fn begin(
+    dir: &OsStr,
+    id: Option<CheckpointId>,
+    client: &Pool,
+    output: &Output,
+) -> Result<(), Failure> {
+    let begun = match DirPlace::of(dir)? {
+        DirPlace::Mounted(local) => {
+            let id = mounted::begin(&local, id)?;
+            let dir = local.display().to_string();
+            Begun { id, staging: dir.clone(), dir }
+        }
+        DirPlace::Pool(target) => {
+            let style = CommitStyle::Replace;
+            let begun = match id {
+                Some(id) => client.join_checkpoint(id, &target, style).await?,
+                None => client.begin_checkpoint(&target, style).await?,
+            };
+            let (dir, staging) = (target.to_string(), begun.staging().to_string());
+            Begun { id: begun.id(), dir, staging }
+        }
+    };
+    output.answer(&begun, |begun| format!("{}\n", begun.staging));
+    Ok(())
+}
+
+async fn commit(path: &PoolPath, client: &Pool) -> Result<CheckpointCommitted, Failure> {
+    let checkpoints = client.checkpoints().await?;
+    let id = match open_for(path, &checkpoints) {
+        Ok(id) => id,
+        Err(none) => {
+            // Who repeats a command whose answer was lost asks for what is done.
+            let target = path.to_string();
+            let mut committed = checkpoints.committed.into_iter().rev();
+            committed.find(|ended| ended.target == target).ok_or(none)?.id
+        }
+    };
+    client.commit_checkpoint(path.space(), id, Condition::Always, false).await
+}
+
+/// The checkpoint that is meant by a path: its staging directory, or the directory that it is for, if this member has one
+/// open for that.
+fn open_for(path: &PoolPath, checkpoints: &Checkpoints) -> Result<CheckpointId, Failure> {
+    if let Some(place) = StagedPlace::of(path) {
+        return Ok(place.id);
+    }
+    let own = |about: &&CheckpointAbout| about.is_own && about.target == *path;
+    let open: Vec<CheckpointId> =
+        checkpoints.checkpoints.iter().filter(own).filter_map(|about| about.id).collect();
+    match open[..] {
+        [id] => Ok(id),
+        [] => {
+            let what = format!("you have no checkpoint open for {path}");
+            Err(Failure::new(ErrorKind::NotFound, code::NO_CHECKPOINT, what).hint(
+                "`potluck ckpt ls` lists those that are open; one of another is named by the path that its begin \
+                 printed",
+            ))
+        }
+        _ => {
+            let what = format!("you have {} checkpoints open for {path}", open.len());
+            Err(Failure::new(ErrorKind::Conflict, code::BAD_REQUEST, what)
+                .hint("name the path that the begin of the one that you mean printed; `potluck ckpt ls --json` has it"))
+        }
+    }
+}
+
+fn text(open: &Checkpoints) -> String {
+    let row = |about: &CheckpointAbout| {
+        let at_least = if about.more { "> " } else { "" };
+        let time = |ms: u64| duration(ms / 1000);
+        vec![
+            time(about.age_ms),
+            time(about.expires_ms),
+            format!("{at_least}{}", count(about.files, "file")),
+            format!("{at_least}{}", format_size(about.bytes)),
+            about.maker.clone().unwrap_or_else(|| about.member.to_string()),
+            about.target.to_string(),
+            about.id.map_or_else(|| "-".into(), |id| id.to_string()),
+        ]
+    };
+    let rows: Vec<_> = open.checkpoints.iter().map(row).collect();
+    table(
+        &["age", "expires in", "files", "size", "by", "directory", "identifier"],
+        &[0, 1, 2, 3],
+        &rows,
+    )
+}

@@ -1,0 +1,115 @@
+//! Checkpoints of directories in a mounted pool: the mount is asked by an extended attribute, as programs may ask it.
+
+use potluck_core::checkpoint::CheckpointId;
+use potluck_wire::control::CheckpointCommitted;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+
+/// The attribute of a directory by which checkpoints begin and end.
+const ATTRIBUTE: &str = "user.potluck.ckpt";
+
+/// Begins a checkpoint, or joins one, for a directory that need not be there.
+pub fn begin(dir: &Path, id: Option<CheckpointId>) -> Result<CheckpointId, Failure> {
+    let verb = id.map_or("begin".to_owned(), |id| format!("join {id}"));
+    if dir.symlink_metadata().is_ok() {
+        check_mounted(dir)?;
+        ask(dir, &verb)?;
+    } else {
+        let name = dir.file_name().and_then(|name| name.to_str()).ok_or_else(|| not_named(dir))?;
+        let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
+        let above = above.map_or_else(|| PathBuf::from("."), Path::to_owned);
+        check_mounted(&above)?;
+        ask(&above, &format!("{verb} {name}")).map_err(|mut failure| {
+            failure.message = format!("{} ({})", failure.message, dir.display());
+            failure
+        })?;
+    }
+    open_in(dir)?.ok_or_else(|| failure(dir, "has no checkpoint", Errno::NODATA))
+}
+
+/// Has what is staged for a directory become visible.
+pub fn commit(dir: &Path) -> Result<CheckpointCommitted, Failure> {
+    check_mounted(dir)?;
+    let before = open_in(dir)?.is_none();
+    ask(dir, "commit")?;
+    Ok(CheckpointCommitted { target: dir.display().to_string(), before })
+}
+
+/// Has what is staged for a directory removed.
+pub fn abort(dir: &Path) -> Result<(), Failure> {
+    check_mounted(dir)?;
+    ask(dir, "abort")
+}
+
+/// Refuses a directory of another file system, which may keep any attribute and mean nothing by it. A directory of a pool
+/// always has an ack level.
+fn check_mounted(dir: &Path) -> Result<(), Failure> {
+    match getxattr(dir, "user.potluck.ack", &mut [0; 64]) {
+        Ok(_) => Ok(()),
+        Err(Errno::NODATA) => Err(failure(dir, "has no checkpoints", Errno::OPNOTSUPP)),
+        Err(why) => Err(failure(dir, "has no checkpoints", why)),
+    }
+}
+
+/// The checkpoint that is open in a directory of a mount.
+fn open_in(dir: &Path) -> Result<Option<CheckpointId>, Failure> {
+    let mut id = [0; 64];
+    match getxattr(dir, ATTRIBUTE, &mut id) {
+        Ok(len) => Ok(std::str::from_utf8(&id[..len]).ok().and_then(|text| text.parse().ok())),
+        Err(Errno::NODATA) => Ok(None),
+        Err(why) => Err(failure(dir, "cannot be asked for its checkpoint", why)),
+    }
+}
+
+fn ask(dir: &Path, request: &str) -> Result<(), Failure> {
+    let asked = setxattr(dir, ATTRIBUTE, request.as_bytes(), XattrFlags::empty());
+    asked.map_err(|why| failure(dir, &format!("refuses to {request}"), why))
+}
+
+fn not_named(dir: &Path) -> Failure {
+    let what = format!("{} is no name of a directory in a pool", dir.display());
+    Failure::new(ErrorKind::Usage, code::BAD_PATH, what).hint("names in the pool are UTF-8")
+}
+
+/// What the number of an error means here.
+fn failure(dir: &Path, refusal: &str, why: Errno) -> Failure {
+    let what = |meaning: &str| format!("{} {refusal}: {meaning}", dir.display());
+    match why {
+        Errno::BUSY => Failure::new(
+            ErrorKind::Conflict,
+            code::NOT_AGREED,
+            what("programs have files open there that they write, or another checkpoint is open"),
+        )
+        .hint("close them, and run the same command again"),
+        Errno::NODATA => Failure::new(
+            ErrorKind::NotFound,
+            code::NO_CHECKPOINT,
+            what("no checkpoint was begun there in this mount"),
+        )
+        .hint("`potluck ckpt begin DIR` begins one; `potluck ckpt ls` lists those that are open"),
+        Errno::STALE => Failure::new(
+            ErrorKind::NotFound,
+            code::NO_CHECKPOINT,
+            what("the checkpoint was committed or aborted elsewhere, or it expired"),
+        )
+        .hint("look at the directory, which is what everybody sees again"),
+        Errno::OPNOTSUPP | Errno::NOTTY => {
+            Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what("it is in no mounted pool"))
+                .hint("mount one with `potluck mount`, or name pot://SPACE/DIR")
+        }
+        Errno::PERM | Errno::ACCESS => {
+            Failure::new(ErrorKind::Auth, code::NO_RIGHT, what("it may not be written to"))
+                .hint("`potluck space who SPACE` shows who may")
+        }
+        Errno::NOENT => Failure::new(ErrorKind::NotFound, code::NO_ENTRY, what("nothing is there"))
+            .hint("make the directory above it first"),
+        Errno::NOTDIR | Errno::EXIST => {
+            Failure::new(ErrorKind::Conflict, code::WRONG_KIND, what("it is no directory"))
+                .hint("name a directory, or one that is not there yet")
+        }
+        why => Failure::new(ErrorKind::Other, code::LOCAL_IO, what(&why.to_string()))
+            .hint("the log of the mount says more"),
+    }
+}

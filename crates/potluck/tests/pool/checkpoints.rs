@@ -1,0 +1,387 @@
+//! Directories of files that become visible at one moment: `potluck ckpt`, through mounts and without, and
+//! `cp --atomic` (B6).
+
+use super::content::{arg, tree_of};
+use super::lab::{Cli, Lab};
+use super::member::Member;
+use super::mounts::{Mount, mounted};
+use super::waiting::{DEADLINE, pause, wait_until};
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{List, Stat};
+use potluck_wire::error::code;
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::io::Errno;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// What a program says to a mount about a checkpoint.
+fn say(dir: &Path, request: &str) -> Result<(), Errno> {
+    setxattr(dir, "user.potluck.ckpt", request.as_bytes(), XattrFlags::empty())
+}
+
+/// The identifier of the checkpoint that is open in a directory.
+fn identifier(dir: &Path) -> Result<String, Errno> {
+    let mut id = [0; 100];
+    let len = getxattr(dir, "user.potluck.ckpt", &mut id)?;
+    Ok(String::from_utf8_lossy(&id[..len]).into_owned())
+}
+
+fn names(dir: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(dir).expect("a directory");
+    entries.map(|entry| entry.expect("read").file_name().into_string().expect("UTF-8")).collect()
+}
+
+/// The paths below one, as the command line lists them.
+fn listed(cli: &Cli, path: &str) -> Vec<String> {
+    let entries = cli.json(&["ls", "-r", path])["entries"].clone();
+    let entries = entries.as_array().expect("entries").clone();
+    entries.iter().map(|entry| entry["path"].as_str().expect("a path").to_owned()).collect()
+}
+
+fn open(cli: &Cli) -> Vec<Value> {
+    cli.json(&["ckpt", "ls"])["checkpoints"].as_array().expect("checkpoints").clone()
+}
+
+/// Begins a checkpoint without a mount; the path to which its files are copied.
+fn begin(cli: &Cli, target: &str) -> String {
+    cli.json(&["ckpt", "begin", target])["staging"].as_str().expect("a path").to_owned()
+}
+
+/// A tree of so many files of a few bytes, in directories of 500.
+fn small_files(dir: &Path, count: usize) -> PathBuf {
+    let tree = dir.join("tree");
+    for number in 0..count {
+        let dir = tree.join(format!("d{:02}", number / 500));
+        if number % 500 == 0 {
+            fs::create_dir_all(&dir).expect("made");
+        }
+        fs::write(dir.join(format!("{number:05}")), format!("file {number}")).expect("written");
+    }
+    tree
+}
+
+/// Counts, again and again until told to stop, the files below a path as another client sees them.
+struct Watcher {
+    is_over: Arc<AtomicBool>,
+    thread: thread::JoinHandle<Vec<usize>>,
+}
+
+impl Watcher {
+    fn start(lab: &Lab, path: &str) -> Self {
+        let member = Member::load(&lab.manager_dir().join("admin"));
+        let path: PoolPath = path.parse().expect("a path");
+        let is_over = Arc::<AtomicBool>::default();
+        let told = Arc::clone(&is_over);
+        let thread = thread::spawn(move || {
+            let mut seen = Vec::new();
+            while !told.load(Ordering::Relaxed) {
+                let (mut files, mut after) = (0, None);
+                loop {
+                    let list = List { path: path.clone(), recursive: true, after };
+                    let page = match member.call(&list) {
+                        Ok(page) => page,
+                        Err(failure) if failure.code == code::NO_ENTRY => break,
+                        Err(failure) => panic!("{failure}"),
+                    };
+                    files += page.entries.iter().filter(|entry| entry.size > 0).count();
+                    after = page.next;
+                    if after.is_none() {
+                        break;
+                    }
+                }
+                seen.push(files);
+            }
+            seen
+        });
+        Self { is_over, thread }
+    }
+
+    /// The different numbers of files that were seen, in order.
+    fn end(self) -> Vec<usize> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let mut seen = self.thread.join().expect("it met no error");
+        seen.dedup();
+        seen
+    }
+}
+
+#[test]
+fn ten_thousand_files_become_visible_at_one_moment_b6() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let tree = small_files(lab.dir(), 10_000);
+    let staging = begin(&lab.cli, "pot://lab/run/step-5");
+    let watcher = Watcher::start(&lab, "pot://lab/run/step-5");
+    lab.cli.ok(&["cp", "-r", &format!("{}/.", arg(&tree)), &format!("{staging}/")]);
+    let about = &open(&lab.cli)[0];
+    assert_eq!((&about["files"], &about["is_own"]), (&Value::from(10_000), &Value::from(true)));
+    assert_eq!(listed(&lab.cli, "pot://lab"), Vec::<String>::new());
+    assert_eq!(lab.cli.json(&["du", "pot://lab"])["files"], 0);
+    let began = std::time::Instant::now();
+    lab.cli.ok(&["ckpt", "commit", "pot://lab/run/step-5"]);
+    println!("committed in {:?}, with the start of the command", began.elapsed());
+    pause(Duration::from_millis(200));
+    assert_eq!(watcher.end(), [0, 10_000]);
+    assert_eq!(open(&lab.cli), Vec::<Value>::new());
+    let again = lab.cli.ok(&["ckpt", "commit", "pot://lab/run/step-5"]).text();
+    assert!(again.contains("was committed before"), "{again}");
+    let back = lab.dir().join("back");
+    lab.cli.ok(&["cp", "-r", "pot://lab/run/step-5", arg(&back)]);
+    assert_eq!(tree_of(&back), tree_of(&tree));
+}
+
+#[test]
+fn a_mount_shows_what_is_staged_in_it_and_others_see_it_from_the_commit_on() {
+    let test = "a_mount_shows_what_is_staged_in_it_and_others_see_it_from_the_commit_on";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    fs::create_dir(mount.at("step")).expect("made");
+    fs::write(mount.at("step/old"), "old").expect("written");
+    let reader = File::open(other.at("step/old")).expect("opened");
+
+    // A directory that is there, by the attribute; one that is not, by the command.
+    say(&mount.at("step"), "begin").expect("begun");
+    let id = identifier(&mount.at("step")).expect("told");
+    assert_eq!(identifier(&other.at("step")), Err(Errno::NODATA));
+    lab.cli.ok(&["ckpt", "begin", arg(&mount.at("new step"))]);
+    assert_eq!(open(&lab.cli).len(), 2);
+    wait_until("the kernel to ask again", DEADLINE, || names(&mount.at("step")).is_empty());
+    for dir in ["step", "new step"] {
+        fs::create_dir(mount.at(dir).join("d")).expect("made");
+        fs::write(mount.at(dir).join("d/f"), "staged").expect("written");
+        symlink("d/g", mount.at(dir).join("link")).expect("made");
+        fs::rename(mount.at(dir).join("d/f"), mount.at(dir).join("d/g")).expect("renamed");
+        assert_eq!(fs::read(mount.at(dir).join("d/g")).expect("read back"), b"staged");
+    }
+    assert_eq!(names(&mount.dir), ["new step", "step"].map(String::from).into());
+    assert_eq!(names(&other.dir), ["step"].map(String::from).into());
+    assert_eq!(names(&other.at("step")), ["old"].map(String::from).into());
+    assert_eq!(
+        fs::remove_dir_all(mount.at("step")).map_err(|why| why.raw_os_error()),
+        Err(Some(Errno::BUSY.raw_os_error()))
+    );
+    let moved = fs::rename(mount.at("new step"), mount.at("moved"));
+    assert_eq!(moved.map_err(|why| why.raw_os_error()), Err(Some(Errno::BUSY.raw_os_error())));
+    fs::create_dir_all(mount.at("step/d")).expect("there");
+    fs::write(mount.at("step/d/g"), "staged").expect("written");
+
+    // Another mount that is told the identifier writes to it, too.
+    lab.cli.ok(&["ckpt", "join", &id, arg(&other.at("step"))]);
+    wait_until("the other mount to show it", DEADLINE, || names(&other.at("step")).contains("d"));
+    fs::write(other.at("step/from-other"), "other").expect("written");
+
+    let mut writing = File::create(mount.at("step/open")).expect("made");
+    writing.write_all(b"not closed").expect("written");
+    assert_eq!(say(&mount.at("step"), "commit"), Err(Errno::BUSY));
+    let busy = lab.cli.fails(10, &["ckpt", "commit", arg(&mount.at("step"))]);
+    assert!(busy.message.contains("files open"), "{busy:?}");
+    drop(writing);
+    assert!(!listed(&lab.cli, "pot://lab/step").contains(&"d/g".to_owned()));
+    lab.cli.ok(&["ckpt", "commit", arg(&mount.at("step"))]);
+    let all = ["d", "d/g", "from-other", "open"].map(String::from);
+    let mut now = listed(&lab.cli, "pot://lab/step");
+    now.retain(|name| name != "link");
+    assert_eq!(now, all);
+    let again = lab.cli.ok(&["ckpt", "commit", arg(&mount.at("step"))]).text();
+    assert!(again.contains("before"), "{again}");
+    say(&mount.at("new step"), "commit").expect("committed");
+    assert_eq!(listed(&lab.cli, "pot://lab/new step"), ["d", "d/g", "link"]);
+    wait_until("the others to see it", DEADLINE, || {
+        names(&other.at("step")).contains("open") && names(&other.dir).contains("new step")
+    });
+    assert_eq!(fs::read(other.at("new step/link")).expect("read"), b"staged");
+    // The mount goes on with what everybody sees.
+    fs::write(mount.at("step/later"), "later").expect("written");
+    assert_eq!(lab.cli.cat("pot://lab/step/later"), b"later");
+    assert_eq!(say(&mount.dir, "commit"), Err(Errno::NODATA));
+    assert_eq!(say(&mount.at("step"), "sometimes"), Err(Errno::INVAL));
+    let mut content = String::new();
+    std::io::Read::read_to_string(&mut &reader, &mut content).expect("read");
+    assert_eq!(content, "old", "who had it open keeps the version");
+}
+
+#[test]
+fn an_aborted_checkpoint_of_a_mount_leaves_what_was_there() {
+    let test = "an_aborted_checkpoint_of_a_mount_leaves_what_was_there";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    fs::create_dir(mount.at("step")).expect("made");
+    fs::write(mount.at("step/old"), "old").expect("written");
+    lab.cli.ok(&["ckpt", "begin", arg(&mount.at("step"))]);
+    fs::write(mount.at("step/new"), "new").expect("written");
+    let mut open_still = File::create(mount.at("step/open")).expect("made");
+    open_still.write_all(b"written").expect("written");
+    lab.cli.ok(&["ckpt", "abort", arg(&mount.at("step"))]);
+    drop(open_still);
+    wait_until("the mount to show the old", DEADLINE, || {
+        names(&mount.at("step")) == ["old".to_owned()].into()
+    });
+    assert_eq!(listed(&lab.cli, "pot://lab"), ["step", "step/old"]);
+    lab.cli.ok(&["ckpt", "abort", arg(&mount.at("step"))]);
+    let gone = lab.cli.fails(3, &["ckpt", "commit", arg(&mount.at("step"))]);
+    assert_eq!(gone.code, "POT-E013", "{gone:?}");
+    let none = lab.cli.fails(2, &["ckpt", "begin", arg(lab.dir())]);
+    assert!(none.message.contains("no mounted pool"), "{none:?}");
+}
+
+#[test]
+fn a_checkpoint_outlives_its_mount_and_its_manager() {
+    let test = "a_checkpoint_outlives_its_mount_and_its_manager";
+    let Some((mut lab, mut mount)) = mounted(test, 2, &["--copies", "2"], &[]) else { return };
+    fs::create_dir(mount.at("step")).expect("made");
+    fs::write(mount.at("step/old"), "old").expect("written");
+    say(&mount.at("step"), "begin").expect("begun");
+    let id = identifier(&mount.at("step")).expect("told");
+    let content = super::content::bytes(1, 300_000);
+    fs::write(mount.at("step/a"), &content).expect("written");
+    mount.running.kill_9();
+    drop(mount);
+    assert_eq!(listed(&lab.cli, "pot://lab/step"), ["old"]);
+    let mount = Mount::start(&lab, "pot://lab", &[]);
+    assert_eq!(names(&mount.at("step")), ["old".to_owned()].into());
+    lab.cli.ok(&["ckpt", "join", &id, arg(&mount.at("step"))]);
+    wait_until("it to be shown", DEADLINE, || names(&mount.at("step")).contains("a"));
+    lab.kill_manager();
+    lab.start_manager();
+    lab.wait_live();
+    fs::write(mount.at("step/b"), &content).expect("written");
+    assert_eq!(listed(&lab.cli, "pot://lab/step"), ["old"]);
+    lab.cli.ok(&["ckpt", "commit", arg(&mount.at("step"))]);
+    assert_eq!(listed(&lab.cli, "pot://lab/step"), ["a", "b"]);
+    assert_eq!(lab.cli.cat("pot://lab/step/a"), content);
+    lab.cli.ok(&["verify", "-r", "pot://lab"]);
+}
+
+#[test]
+fn a_manager_that_dies_in_the_middle_of_a_commit_leaves_the_old_directory_or_the_new() {
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let mut outcomes = BTreeSet::new();
+    for round in 0..6_u64 {
+        let staging = begin(&lab.cli, "pot://lab/step");
+        for name in ["a", "b"] {
+            let local = lab.dir().join(name);
+            fs::write(&local, format!("{name} of round {round}")).expect("written");
+            lab.cli.ok(&["cp", arg(&local), &format!("{staging}/")]);
+        }
+        let mut committing = lab.cli.start(&["ckpt", "commit", &staging]);
+        pause(Duration::from_millis(10 * round));
+        lab.kill_manager();
+        committing.kill_9();
+        lab.start_manager();
+        let text = |name: &str| lab.cli.run(&["cat", &format!("pot://lab/step/{name}")]).stdout;
+        let (a, b) = (text("a"), text("b"));
+        let of = |name: &str, round: u64| format!("{name} of round {round}").into_bytes();
+        let is_new = (&a, &b) == (&of("a", round), &of("b", round));
+        let is_old = round == 0 && a.is_empty() && b.is_empty()
+            || round > 0 && (&a, &b) == (&of("a", round - 1), &of("b", round - 1));
+        assert!(is_new || is_old, "round {round}: {a:?} {b:?}");
+        outcomes.insert(is_new);
+        lab.cli.ok(&["ckpt", "commit", &staging]);
+        assert_eq!(lab.cli.cat("pot://lab/step/a"), of("a", round));
+    }
+    println!("seen directly after the restart: {outcomes:?} (true: the new one)");
+}
+
+#[test]
+fn a_checkpoint_expires_that_nobody_writes_to() {
+    let lab = Lab::with_options(1, &["--checkpoint-idle", "2s", "--gc-delay", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let staging = begin(&lab.cli, "pot://lab/step");
+    let (local, _) = super::content::file(lab.dir(), "a", 1, 200_000);
+    lab.cli.ok(&["cp", arg(&local), &format!("{staging}/")]);
+    wait_until("it to expire", DEADLINE, || open(&lab.cli).is_empty());
+    let gone = lab.cli.fails(3, &["ckpt", "commit", &staging]);
+    assert_eq!(gone.code, "POT-E013", "{gone:?}");
+    let late = lab.cli.fails(3, &["cp", arg(&local), &format!("{staging}/")]);
+    assert_eq!(late.code, "POT-E013", "{late:?}");
+    lab.wait_clean(0);
+}
+
+#[test]
+fn others_see_that_a_checkpoint_is_open_and_reach_nothing_of_it() {
+    let lab = Lab::with_donors(1);
+    let join = |name: &str| {
+        let cli = lab.cli.at_home(&lab.dir().join(name));
+        cli.ok(&["join", &lab.token("user"), "--name", name]);
+        cli
+    };
+    let (ada, bert) = (join("ada"), join("bert"));
+    ada.ok(&["space", "create", "lab"]);
+    let staging = begin(&ada, "pot://lab/step");
+    let local = lab.dir().join("a");
+    fs::write(&local, "a").expect("written");
+    ada.ok(&["cp", arg(&local), &format!("{staging}/")]);
+    assert_eq!(open(&bert), Vec::<Value>::new());
+    bert.fails(3, &["ckpt", "commit", &staging]);
+    ada.ok(&["space", "grant", "lab", "bert", "read"]);
+    let shown = &open(&bert)[0];
+    assert_eq!((&shown["maker"], &shown["files"]), (&Value::from("ada"), &Value::from(1)));
+    assert!(shown["id"].is_null() && shown["staging"].is_null(), "{shown}");
+    assert_eq!(listed(&bert, "pot://lab"), Vec::<String>::new());
+    bert.fails(8, &["ckpt", "commit", &staging]);
+    bert.fails(8, &["ckpt", "begin", "pot://lab/other"]);
+    ada.ok(&["space", "grant", "lab", "bert", "write"]);
+    bert.fails(3, &["ckpt", "abort", "pot://lab/step"]);
+    let mine = open(&lab.cli);
+    assert!(mine[0]["id"].is_string(), "an admin may end it: {mine:?}");
+    // Who is told the path may.
+    bert.ok(&["ckpt", "commit", &staging]);
+    assert_eq!(bert.cat("pot://lab/step/a"), b"a");
+    // It comes under the quota of its space, as what is visible does.
+    lab.cli.ok(&["quota", "set", "pot://lab", "--files", "2"]);
+    let staging = begin(&ada, "pot://lab/next");
+    ada.ok(&["cp", arg(&local), &format!("{staging}/b")]);
+    let over = ada.fails(6, &["cp", arg(&local), &format!("{staging}/c")]);
+    assert_eq!(over.code, "POT-E035", "{over:?}");
+}
+
+#[test]
+fn an_atomic_copy_of_any_size_has_its_links_and_becomes_visible_at_one_moment() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let tree = small_files(lab.dir(), 5000);
+    symlink("d00/00000", tree.join("first")).expect("made");
+    symlink("nowhere", tree.join("d09/dangling")).expect("made");
+    fs::create_dir(tree.join("empty")).expect("made");
+    let watcher = Watcher::start(&lab, "pot://lab/tree");
+    let member = Member::load(&lab.manager_dir().join("admin"));
+    let stat = Stat { path: "pot://lab/tree/first".parse().expect("a path"), chunks: false };
+    let mut copying = lab.cli.start(&["cp", "-r", "--atomic", arg(&tree), "pot://lab/"]);
+    wait_until("the link to be there", 3 * DEADLINE, || {
+        assert!(copying.ended().is_none_or(|status| status.success()));
+        member.call(&stat).is_ok()
+    });
+    assert_eq!(listed(&lab.cli, "pot://lab/tree").len(), 5000 + 10 + 2 + 1);
+    copying.end("the copy");
+    // Files and links whose size is not zero.
+    assert_eq!(watcher.end(), [0, 5002]);
+    assert_eq!(open(&lab.cli), Vec::<Value>::new());
+
+    // Into a tree that is there, file by file or not at all, inside the pool too.
+    fs::write(tree.join("d00/00000"), "changed").expect("written");
+    fs::write(tree.join("new"), "new").expect("written");
+    let report = lab.cli.json(&["cp", "-r", "--atomic", arg(&tree.join("d00")), "pot://lab/tree/"]);
+    assert_eq!(report["versions"][0]["path"], "pot://lab/tree/d00/00000");
+    assert_eq!(lab.cli.cat("pot://lab/tree/d00/00000"), b"changed");
+    let (new, there) = (tree.join("new"), tree.join("d00/00001"));
+    let into = "pot://lab/tree/d00/";
+    let absent = ["cp", "--atomic", "--if-absent", arg(&new), arg(&there), into];
+    let kept = lab.cli.fails(10, &absent);
+    assert_eq!(kept.code, "POT-E020", "{kept:?}");
+    assert!(kept.message.contains("pot://lab/tree/d00/00001"), "{kept:?}");
+    lab.cli.fails(3, &["stat", "pot://lab/tree/d00/new"]);
+    lab.cli.ok(&["cp", "-r", "--atomic", "pot://lab/tree/d00", "pot://lab/copies/of/d00"]);
+    assert_eq!(listed(&lab.cli, "pot://lab/copies/of/d00").len(), 500);
+    let many =
+        lab.cli.fails(2, &["cp", "-r", "--atomic", &format!("{}/.", arg(&tree)), "pot://lab/tree"]);
+    assert!(many.hint.contains("--atomic"), "{many:?}");
+    assert_eq!(open(&lab.cli), Vec::<Value>::new());
+}
