@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(runs(&edit, 0..50), [(0, 10, Base), (10, 20, Changed), (20, 50, Zeros)]);
         edit.write(60, &[3; 1]).expect("written");
         assert_eq!(runs(&edit, 40..99), [(40, 60, Zeros), (60, 61, Changed)]);
-        assert_eq!(edit.write(0, &[4; 1000]), Err(Errno::NOSPC));
+        assert_eq!(edit.write(0, &[4; 1001]), Err(Errno::NOSPC));
         assert_eq!(edit.size(), 61);
         assert_eq!(runs(&edit, 99..120), []);
     }
