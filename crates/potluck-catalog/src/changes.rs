@@ -6,8 +6,8 @@
 //! The log is kept on donors and in a file; each of the two notes the last change that it has, and a row
 //! is forgotten when both have it, or when there are so many that a new base costs less.
 
-use super::checkpoints::OpenCheckpoint;
 use super::error::Error;
+use super::open_checkpoint::OpenCheckpoint;
 use crate::sql::{Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::CommitStyle;

@@ -7,7 +7,7 @@
 //! What is copied is acknowledged as what is written: a file of which too few holders are there just now is refused,
 //! and who asked for it stores it anew, which sends what is missing to others.
 
-use super::checkpoints;
+use super::checkpoint_rows;
 use super::commit::{PreparedFile, repeated};
 use super::enough_copies::{self, AcknowledgedFile, WriteSafety};
 use super::entries::{self, EntryPlace};
@@ -129,7 +129,7 @@ pub(crate) fn copy(
             let mut walk = Walk::new(db, dir, true, wanted.after.as_deref())?.without_staged();
             if wanted.after.is_none() {
                 // Where a file stands in its place nothing can be copied.
-                checkpoints::check_writable(db, &wanted.to, Some(now_ms))?;
+                checkpoint_rows::check_writable(db, &wanted.to, Some(now_ms))?;
                 make_dirs(db, &wanted.to, found.attributes)?;
             }
             copying.page(&mut walk)?

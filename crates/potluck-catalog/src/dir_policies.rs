@@ -2,7 +2,7 @@
 //!
 //! They are kept by a directory's number, so that they move with it.
 
-use super::checkpoints;
+use super::checkpoint_rows;
 use super::entries::{self, DirId, EntryPlace, FoundEntry};
 use super::error::Error;
 use super::spaces;
@@ -63,7 +63,7 @@ pub(crate) fn effective(db: &Tx, path: &PoolPath) -> Result<Policy, Error> {
 fn inheriting(db: &Tx, path: &PoolPath) -> Result<Vec<String>, Error> {
     let mut names = Vec::with_capacity(path.names().len());
     for name in path.names() {
-        match checkpoints::target_of(db, name)? {
+        match checkpoint_rows::target_of(db, name)? {
             Some(target) => names.extend(target),
             None => names.push(name.clone()),
         }
@@ -173,7 +173,7 @@ impl<'db> Inherited<'db> {
     /// What holds in the directory `name` of one in which `above` holds. In a staging directory of a checkpoint that is
     /// what holds at its target.
     fn inside(&self, above: Here, name: &str) -> Result<Here, Error> {
-        if let Some(target) = checkpoints::target_of(self.db, name)? {
+        if let Some(target) = checkpoint_rows::target_of(self.db, name)? {
             return target.iter().try_fold(above, |here, name| self.inside(here, name));
         }
         let found = match above.dir {

@@ -114,7 +114,7 @@ pub enum Error {
     /// What is staged is visible already.
     #[error("the checkpoint {id} was committed as {target}")]
     CheckpointCommitted {
-        /// The checkpoint.
+        /// The identifier of the checkpoint.
         id: CheckpointId,
         /// The directory that it became.
         target: String,

@@ -1,7 +1,7 @@
 //! Reading a catalog as records: its changes, row by row, and its whole state of one moment.
 
 use super::changes::{self, ChangeNumber, ChangeOp};
-use super::checkpoints;
+use super::checkpoint_rows;
 use super::entries::{self, DirId};
 use super::quotas::{self, StoredQuota};
 use super::records::{Keeping, PARITY_NAMES, Record, VersionFacts};
@@ -382,7 +382,7 @@ impl CatalogSnapshot {
                     if over != Override::default() {
                         out.add(Record::Policy { path, over });
                     }
-                    if let Some(open) = checkpoints::staged_in(db, dir, &item.path)? {
+                    if let Some(open) = checkpoint_rows::staged_in(db, dir, &item.path)? {
                         out.add(Record::Checkpoint(open));
                     }
                 }

@@ -8,6 +8,7 @@
 
 mod authority;
 mod changes;
+mod checkpoint_rows;
 mod checkpoints;
 mod chunks;
 mod commit;
@@ -40,6 +41,7 @@ mod meta;
 mod names;
 mod notes;
 mod open;
+mod open_checkpoint;
 mod open_error;
 mod operations;
 mod parts;
@@ -74,9 +76,8 @@ mod writer_state;
 
 pub use authority::Authority;
 pub use changes::ChangeNumber;
-pub use checkpoints::{
-    CheckpointOutcome, CommittedCheckpoint, KnownCheckpoints, NewCheckpoint, OpenCheckpoint,
-};
+pub use checkpoint_rows::{CommittedCheckpoint, KnownCheckpoints};
+pub use checkpoints::{CheckpointOutcome, NewCheckpoint};
 pub use chunks::{KnownChunk, UnusedChunk};
 pub use commit::{Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile};
 pub use committed::{ChangeListener, CommittedChange};
@@ -93,6 +94,7 @@ pub use log_position::{Advance, Extent, LogCopy, LogPlace, Position};
 pub use members::StoredMember;
 pub use names::{AttributesToSet, When};
 pub use open::OpenedPage;
+pub use open_checkpoint::OpenCheckpoint;
 pub use open_error::OpenError;
 pub use operations::{
     CommittedFiles, DonorNote, Founding, GroupEdit, Learnt, LogAhead, LogCommitted, TermStart,

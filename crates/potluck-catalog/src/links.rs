@@ -3,7 +3,7 @@
 //! A link counts as a file without bytes in the sums of its space, so that a quota of files bounds links too.
 
 use super::changes::{self, ChangeOp};
-use super::checkpoints;
+use super::checkpoint_rows;
 use super::entries::{self, EntryPlace};
 use super::error::Error;
 use super::names::When;
@@ -60,7 +60,7 @@ pub(crate) fn make(
     let LinkToMake { path, target, attributes } = link;
     let outside = || Error::OutsideSpaces(path.clone());
     let (above, name) = (path.parent().ok_or_else(outside)?, path.file_name().ok_or_else(outside)?);
-    checkpoints::check_writable(db, path, None)?;
+    checkpoint_rows::check_writable(db, path, None)?;
     let there = entries::resolve(db, path)?.map(|found| found.place);
     let replaces = match there {
         None => false,

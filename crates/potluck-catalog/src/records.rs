@@ -5,9 +5,9 @@
 //! holds more than a page of a recipe, so that each is short whatever the size of the file: what belongs
 //! to a version goes before it in records of its own.
 
-use super::checkpoints::OpenCheckpoint;
 use super::donors::StoredDonor;
 use super::members::StoredMember;
+use super::open_checkpoint::OpenCheckpoint;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::chunk::{ChunkName, Digest};

@@ -4,7 +4,7 @@
 //! operations gives the state they were exported from. Where records are missing, later ones may not
 //! fit: a record that the catalog refuses is counted and left out, and the others go on.
 
-use super::checkpoints;
+use super::checkpoint_rows;
 use super::chunks::ReferenceCounts;
 use super::entries;
 use super::meta::{self, Counter};
@@ -119,7 +119,7 @@ impl Replay {
             Record::Keeping { version, keeping } => self.keeping(db, version, &keeping),
             Record::Removed { path } => {
                 self.settled(&path);
-                checkpoints::forget_at(db, &path)?;
+                checkpoint_rows::forget_at(db, &path)?;
                 remove(db, &path)
             }
             // Its directories were made with it, and stay when it goes. What it replaced stays until the later
@@ -136,7 +136,7 @@ impl Replay {
                 self.settled(&from);
                 moved(db, &from, &to)
             }
-            Record::Checkpoint(open) => checkpoints::put(db, &open),
+            Record::Checkpoint(open) => checkpoint_rows::put(db, &open),
             Record::Published { from, to, style } => {
                 self.settled(&from);
                 if style == CommitStyle::Replace {
@@ -347,7 +347,7 @@ fn moved(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {
 fn published(db: &Tx, from: &PoolPath, to: &PoolPath, style: CommitStyle) -> Result<(), Error> {
     entries::make_dirs(db, from, EntryAttributes::of_dir(WHEN.wall_ms))?;
     publishing::publish(db, (from, to), style, publishing::Conditions::NONE, WHEN)?;
-    checkpoints::forget_at(db, from)?;
+    checkpoint_rows::forget_at(db, from)?;
     empty_trash(db)
 }
 

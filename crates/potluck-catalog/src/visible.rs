@@ -4,7 +4,7 @@
 //! the others of its transaction go on.
 
 use super::changes::{self, ChangeOp};
-use super::checkpoints;
+use super::checkpoint_rows;
 use super::chunks::ReferenceCounts;
 use super::commit::PreparedChunk;
 use super::dir_policies;
@@ -113,7 +113,7 @@ impl<'db> Visible<'db> {
         let found = match self.dirs.get(above) {
             Some(dir) => entries::lookup(self.db, *dir, name)?,
             None => {
-                checkpoints::check_writable(self.db, &path, Some(self.counts.now_ms()))?;
+                checkpoint_rows::check_writable(self.db, &path, Some(self.counts.now_ms()))?;
                 entries::resolve(self.db, &path)?
             }
         };

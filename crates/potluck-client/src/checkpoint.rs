@@ -25,7 +25,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Its identifier, by which others write to it, too.
+    /// Returns its identifier, by which others write to it, too.
     pub fn id(&self) -> CheckpointId {
         self.id
     }
@@ -132,14 +132,14 @@ impl Pool {
 }
 
 /// A checkpoint of one piece of work, which is aborted where the work ends without its commit.
-pub struct Staging {
+pub struct CheckpointedWork {
     client: Pool,
     checkpoint: Checkpoint,
     /// Whether there is nothing to abort.
     has_ended: bool,
 }
 
-impl Staging {
+impl CheckpointedWork {
     /// Begins a checkpoint, whose files are merged into what is in `target`.
     ///
     /// Errors: those of [`Pool::begin_checkpoint`].
@@ -148,7 +148,7 @@ impl Staging {
         Ok(Self { client: client.clone(), checkpoint, has_ended: false })
     }
 
-    /// The checkpoint.
+    /// Returns the checkpoint.
     pub fn checkpoint(&self) -> &Checkpoint {
         &self.checkpoint
     }
@@ -189,7 +189,7 @@ impl Staging {
     }
 }
 
-impl Drop for Staging {
+impl Drop for CheckpointedWork {
     fn drop(&mut self) {
         if !self.has_ended {
             let (client, id) = (self.client.clone(), self.checkpoint.id);

@@ -58,7 +58,7 @@ mod write {
 }
 mod writer;
 
-pub use checkpoint::{Checkpoint, Staging};
+pub use checkpoint::{Checkpoint, CheckpointedWork};
 pub use copy::CopyReport;
 pub use file::{File, Part, Reader};
 pub use get::{ByteRange, GetOptions, GetReport, cat, check_tree, get_file, get_link, get_tree};

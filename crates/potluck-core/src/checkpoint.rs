@@ -37,7 +37,7 @@ impl CheckpointId {
 /// A path as far as the directory in which a checkpoint stages its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StagedPlace {
-    /// The checkpoint.
+    /// The identifier of the checkpoint.
     pub id: CheckpointId,
     /// The path of its staging directory.
     pub staging: PoolPath,

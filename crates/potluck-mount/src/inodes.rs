@@ -51,7 +51,7 @@ impl Inodes {
         self.known.get(&number)?.staging.as_ref()
     }
 
-    /// From now on names in a directory lead to where they are staged, or with `None` to where they are. The number of
+    /// Has names in a directory lead to where they are staged, or with `None` to where they are. The number of
     /// one that is staged is kept though the kernel forgets it.
     pub fn set_staging(&mut self, number: u64, staging: Option<PoolPath>) {
         if let Some(inode) = self.known.get_mut(&number) {

@@ -1,9 +1,9 @@
 //! Checkpoints: files that are staged out of sight, and become visible at one moment.
 
-use crate::checkpoints::{
-    self, CheckpointOutcome, KnownCheckpoints, NewCheckpoint, OpenCheckpoint,
-};
+use crate::checkpoint_rows::{self, KnownCheckpoints};
+use crate::checkpoints::{self, CheckpointOutcome, NewCheckpoint};
 use crate::names::When;
+use crate::open_checkpoint::OpenCheckpoint;
 use crate::publishing::Conditions;
 use crate::{Catalog, Durability, Error};
 use potluck_core::checkpoint::CheckpointId;
@@ -47,6 +47,6 @@ impl Catalog {
 
     /// The checkpoints that are open, or were committed in the last day.
     pub async fn checkpoints(&self) -> Result<KnownCheckpoints, Error> {
-        self.read(checkpoints::all).await
+        self.read(checkpoint_rows::all).await
     }
 }

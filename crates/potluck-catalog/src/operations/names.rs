@@ -1,6 +1,6 @@
 //! Names: listings, facts, sums, and changes.
 
-use crate::checkpoints;
+use crate::checkpoint_rows;
 use crate::copies::{self, Copied, CopyOutcome, CopyRequest};
 use crate::grants::SeenSpaces;
 use crate::links;
@@ -58,7 +58,7 @@ impl Catalog {
         attributes: EntryAttributes,
     ) -> Result<(), Error> {
         let make = move |db: &_| {
-            checkpoints::check_writable(db, &path, None)?;
+            checkpoint_rows::check_writable(db, &path, None)?;
             names::make_dir(db, &path, parents, attributes)
         };
         self.write(Durability::Disk, make).await
@@ -98,8 +98,8 @@ impl Catalog {
         let (source, target) = (from.clone(), to.clone());
         self.read(move |db| names::check_lengths(db, &source, &target)).await?;
         let rename = move |db: &_| {
-            checkpoints::check_removable(db, &from)?;
-            checkpoints::check_removable(db, &to)?;
+            checkpoint_rows::check_removable(db, &from)?;
+            checkpoint_rows::check_removable(db, &to)?;
             names::move_entry(db, &from, &to, no_replace, when)
         };
         self.write(Durability::Disk, rename).await
@@ -116,7 +116,7 @@ impl Catalog {
         let there = path.clone();
         let removed = self.read(move |db| names::count(db, &there)).await?;
         let remove = move |db: &_| {
-            checkpoints::check_removable(db, &path)?;
+            checkpoint_rows::check_removable(db, &path)?;
             names::remove(db, &path, recursive, when)
         };
         self.write(Durability::Disk, remove).await?;

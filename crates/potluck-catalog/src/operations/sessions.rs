@@ -6,7 +6,7 @@ use crate::sessions::{self, StoredSession};
 use crate::spaces::{self, Space, Sums};
 use crate::sql::Tx;
 use crate::visible::check_condition;
-use crate::{Catalog, Durability, Error, checkpoints, dir_policies, quotas, versions};
+use crate::{Catalog, Durability, Error, checkpoint_rows, dir_policies, quotas, versions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
@@ -90,7 +90,7 @@ fn admit_write(db: &Tx, path: &PoolPath, condition: Condition, bytes: u64) -> Re
     if path.space().is_empty() {
         return Err(Error::OutsideSpaces(path.clone()));
     }
-    checkpoints::check_writable(db, path, None)?;
+    checkpoint_rows::check_writable(db, path, None)?;
     let policy = dir_policies::effective(db, path)?;
     let space = Space { policy, ..spaces::named(db, path.space())? };
     let there = match entries::resolve(db, path)?.map(|found| found.place) {

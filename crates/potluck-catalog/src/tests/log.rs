@@ -1,6 +1,7 @@
 //! Tests that a catalog which was exported and replayed is equal to the original.
 
-use crate::checkpoints::{self, NewCheckpoint};
+mod checkpoints;
+
 use crate::commit::PreparedFile;
 use crate::engine::{self, Database};
 use crate::entries::{self, DirId, EntryPlace};
@@ -17,10 +18,9 @@ use crate::sql::{Tx, params};
 use crate::walk::{Walk, What};
 use crate::{
     Error, changes, conversions, dir_policies, donors, grants, groups, links, log_position, notes,
-    parts, policy_changes, publishing, quotas, reaping, restored, sessions, units, versions,
+    parts, policy_changes, quotas, reaping, restored, sessions, units, versions,
 };
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
-use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, MemberId, VersionId};
 use potluck_core::policy::{Override, Policy, Redundancy};
@@ -682,50 +682,5 @@ fn a_file_in_parts_is_logged_part_by_part_and_comes_back_d4() {
             .query_row("SELECT count(*) FROM chunks WHERE refs > 0", params![], |row| row.get(0))
             .expect("counted");
         assert_eq!(left, 2);
-    }
-}
-
-/// What is staged, and what became visible, are the same after a replay, from wherever the log was read.
-#[test]
-fn checkpoints_are_replayed_open_committed_and_aborted() {
-    let mut fixture = Fixture::new();
-    let id = |number| CheckpointId([number; 16]);
-    let begin = |fixture: &Fixture, number, target: &str, style| {
-        let (target, made_by) = (path(target), MemberId(1));
-        let new = NewCheckpoint { id: id(number), target, style, made_by, idle_ms: 1000 };
-        checkpoints::begin(&fixture.db, &new, WHEN).expect("begun").staging
-    };
-    let commit = |fixture: &Fixture, number| {
-        let how = publishing::Conditions::NONE;
-        checkpoints::commit(&fixture.db, ("lab", &id(number)), how, WHEN).expect("committed");
-    };
-    fixture.put(file("pot://lab/step/old", &[1], &[1]));
-    let (records, last) = base(&fixture);
-    let replace = begin(&fixture, 1, "pot://lab/step", CommitStyle::Replace);
-    fixture.put(file(&format!("{replace}/a"), &[2], &[1]));
-    fixture.put(file(&format!("{replace}/passes"), &[3], &[1]));
-    fixture.put(file(&format!("{replace}/passes"), &[4], &[1]));
-    let merge = begin(&fixture, 2, "pot://lab", CommitStyle::Merge);
-    fixture.put(file(&format!("{merge}/step/merged"), &[5], &[1]));
-    let aborted = begin(&fixture, 3, "pot://lab/none", CommitStyle::Replace);
-    fixture.put(file(&format!("{aborted}/a"), &[6], &[1]));
-    let open = begin(&fixture, 4, "pot://lab/open", CommitStyle::Replace);
-    fixture.put(file(&format!("{open}/a"), &[7], &[1]));
-    let (in_the_middle, middle) = base(&fixture);
-    commit(&fixture, 1);
-    commit(&fixture, 2);
-    checkpoints::abort(&fixture.db, ("lab", &id(3)), 5).expect("aborted");
-    while reaping::reap(&fixture.db, 100, 0, 9).expect("reaped") {}
-    for (base, after) in [(records, last), (in_the_middle, middle)] {
-        let mut target = Target::new();
-        target.apply(&base);
-        target.apply(&changes_after(&fixture.db, after));
-        assert_eq!(target.replay.left_out, 0);
-        let told_open = |db: &Tx| checkpoints::all(db).expect("read").open;
-        assert_eq!(told_open(&target.db), told_open(&fixture.db));
-        assert_eq!(told_open(&target.db).len(), 1);
-        let left_out = std::mem::take(&mut target.replay).finish(&target.db).expect("finished");
-        assert_eq!((left_out, told(&target.db)), (0, told(&fixture.db)));
-        commit(&Fixture::of(target._dir, target.db), 4);
     }
 }

@@ -240,7 +240,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// From now on a directory is again what everybody sees.
+    /// Shows at a directory what everybody sees, now that its checkpoint is over.
     fn is_over(&self, inode: u64) {
         let (staging, target) = {
             let mut inodes = self.inodes();

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Begins a checkpoint. To begin one that is open once more has it stay open for longer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CheckpointBegin {
-    /// Its identifier, drawn at random: whoever knows it, and may write in the space, writes to the checkpoint.
+    /// The identifier of the checkpoint, drawn at random: whoever knows it, and may write in the space, writes to the checkpoint.
     pub id: CheckpointId,
     /// The directory that the files become, or are merged into.
     pub target: PoolPath,
@@ -32,7 +32,7 @@ pub struct CheckpointBegun {
 pub struct CheckpointCommit {
     /// The space of the checkpoint.
     pub space: String,
-    /// Its identifier.
+    /// The identifier of the checkpoint.
     pub id: CheckpointId,
     /// What must be so of each file that one of the checkpoint's replaces; where it is not, nothing becomes visible.
     #[serde(default)]
@@ -58,7 +58,7 @@ pub struct CheckpointCommitted {
 pub struct CheckpointAbort {
     /// The space of the checkpoint.
     pub space: String,
-    /// Its identifier.
+    /// The identifier of the checkpoint.
     pub id: CheckpointId,
 }
 call!(CheckpointAbort => Done, "checkpoint-abort");
@@ -71,7 +71,7 @@ call!(CheckpointList => Checkpoints, "checkpoint-list");
 /// The checkpoints that are open, those that began first before others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoints {
-    /// The checkpoints.
+    /// The checkpoints that are open.
     pub checkpoints: Vec<CheckpointAbout>,
     /// Those that the caller began and that were committed in the last day.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -81,7 +81,7 @@ pub struct Checkpoints {
 /// A checkpoint of the caller that is visible.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnCommitted {
-    /// Its identifier.
+    /// The identifier of the checkpoint.
     pub id: CheckpointId,
     /// The path of what it became.
     pub target: String,
@@ -90,7 +90,7 @@ pub struct OwnCommitted {
 /// A checkpoint that is open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointAbout {
-    /// Its identifier, for whoever began it and for those who manage the space.
+    /// The identifier of the checkpoint, for whoever began it and for those who manage the space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<CheckpointId>,
     /// The directory that its files become, or are merged into.
@@ -110,7 +110,7 @@ pub struct CheckpointAbout {
     pub is_own: bool,
     /// How long ago it began, in milliseconds.
     pub age_ms: u64,
-    /// In how many milliseconds it expires, if nothing is written to it until then.
+    /// The milliseconds after which it expires, if nothing is written to it until then.
     pub expires_ms: u64,
     /// The files and links that are staged, as far as they were counted.
     pub files: u64,

@@ -12,10 +12,10 @@ pub use place::{CopyPlace, Landing, PlacedAt, target};
 use super::Ending;
 use crate::args::{CpArgs, PolicyOptions};
 use crate::output::{Output, count, told};
-use at_once::Destination;
+use at_once::{Destination, Replacing};
 use potluck_client::Pool;
 use potluck_core::ids::VersionId;
-use potluck_core::path::SCHEME;
+use potluck_core::path::{PoolPath, SCHEME};
 use potluck_core::policy::Override;
 use potluck_wire::control::Condition;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -102,18 +102,17 @@ pub async fn run(
     let from_pool = from.iter().filter(|from| matches!(from.at, PlacedAt::Pool(_))).count();
     let mut report = match (&to.at, from_pool) {
         (PlacedAt::Pool(path), 0) => {
-            let destination = Destination::begin(&args, client, path).await?;
-            let copy = async |destination: &Destination| {
-                inward::copy(&args, &from, (path, to.into), destination, client, shown).await
-            };
-            destination.finish(copy).await?
+            let destination = destination(&args, path, !args.allow_empty, client).await?;
+            let copying = inward::copy(&args, &from, (path, to.into), &destination, client, shown);
+            let copied = destination.during(copying).await;
+            finished(copied, destination).await?
         }
         (PlacedAt::Pool(path), n) if n == from.len() => {
-            let destination = Destination::begin(&args, client, path).await?;
-            let copy = async |destination: &Destination| {
-                within_pool::copy(&args, &from, (path, to.into), destination, client, shown).await
-            };
-            destination.finish(copy).await?
+            let destination = destination(&args, path, false, client).await?;
+            let copying =
+                within_pool::copy(&args, &from, (path, to.into), &destination, client, shown);
+            let copied = destination.during(copying).await;
+            finished(copied, destination).await?
         }
         (_, n) if n == from.len() => outward::copy(&args, &from, &to, client, shown).await?,
         (_, 0) => {
@@ -128,6 +127,38 @@ pub async fn run(
     // A reader of standard output gets the file and nothing else.
     let quiet = Output::silent();
     finish(&report, if to.at == PlacedAt::Stdio { &quiet } else { output })
+}
+
+/// Begins to copy to a path in the pool.
+async fn destination(
+    args: &CpArgs,
+    to: &PoolPath,
+    spare_content: bool,
+    client: &Pool,
+) -> Result<Destination, Failure> {
+    let replacing = Replacing { condition: condition(args), spare_content };
+    Destination::begin(client, to, args.atomic, replacing).await
+}
+
+/// Has what was copied at once become visible, or nothing of it if anything failed.
+async fn finished(
+    copied: Result<CpReport, Failure>,
+    destination: Destination,
+) -> Result<CpReport, Failure> {
+    let told = |mut failure: Failure, more| {
+        failure.message = destination.told(&failure.message) + more;
+        failure
+    };
+    let mut report = copied.map_err(|failure| told(failure, ""))?;
+    if destination.is_staged() && !report.failed.is_empty() {
+        let failed = report.failed.swap_remove(0);
+        return Err(told(failed.error, "; so nothing became visible"));
+    }
+    for stored in &mut report.versions {
+        stored.path = destination.told(&stored.path);
+    }
+    destination.finish().await?;
+    Ok(report)
 }
 
 /// Says what an interrupted copy leaves, and how to go on with it.

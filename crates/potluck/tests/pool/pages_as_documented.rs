@@ -122,6 +122,21 @@ fn an_upload_goes_on_as_documented() {
 }
 
 #[test]
+fn a_checkpoint_is_committed_as_documented() {
+    let Some(lab) = lab_of("a_checkpoint_is_committed_as_documented", &["alice", "bob"]) else {
+        return;
+    };
+    let alice = lab.machine("alice");
+    alice.sh("mkdir out && echo 1 > out/a && echo 2 > out/b").ok();
+    let heading = "Checkpoints: directories that become visible at one moment";
+    let documented = &blocks("docs/uploads.md", heading)[0];
+    let lines: Vec<&str> = documented.commands("alice").into_iter().map(|(_, line)| line).collect();
+    let said = alice.sh(&format!("set -e; {}", lines.join("; "))).ok().text();
+    assert!(said.contains("pot://lab/step-5"), "{said}");
+    assert_eq!(alice.sh("potluck ls pot://lab/step-5").ok().text(), "a\nb\n");
+}
+
+#[test]
 fn a_machine_that_is_gone_is_taken_off_as_documented() {
     let test = "a_machine_that_is_gone_is_taken_off_as_documented";
     let Some(lab) = lab_of(test, &["alice", "bob", "carol"]) else { return };

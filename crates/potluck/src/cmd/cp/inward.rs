@@ -56,9 +56,9 @@ pub async fn copy(
     let found = find(args, from, to, into, kind)?;
     let mut options = PutOptions {
         policy: policy_override(&args.policy)?,
-        condition: destination.condition(),
+        condition: destination.replacing().condition,
         bytes: bytes(&found.files),
-        spare_content: destination.spare_content(),
+        spare_content: destination.replacing().spare_content,
     };
     let mut report =
         CpReport { skipped: found.skipped, failed: found.failed, ..CpReport::default() };

@@ -93,7 +93,7 @@ impl Copying<'_> {
                     .hint("name what it leads to, or add -r to copy the link itself"));
             }
             let link = NewLink { path: to, target: leads_to, mtime: Some(stated.entry.mtime) };
-            let condition = self.destination.condition();
+            let condition = self.destination.replacing().condition;
             return report.link(&self.client, vec![link], condition).await;
         }
         if self.has_to_move(from, &stated).await? {
@@ -105,7 +105,7 @@ impl Copying<'_> {
             report.stored(self.through(&pairs, &to, Some(bytes), shown).await?);
             return Ok(());
         }
-        let condition = self.destination.condition();
+        let condition = self.destination.replacing().condition;
         let redundancy = self.over.redundancy();
         let recursive = self.args.recursive;
         let mut copied =
@@ -136,7 +136,7 @@ impl Copying<'_> {
     ) -> Result<PutReport, Failure> {
         let options = PutOptions {
             policy: self.over,
-            condition: self.destination.condition(),
+            condition: self.destination.replacing().condition,
             bytes,
             spare_content: false,
         };
