@@ -40,6 +40,11 @@ impl PoolTime {
         self.tick().saturating_sub(self.started)
     }
 
+    /// Whether the manager was started again less than `time` ago; its first start does not count.
+    pub fn is_restarted_within(&self, time: Duration) -> bool {
+        self.base_ms > 0 && self.uptime() < time
+    }
+
     /// The manager's own monotonic clock.
     pub fn tick(&self) -> Tick {
         self.clock.now()

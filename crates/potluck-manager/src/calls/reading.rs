@@ -71,7 +71,7 @@ impl Answer<RenewLeases> for ReadingCalls {
         self.access.need_in(&caller, Right::Read, &space).await?;
         let member = caller.member()?.member;
         let rest = versions.split_off(versions.len().min(MOST_LEASES));
-        let has_just_started = self.time.uptime() < LEASE;
+        let has_just_started = self.time.is_restarted_within(LEASE);
         let now_ms = self.time.now_ms();
         let mut gone = self.catalog.renew_leases(member, versions, now_ms, has_just_started).await;
         gone.extend(rest);

@@ -31,8 +31,8 @@ handles! {
 impl Trash {
     /// Takes a part of thrown-away trees apart.
     pub async fn empty(&self) -> Result<(), Error> {
-        // Readers have to say again what they have open when a manager has started.
-        let kept_ms = match self.time.uptime() < LEASE {
+        // Readers have to say again what they have open when a manager has started again.
+        let kept_ms = match self.time.is_restarted_within(LEASE) {
             true => u64::MAX,
             false => self.settings.get().gc_delay.as_millis() as u64,
         };
