@@ -344,11 +344,11 @@ impl Streams {
     /// Something else is behind a path, or nothing any more.
     fn entry_changed(&mut self, path: &PoolPath, is_there: bool) {
         match (path.parent(), path.file_name()) {
-            // Who knows the name of a staging directory reaches what is in it, and not all who watch may.
-            (Some(dir), Some(name)) if CheckpointId::of_staging_name(name).is_some() => {
-                for id in self.watchers_of(&dir) {
-                    self.unwatch(&id, &dir);
-                    self.tell(&id, |news| news.add_dir(&dir));
+            // Who knows the name of a staging directory reaches what is in it: only those hear of it who watch that.
+            (Some(_), Some(name)) if CheckpointId::of_staging_name(name).is_some() => {
+                for id in self.watchers_of(path) {
+                    self.unwatch(&id, path);
+                    self.tell(&id, |news| news.add_dir(path));
                 }
             }
             (Some(dir), Some(name)) => {

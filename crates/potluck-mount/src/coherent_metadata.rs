@@ -4,6 +4,7 @@
 use crate::errno::errno;
 use crate::metadata_cache::MetadataCache;
 use potluck_client::{Pool, RetryLimits};
+use potluck_core::checkpoint::CheckpointId;
 use potluck_core::ids::WatchId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{
@@ -62,6 +63,11 @@ impl CoherentMetadata {
 
     /// The entry at a path, which is not the root of the pool.
     pub async fn entry(&self, path: &PoolPath) -> Result<ListedEntry, Errno> {
+        if path.file_name().is_some_and(|name| CheckpointId::of_staging_name(name).is_some()) {
+            // No directory lists it.
+            let stated = self.pool.stat(path).await;
+            return stated.map(|stated| stated.entry).map_err(|failure| errno(&failure));
+        }
         let known = self.cache().entry(path, self.pool.now());
         if let Some(known) = known {
             return known.ok_or(Errno::NOENT);

@@ -7,6 +7,7 @@
 mod dir;
 
 use dir::{Behind, CachedDir};
+use potluck_core::checkpoint::CheckpointId;
 use potluck_core::clock::Tick;
 use potluck_core::ids::WatchId;
 use potluck_core::path::PoolPath;
@@ -345,6 +346,9 @@ fn question<N: Into<String>>(dir: PoolPath, names: impl IntoIterator<Item = N>) 
 }
 
 /// The directories that lead to a path, from the root of the pool on, each with the name that is followed in it.
+///
+/// A staging directory of a checkpoint is not among the names of the directory that it is in: it is taken to be there
+/// until it is told, as of a directory that is watched, that anything in it may have changed.
 fn steps(path: &PoolPath) -> Vec<(PoolPath, &str)> {
     if path.space().is_empty() {
         return Vec::new();
@@ -353,7 +357,9 @@ fn steps(path: &PoolPath) -> Vec<(PoolPath, &str)> {
     let Ok(mut dir) = PoolPath::space_root(path.space()) else { return steps };
     for name in path.names() {
         let below = dir.join(name);
-        steps.push((dir, name));
+        if CheckpointId::of_staging_name(name).is_none() {
+            steps.push((dir, name));
+        }
         match below {
             Ok(below) => dir = below,
             Err(_) => break,

@@ -209,13 +209,19 @@ async fn who_loses_rights_hears_no_more_names_and_a_revoked_member_has_no_stream
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_of_staging_directories_are_told_to_nobody() {
+async fn names_of_staging_directories_are_told_to_nobody_who_does_not_know_them() {
     let tested = Tested::new();
     let stream = tested.open(USER).await;
     let staging = CheckpointId([3; 16]).staging_name();
     let inside = format!("pot://lab/run/{staging}");
+    let other = tested.open(OTHER).await;
     tested.watch(&stream, USER, &["pot://lab/run", &inside]);
-    tested.changed(&[&inside, &format!("{inside}/f")]);
+    tested.watch(&other, OTHER, &["pot://lab/run"]);
+    tested.changed(&[&format!("{inside}/f")]);
     let news = tested.news(USER, Some(stream), 0).await;
-    assert_eq!(news.dirs, [whole("pot://lab/run"), names(&inside, &["f"])]);
+    assert_eq!(news.dirs, [names(&inside, &["f"])]);
+    tested.changed(&[&inside]);
+    let news = tested.news(USER, Some(stream), 1).await;
+    assert_eq!(news.dirs, [whole(&inside)], "who is told of it");
+    assert_eq!(tested.news(OTHER, Some(other), 0).await.dirs, []);
 }
