@@ -89,7 +89,7 @@ fn a_file_of_many_chunks_is_written_on_after_kill_9_of_manager_and_donor() {
     assert_same(&lab.cli.cat("pot://lab/large"), &content, "the file");
     lab.wait_settled();
     lab.cli.ok(&["rm", "pot://lab/large"]);
-    lab.wait_clean(0);
+    wait_until("its chunks to be reclaimed", 4 * DEADLINE, || lab.chunk_files() == 0);
 }
 
 /// Parts that were committed have lost a copy of many chunks when the file is to become visible.
