@@ -1,12 +1,12 @@
 //! Who hears of changes once they are committed, before those who made them hear that they are.
 
 use crate::changes::{self, ChangeOp};
-use crate::entries::DirId;
+use crate::entries::{self, DirId};
 use crate::error::Error;
 use crate::sql::{Tx, params};
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::ids::{MemberId, VersionId};
-use potluck_core::path::{MAX_PATH, PoolPath};
+use potluck_core::path::PoolPath;
 
 /// Whoever is told of committed changes.
 ///
@@ -109,24 +109,11 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
     Ok(())
 }
 
-/// The path that leads to a version now, if one does.
+/// The path that leads to a version now, if one does that is told: the pool's own metadata has none.
 fn path_of(db: &Tx, version: VersionId) -> Result<Option<PoolPath>, Error> {
-    let mut above = db
+    let at: Option<(DirId, String)> = db
         .prepare("SELECT parent, name FROM entries WHERE version = ?1")?
         .query_one(params![version.0 as i64], |row| Ok((DirId(row.get(0)?), row.get(1)?)))?;
-    let mut names: Vec<String> = Vec::new();
-    while let Some((parent, name)) = above {
-        names.push(name);
-        if parent == DirId::ROOT {
-            let path = names.iter().rev().try_fold(PoolPath::root(), |path, name| path.join(name));
-            return Ok(path.ok()); // one of the pool's own metadata has none that is told
-        }
-        if names.len() > MAX_PATH {
-            return Err(Error::Damaged(format!("directory {} is inside itself", parent.0)));
-        }
-        above = db
-            .prepare("SELECT parent, name FROM entries WHERE dir = ?1")?
-            .query_one(params![parent.0], |row| Ok((DirId(row.get(0)?), row.get(1)?)))?;
-    }
-    Ok(None)
+    let Some((dir, name)) = at else { return Ok(None) };
+    Ok(entries::path_of(db, dir)?.and_then(|dir| dir.join(&name).ok()))
 }

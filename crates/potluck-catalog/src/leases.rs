@@ -23,24 +23,33 @@ pub struct Leases(Mutex<Leased>);
 
 #[derive(Debug, Default)]
 struct Leased {
-    /// The time until which each version is leased, by the members that have it open.
-    until: BTreeMap<(VersionId, MemberId), u64>,
+    /// The versions, with the members that have them open.
+    leases: BTreeMap<(VersionId, MemberId), Lease>,
     /// How many leases each member has.
     counts: BTreeMap<MemberId, usize>,
     swept_ms: u64,
 }
 
+#[derive(Debug)]
+struct Lease {
+    /// The space in which the version was opened: whoever may not read there any more renews no lease.
+    space: String,
+    /// The time at which it runs out.
+    until_ms: u64,
+}
+
 impl Leases {
-    /// A member has a version open. Whoever has too many open already gets no lease.
-    pub fn take(&self, member: MemberId, version: VersionId, now_ms: u64) {
-        self.locked(now_ms).renew(member, version, now_ms);
+    /// A member opened a version in a space. Whoever has too many open already gets no lease.
+    pub fn take(&self, member: MemberId, space: &str, version: VersionId, now_ms: u64) {
+        self.locked(now_ms).renew(member, space, version, now_ms);
     }
 
-    /// A member has these versions still open. Gives those whose leases have run out before, unless those of before
-    /// are not known, because the manager has just started.
+    /// A member has these versions of a space still open. Gives those whose leases have run out before, or are of another
+    /// space; where those of before are not known, because the manager has just started, it is believed.
     pub fn renew(
         &self,
         member: MemberId,
+        space: &str,
         versions: Vec<VersionId>,
         now_ms: u64,
         has_just_started: bool,
@@ -48,8 +57,9 @@ impl Leases {
         let mut leased = self.locked(now_ms);
         let mut gone = versions;
         gone.retain(|version| {
-            let known = leased.until.contains_key(&(*version, member));
-            !((known || has_just_started) && leased.renew(member, *version, now_ms))
+            let known = leased.leases.get(&(*version, member));
+            let may = known.map_or(has_just_started, |lease| lease.space == space);
+            !(may && leased.renew(member, space, *version, now_ms))
         });
         gone
     }
@@ -58,7 +68,7 @@ impl Leases {
     pub fn is_leased(&self, version: VersionId, now_ms: u64) -> bool {
         let leased = self.0.lock().expect("no holder panics");
         let of = (version, MemberId(0))..=(version, MemberId(u32::MAX));
-        leased.until.range(of).any(|(_, until)| *until > now_ms)
+        leased.leases.range(of).any(|(_, lease)| lease.until_ms > now_ms)
     }
 
     fn locked(&self, now_ms: u64) -> std::sync::MutexGuard<'_, Leased> {
@@ -72,22 +82,23 @@ impl Leases {
 
 impl Leased {
     /// Whether the member has a lease now.
-    fn renew(&mut self, member: MemberId, version: VersionId, now_ms: u64) -> bool {
+    fn renew(&mut self, member: MemberId, space: &str, version: VersionId, now_ms: u64) -> bool {
         let count = self.counts.entry(member).or_default();
-        let known = self.until.contains_key(&(version, member));
+        let known = self.leases.contains_key(&(version, member));
         if !known && *count >= MOST_LEASES {
             return false;
         }
         *count += usize::from(!known);
-        self.until.insert((version, member), now_ms + LEASE_MS);
+        let lease = Lease { space: space.into(), until_ms: now_ms + LEASE_MS };
+        self.leases.insert((version, member), lease);
         true
     }
 
     fn sweep(&mut self, now_ms: u64) {
         self.swept_ms = now_ms;
-        let Self { until, counts, .. } = self;
-        until.retain(|(_, member), until| {
-            let stays = *until > now_ms;
+        let Self { leases, counts, .. } = self;
+        leases.retain(|(_, member), lease| {
+            let stays = lease.until_ms > now_ms;
             if !stays && let Some(count) = counts.get_mut(member) {
                 *count -= 1;
             }
@@ -106,11 +117,14 @@ mod tests {
         let leases = Leases::default();
         let (one, other) = (MemberId(1), MemberId(2));
         let version = VersionId(7);
-        leases.take(one, version, 0);
+        leases.take(one, "lab", version, 0);
         assert!(leases.is_leased(version, LEASE_MS - 1) && !leases.is_leased(version, LEASE_MS));
         assert!(!leases.is_leased(VersionId(6), 0) && !leases.is_leased(VersionId(8), 0));
-        let renew = |member, now_ms, fresh| leases.renew(member, vec![version], now_ms, fresh);
+        let renew =
+            |member, now_ms, fresh| leases.renew(member, "lab", vec![version], now_ms, fresh);
         assert_eq!(renew(other, 1, false), [version], "another's lease is no lease of its own");
+        let of_another_space = leases.renew(one, "attic", vec![version], 1, false);
+        assert_eq!(of_another_space, [version], "it was not opened there");
         assert_eq!(renew(one, LEASE_MS - 1, false), []);
         assert!(leases.is_leased(version, 2 * LEASE_MS - 2));
         assert_eq!(renew(one, 2 * LEASE_MS - 1, false), [version], "it has run out");
@@ -121,12 +135,12 @@ mod tests {
         );
 
         let many = || (100..).map(VersionId).take(MOST_LEASES);
-        many().for_each(|version| leases.take(other, version, 0));
+        many().for_each(|version| leases.take(other, "lab", version, 0));
         assert!(leases.is_leased(VersionId(100), 1));
-        leases.take(other, version, 5 * LEASE_MS);
+        leases.take(other, "lab", version, 5 * LEASE_MS);
         assert!(leases.is_leased(version, 5 * LEASE_MS + 1), "those that ran out count no more");
-        many().for_each(|version| leases.take(one, version, 5 * LEASE_MS));
-        leases.take(one, VersionId(1), 5 * LEASE_MS);
+        many().for_each(|version| leases.take(one, "lab", version, 5 * LEASE_MS));
+        leases.take(one, "lab", VersionId(1), 5 * LEASE_MS);
         assert!(!leases.is_leased(VersionId(1), 5 * LEASE_MS), "one member has no more");
     }
 }

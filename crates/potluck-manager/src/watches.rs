@@ -14,19 +14,21 @@ use potluck_core::entropy::Entropy;
 use potluck_core::ids::{MemberId, WatchId};
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{WATCH_WAIT, Watch, WatchNews};
+use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Streams of one member: mounts on all machines of a group that shares an identity.
+/// Streams of one member: mounts on all machines of a group that shares an identity. Further ones are refused, and ask
+/// the manager about each name: if they took the places of others, these would come back and take theirs.
 const STREAMS_OF_MEMBER: usize = 128;
 /// Directories that one stream watches: more than a large source tree has.
 const DIRS_OF_STREAM: usize = 16_384;
 /// Bytes that watched directories of all streams of one member take, counted as [`cost`] says.
 const BYTES_OF_MEMBER: usize = 32 << 20;
-/// A stream of which nobody has asked for news for so long is given up.
-const GIVEN_UP_AFTER: Duration = Duration::from_secs(60);
+/// A stream of which nobody has asked for news for so long is given up: its client asks every [`WATCH_WAIT`].
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(20);
 
 /// All watch streams of a manager.
 #[derive(Default)]
@@ -44,12 +46,12 @@ impl Watches {
         call: Watch,
         now: Tick,
         entropy: &dyn Entropy,
-    ) -> WatchNews {
+    ) -> Result<WatchNews, Failure> {
         let begun = self.streams().begin_turn(member, call, now);
         let Some((id, turn, wake)) = begun else {
             let stream = WatchId(entropy.bytes());
-            self.streams().open(stream, member, now);
-            return WatchNews { stream, ..WatchNews::default() };
+            self.streams().open(stream, member, now)?;
+            return Ok(WatchNews { stream, ..WatchNews::default() });
         };
         let none = WatchNews { stream: id, number: call.heard, ..WatchNews::default() };
         let wait = async {
@@ -65,7 +67,7 @@ impl Watches {
                 woken.await;
             }
         };
-        tokio::time::timeout(WATCH_WAIT, wait).await.unwrap_or_else(|_| none.clone())
+        Ok(tokio::time::timeout(WATCH_WAIT, wait).await.unwrap_or_else(|_| none.clone()))
     }
 
     /// How often rights were changed so far.
@@ -178,18 +180,19 @@ fn cost(dir: &PoolPath) -> usize {
 }
 
 impl Streams {
-    fn open(&mut self, id: WatchId, member: MemberId, now: Tick) {
+    fn open(&mut self, id: WatchId, member: MemberId, now: Tick) -> Result<(), Failure> {
         let given_up = self
             .by_id
             .iter()
             .filter(|(_, stream)| now.saturating_sub(stream.asked) >= GIVEN_UP_AFTER);
         let given_up: Vec<_> = given_up.map(|(id, _)| *id).collect();
         given_up.iter().for_each(|id| self.end(id));
-        let streams = self.members.entry(member).or_default().streams.clone();
-        if streams.len() >= STREAMS_OF_MEMBER
-            && let Some(oldest) = streams.iter().min_by_key(|id| self.by_id[*id].asked)
-        {
-            self.end(oldest);
+        let streams = self.members.get(&member).map_or(0, |of| of.streams.len());
+        if streams >= STREAMS_OF_MEMBER {
+            let what = format!("you have {streams} clients that keep metadata already");
+            return Err(Failure::new(ErrorKind::Conflict, code::TOO_MANY_WATCHES, what).hint(
+                "this one asks the manager about each name; give some an identity of their own",
+            ));
         }
         self.members.entry(member).or_default().streams.push(id);
         let (dirs, by_age, sent, waiting, wake) = Default::default();
@@ -207,6 +210,7 @@ impl Streams {
             wake,
         };
         self.by_id.insert(id, stream);
+        Ok(())
     }
 
     fn end(&mut self, id: &WatchId) {

@@ -159,6 +159,8 @@ pub mod code {
     pub const TOO_MANY_CHANGES: &str = "POT-E043";
     /// A member has as many checkpoints open as one may have.
     pub const TOO_MANY_CHECKPOINTS: &str = "POT-E044";
+    /// A member has as many watch streams as one may have.
+    pub const TOO_MANY_WATCHES: &str = "POT-E045";
     /// No copy could be read.
     pub const UNREADABLE: &str = "POT-E050";
     /// Bytes are not what their name says.

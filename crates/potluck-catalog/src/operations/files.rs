@@ -31,7 +31,7 @@ impl Catalog {
             let page = self.open_files(path.clone(), false, None).await?;
             let [file] = &page.files[..] else { return Ok(page) };
             let version = file.version;
-            self.state.leases.take(member, version, now_ms);
+            self.state.leases.take(member, path.space(), version, now_ms);
             // It may have been replaced or removed before the lease was there.
             let at = path.clone();
             let now = self.read(move |db| Ok(entries::existing(db, &at)?.place)).await?;
@@ -41,16 +41,17 @@ impl Catalog {
         }
     }
 
-    /// A member has these versions still open. Gives those whose leases ran out before, or that it never leased;
-    /// where the manager `has_just_started` it is believed.
+    /// A member has these versions of a space still open. Gives those whose leases ran out before, or that it never
+    /// leased there; where the manager `has_just_started` it is believed.
     pub async fn renew_leases(
         &self,
         member: MemberId,
+        space: &str,
         versions: Vec<VersionId>,
         now_ms: u64,
         has_just_started: bool,
     ) -> Vec<VersionId> {
-        self.state.leases.renew(member, versions, now_ms, has_just_started)
+        self.state.leases.renew(member, space, versions, now_ms, has_just_started)
     }
 
     /// Opens part `number` of a file that was at `path` as this version.

@@ -55,11 +55,13 @@ async fn what_a_reader_has_open_is_kept_whatever_becomes_of_its_name_until_its_l
         for now_ms in [20, KEPT_MS + 20, renewed_ms] {
             assert!(is_used(now_ms).await, "{loss:?} at {now_ms}");
         }
-        let gone = stage.catalog.renew_leases(READER, vec![version], renewed_ms, false).await;
+        let gone =
+            stage.catalog.renew_leases(READER, "lab", vec![version], renewed_ms, false).await;
         assert_eq!(gone, [], "{loss:?}");
         let end_ms = renewed_ms + LEASE_MS;
         assert!(is_used(end_ms - 1).await, "{loss:?}: it was renewed");
-        let gone = stage.catalog.renew_leases(READER, vec![version], end_ms + 1, false).await;
+        let gone =
+            stage.catalog.renew_leases(READER, "lab", vec![version], end_ms + 1, false).await;
         assert_eq!(gone, [version], "{loss:?}");
         assert!(!is_used(end_ms + KEPT_MS + 1).await, "{loss:?}: nobody has it open any more");
     }
@@ -73,5 +75,8 @@ async fn a_file_that_nobody_has_leased_is_reclaimed_at_once() {
     let version = opened.expect("opened").files[0].version;
     stage.remove("pot://lab/a", 10).await;
     assert_eq!(stage.unused(u64::MAX >> 1).await, [chunk(1)]);
-    assert_eq!(stage.catalog.renew_leases(READER, vec![version], 11, false).await, [version]);
+    assert_eq!(
+        stage.catalog.renew_leases(READER, "lab", vec![version], 11, false).await,
+        [version]
+    );
 }

@@ -73,7 +73,8 @@ impl Answer<RenewLeases> for ReadingCalls {
         let rest = versions.split_off(versions.len().min(MOST_LEASES));
         let has_just_started = self.time.is_restarted_within(LEASE);
         let now_ms = self.time.now_ms();
-        let mut gone = self.catalog.renew_leases(member, versions, now_ms, has_just_started).await;
+        let mut gone =
+            self.catalog.renew_leases(member, &space, versions, now_ms, has_just_started).await;
         gone.extend(rest);
         donors.truncate(MOST_DONORS);
         let contacts = tickets::contacts(&self.pool.lock(), donors, self.time.tick());

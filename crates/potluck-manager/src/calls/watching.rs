@@ -36,7 +36,7 @@ handles! {
 impl Answer<Watch> for WatchCalls {
     async fn answer(self, call: Watch, caller: CallingMember) -> Result<WatchNews, Failure> {
         let member = caller.member()?.member;
-        Ok(self.watches.news(member, call, self.time.tick(), &*self.env.entropy).await)
+        self.watches.news(member, call, self.time.tick(), &*self.env.entropy).await
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use potluck_core::entropy::SeededEntropy;
 use potluck_wire::control::DirChange;
+use potluck_wire::error::code;
 use std::future::poll_fn;
 use std::task::Poll;
 
@@ -24,7 +25,8 @@ impl Tested {
     }
 
     async fn news(&self, member: MemberId, stream: Option<WatchId>, heard: u64) -> WatchNews {
-        self.watches.news(member, Watch { stream, heard }, NOW, &self.entropy).await
+        let news = self.watches.news(member, Watch { stream, heard }, NOW, &self.entropy);
+        news.await.expect("it may have a stream")
     }
 
     async fn open(&self, member: MemberId) -> WatchId {
@@ -162,12 +164,19 @@ async fn what_waits_for_a_stream_is_bounded_and_so_is_what_a_member_watches() {
     );
     assert_eq!(tested.watch(&others, OTHER, &["pot://lab/a"]), [true], "others have their own");
 
-    for _ in 0..STREAMS_OF_MEMBER + 5 {
+    let here = tested.watches.streams().members[&USER].streams.len();
+    for _ in here..STREAMS_OF_MEMBER {
         tested.open(USER).await;
     }
-    assert_eq!(tested.watches.streams().members[&USER].streams.len(), STREAMS_OF_MEMBER);
-    let later = tested.watches.news(OTHER, Watch::default(), NOW + GIVEN_UP_AFTER, &tested.entropy);
-    later.await;
+    let open = |now| tested.watches.news(USER, Watch::default(), now, &tested.entropy);
+    let refused = open(NOW).await.expect_err("too many");
+    assert_eq!(refused.code, code::TOO_MANY_WATCHES);
+    assert_eq!(
+        tested.watches.streams().members[&USER].streams.len(),
+        STREAMS_OF_MEMBER,
+        "none had to go for it"
+    );
+    open(NOW + GIVEN_UP_AFTER).await.expect("room");
     assert_eq!(tested.watches.streams().by_id.len(), 1, "those that nobody asks are given up");
 }
 

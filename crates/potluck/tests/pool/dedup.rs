@@ -1,7 +1,7 @@
 //! Tests that chunks which the pool holds are neither sent nor stored again.
 
 use super::content::{arg, assert_same, bytes, file};
-use super::lab::{Lab, Lending};
+use super::lab::Lab;
 use super::program::code_of;
 use super::tap::Tap;
 use super::waiting::{DEADLINE, pause, wait_until};
@@ -13,12 +13,7 @@ use std::time::{Duration, Instant};
 #[test]
 fn storing_the_same_file_twice_moves_no_chunk() {
     let mut lab = Lab::manager_only(&[]);
-    let taps = ["donor-1", "donor-2"].map(|name| {
-        let tap = Tap::listening();
-        lab.lend(name, Lending { advertise: Some(tap.address()), ..Lending::default() });
-        tap.aim(lab.donor_address(name));
-        tap
-    });
+    let taps = ["donor-1", "donor-2"].map(|name| lab.lend_behind(name, Tap::listening()));
     lab.wait_live();
     let passed = || taps.iter().map(|tap| tap.heard().len()).sum::<usize>();
     for (space, options) in [("sealed", &[][..]), ("open", &["--plain"])] {

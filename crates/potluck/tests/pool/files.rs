@@ -1,7 +1,7 @@
 //! Tests that files come out as they went in, in every shape and direction.
 
 use super::content::{arg, assert_same, bytes, file, tree_of};
-use super::lab::{Lab, Lending};
+use super::lab::Lab;
 use super::program::Running;
 use super::tap::Tap;
 use super::waiting::{DEADLINE, has_program, pause, skip, wait_until};
@@ -312,10 +312,7 @@ fn a_terminal_sees_rate_and_time_left_and_a_pipe_does_not() {
         return skip("a_terminal_sees_rate_and_time_left", "no `script` to make a terminal");
     }
     let mut lab = Lab::manager_only(&[]);
-    let tap = Tap::slow(4 << 20);
-    let lending = Lending { advertise: Some(tap.address()), ..Lending::default() };
-    lab.lend("slow", lending);
-    tap.aim(lab.donor_address("slow"));
+    let _tap = lab.lend_behind("slow", Tap::slow(4 << 20));
     lab.wait_live();
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     let (input, _) = file(lab.dir(), "input", 7, 4 << 20);

@@ -5,6 +5,7 @@ use super::content::{Lots, arg};
 use super::lent::Lent;
 use super::member::Member;
 use super::program::{Ran, Running, code_of};
+use super::tap::Tap;
 use super::waiting::{DEADLINE, wait_until};
 use potluck_core::entropy::SystemEntropy;
 use potluck_core::ids::DonorId;
@@ -356,6 +357,13 @@ impl Lab {
         self.donors.insert(name.into(), donor);
         let token = self.token("donor");
         self.start_lending(name, &["--token", &token, "--name", name]);
+    }
+
+    /// Starts a donor that others reach by way of a tap.
+    pub fn lend_behind(&mut self, name: &str, tap: Tap) -> Tap {
+        self.lend(name, Lending { advertise: Some(tap.address()), ..Lending::default() });
+        tap.aim(self.donor_address(name));
+        tap
     }
 
     /// Starts a donor again that was there before: in its place, at any port.

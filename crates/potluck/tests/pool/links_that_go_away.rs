@@ -1,7 +1,7 @@
 //! A link may be away for as long as the user likes: transfers go on where they were.
 
 use super::content::{arg, assert_same, bytes, file};
-use super::lab::{Lab, Lending};
+use super::lab::Lab;
 use super::machines::{Machine, Machines, Naming};
 use super::program::code_of;
 use super::tap::Tap;
@@ -18,10 +18,7 @@ fn pool(donors: usize) -> (Lab, Vec<Tap>) {
     let mut lab = Lab::manager_only(&["--lease", "2s", "--resume-window", "10m"]);
     let mut taps = Vec::new();
     for number in 1..=donors {
-        let (name, tap) = (format!("donor-{number}"), Tap::listening());
-        lab.lend(&name, Lending { advertise: Some(tap.address()), ..Lending::default() });
-        tap.aim(lab.donor_address(&name));
-        taps.push(tap);
+        taps.push(lab.lend_behind(&format!("donor-{number}"), Tap::listening()));
     }
     lab.wait_live();
     (lab, taps)

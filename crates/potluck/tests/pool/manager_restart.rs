@@ -1,7 +1,7 @@
 //! A manager that is upgraded, or dies and comes back, is noticed by nobody who works with the pool.
 
 use super::content::{arg, assert_same, bytes, file, tree_of};
-use super::lab::{Cli, Lab, Lending, stop};
+use super::lab::{Cli, Lab, stop};
 use super::program::code_of;
 use super::tap::Tap;
 use super::waiting::{DEADLINE, pause, wait_until};
@@ -135,9 +135,7 @@ fn every_command_waits_for_a_manager_that_is_down_for_seconds() {
 #[test]
 fn trees_of_many_directories_do_not_notice_that_the_manager_is_away_for_seconds() {
     let mut lab = Lab::manager_only(&[]);
-    let tap = Tap::slow(1 << 20);
-    lab.lend("donor-1", Lending { advertise: Some(tap.address()), ..Lending::default() });
-    tap.aim(lab.donor_address("donor-1"));
+    let _tap = lab.lend_behind("donor-1", Tap::slow(1 << 20));
     lab.wait_live();
     let tree = lab.dir().join("tree");
     for number in 0..400 {

@@ -1,7 +1,7 @@
 //! Tests what donors and listeners on the wire can see of a sealed space.
 
 use super::content::{arg, assert_same, bytes};
-use super::lab::{Lab, Lending};
+use super::lab::Lab;
 use super::lent::all_contents;
 use super::tap::Tap;
 use std::collections::HashSet;
@@ -36,14 +36,8 @@ impl Watched {
     /// `options`.
     fn after_use(options: &[&str]) -> Self {
         let mut lab = Lab::manager_only(&[]);
-        let taps = ["donor-1", "donor-2"]
-            .map(|name| {
-                let tap = Tap::listening();
-                lab.lend(name, Lending { advertise: Some(tap.address()), ..Lending::default() });
-                tap.aim(lab.donor_address(name));
-                tap
-            })
-            .into();
+        let taps =
+            ["donor-1", "donor-2"].map(|name| lab.lend_behind(name, Tap::listening())).into();
         lab.wait_live();
         lab.cli.ok(&[&["space", "create", "lab", "--chunk-size", "64KiB"], options].concat());
         let name = "the name of a secret file that nobody should read.txt";

@@ -67,9 +67,7 @@ const SLOW: u64 = 1_000_000;
 #[test]
 fn one_slow_donor_does_not_slow_the_others() {
     let mut lab = Lab::with_donors(3);
-    let tap = Tap::slow(SLOW);
-    lab.lend("slow", Lending { advertise: Some(tap.address()), ..Lending::default() });
-    tap.aim(lab.donor_address("slow"));
+    let _tap = lab.lend_behind("slow", Tap::slow(SLOW));
     lab.wait_live();
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--width", "4"]);
     let (input, content) = file(lab.dir(), "input", 9, 64 << 20);

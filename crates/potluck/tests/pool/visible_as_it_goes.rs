@@ -1,7 +1,7 @@
 //! Files of a tree become visible while the others are still on their way, or all at one moment.
 
 use super::content::{arg, file, tree_of};
-use super::lab::{Cli, Lab, Lending};
+use super::lab::{Cli, Lab};
 use super::program::code_of;
 use super::tap::Tap;
 use super::waiting::{DEADLINE, wait_until};
@@ -15,9 +15,7 @@ const SLOW: u64 = 2 << 20;
 /// A pool that takes as long for a tree as a test needs.
 fn slow_pool(options: &[&str]) -> (Lab, Tap) {
     let mut lab = Lab::manager_only(options);
-    let tap = Tap::slow(SLOW);
-    lab.lend("donor-1", Lending { advertise: Some(tap.address()), ..Lending::default() });
-    tap.aim(lab.donor_address("donor-1"));
+    let tap = lab.lend_behind("donor-1", Tap::slow(SLOW));
     lab.wait_live();
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
     (lab, tap)

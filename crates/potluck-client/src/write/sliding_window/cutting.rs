@@ -127,7 +127,7 @@ impl Window {
         state.open += 1;
         let mut members = Vec::with_capacity(data.len() + parity.len());
         for (entry, body) in data {
-            // Of what is kept nothing is stored, as a rule.
+            // What is kept is counted when it has to be sent.
             if !matches!(body, Body::Kept(_)) {
                 self.cutting.bytes += u64::from(entry.len);
             }

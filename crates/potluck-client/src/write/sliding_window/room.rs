@@ -15,6 +15,8 @@ impl Window {
         // promise.
         let ahead = match self.session.bytes {
             Some(_) => 0,
+            // What is kept is counted when it has to be sent, after all was cut maybe.
+            None if self.cutting.is_over() => 0,
             None => {
                 let group = policy.ec.map_or(0, |ec| 2 * ec.data() as u64);
                 let ahead = u64::from(policy.chunk_size) * group.max(self.targets.width() as u64);
@@ -22,8 +24,7 @@ impl Window {
                 ahead.min(self.session.promised / 2)
             }
         };
-        if !self.cutting.is_over()
-            && self.cutting.bytes + ahead > self.session.promised
+        if self.cutting.bytes + ahead > self.session.promised
             && self.session.promised > 0
             && self.room.refused.is_none()
         {

@@ -1,6 +1,7 @@
 //! Sending: groups are given donors, their chunks go there, and once more to others where a donor is late.
 
 use super::{Event, Window};
+use crate::body::Body;
 use crate::link::{LinkError, PutResult};
 use crate::write::groups::{Place, Send, StoredChunk, StoredGroup, Stranded};
 use potluck_core::chunk::ChunkName;
@@ -43,6 +44,10 @@ impl Window {
         let (bytes, offload) = (body.len() as u32, self.client.env.offload);
         let ack = self.session.reserved.policy.ack;
         self.sending.under_way.insert((name, donor), sent_at);
+        if let Body::Kept(_) = &*body {
+            // It was not counted when it was cut: as a rule nothing of what is kept is stored.
+            self.cutting.bytes += u64::from(bytes);
+        }
         self.events.push(Box::pin(async move {
             let put = async {
                 let body = body.in_hand().await.map_err(LinkError::Unread)?;

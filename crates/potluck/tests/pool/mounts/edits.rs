@@ -2,7 +2,7 @@
 
 use super::{Mount, can_mount};
 use crate::pool::content::{Lots, arg, assert_same, bytes};
-use crate::pool::lab::{Lab, Lending};
+use crate::pool::lab::Lab;
 use crate::pool::tap::Tap;
 use crate::pool::waiting::{DEADLINE, wait_until};
 use std::fs::{self, File, OpenOptions};
@@ -38,12 +38,7 @@ fn an_edit_of_a_large_file_moves_what_changed_and_no_more() {
     for policy in [&["--copies", "2"][..], &["--ec", "2+1"], &["--copies", "2", "--plain"]] {
         let mut lab = Lab::manager_only(&[]);
         let taps: Vec<Tap> = ["donor-1", "donor-2", "donor-3"]
-            .map(|name| {
-                let tap = Tap::listening();
-                lab.lend(name, Lending { advertise: Some(tap.address()), ..Lending::default() });
-                tap.aim(lab.donor_address(name));
-                tap
-            })
+            .map(|name| lab.lend_behind(name, Tap::listening()))
             .into();
         lab.wait_live();
         let moved = || taps.iter().map(|tap| tap.heard().len()).sum::<usize>();
