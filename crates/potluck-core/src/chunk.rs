@@ -198,16 +198,9 @@ impl FileDigest {
     }
 
     /// The digest of the file.
-    pub fn finish(self) -> Digest {
-        self.finish_with_rest(1).0
-    }
-
-    /// The digest of the file, and that of what follows its last whole row of `row` bytes, which are segments whose
-    /// number is a power of two.
-    pub fn finish_with_rest(mut self, row: u64) -> (Digest, Digest) {
+    pub fn finish(mut self) -> Digest {
         self.cutter.finish().into_iter().for_each(|segment: Hash| self.tree.push(segment));
-        let segments = (row / u64::from(SEGMENT)).max(1);
-        (Digest(self.tree.root()), Digest(self.tree.root_after_rows(segments)))
+        Digest(self.tree.root())
     }
 }
 

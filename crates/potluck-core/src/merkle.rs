@@ -61,14 +61,6 @@ impl Tree {
     pub fn root(&self) -> Hash {
         joined(&self.subtrees)
     }
-
-    /// The root over the segments that follow the last whole row of `row` segments, which is a power of two; of
-    /// none, BLAKE3 of nothing.
-    pub fn root_after_rows(&self, row: u64) -> Hash {
-        // Each bit of the number of segments is a subtree, and those below `row` follow the rows.
-        let after = (self.segments % row).count_ones() as usize;
-        joined(&self.subtrees[self.subtrees.len() - after..])
-    }
 }
 
 /// The root over subtrees, the largest first.
@@ -296,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_segments_and_what_follows_them_give_the_root_of_all() {
+    fn rows_of_segments_give_the_root_of_all() {
         for count in 1..=40_usize {
             let hashes = SegmentHashes((0..count as u8).map(|n| [n; 32]).collect());
             let mut tree = Tree::default();
@@ -304,8 +296,6 @@ mod tests {
             let mut rows = Tree::default();
             hashes.0.chunks(8).for_each(|row| rows.push(root(row)));
             assert_eq!(rows.root(), tree.root(), "{count}");
-            let after = &hashes.0[count / 8 * 8..];
-            assert_eq!(tree.root_after_rows(8), root(after), "{count}");
         }
     }
 
