@@ -4,7 +4,8 @@
 //! segment is its BLAKE3. Segments form a binary tree whose left part is the largest power of two that
 //! is smaller than their number; the hash of two parts is keyed BLAKE3 of one after the other. So a root
 //! commits to every segment, its place and their number, and a range of segments is verified with the
-//! roots of the parts beside it: two for each level at most.
+//! roots of the parts beside it: two for each level at most ([`proven_root`], which [`crate::chunk`] compares with the
+//! name of the chunk).
 
 use std::ops::Range;
 

@@ -12,7 +12,7 @@ mod donor_table;
 mod expected_donors;
 mod inventory_progress;
 mod limits;
-mod listing_turns;
+mod given_up_donors;
 mod liveness;
 mod offered;
 mod pending_chunk_orders;

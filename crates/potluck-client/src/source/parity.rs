@@ -1,4 +1,4 @@
-//! Cutting groups: data chunks that together get parity (docs/format/erasure.md).
+//! Encodes groups while files are cut: data chunks that together get parity (docs/format/erasure.md).
 
 use super::{Current, CutError};
 use crate::buffer::{Buffer, Claim};

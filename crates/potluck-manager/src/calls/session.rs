@@ -219,7 +219,8 @@ impl Answer<Offer> for WriteSessionCalls {
         // Copies of a donor that has not listed them count for nothing: all would be sent again.
         self.wait_until.donors_reported(Pool::expects_listings).await;
         let (session, names, ack) = (call.session, call.chunks.0, call.ack);
-        // First the protection, then the question: what is found in use now stays (pool.rs).
+        // First the protection, then the question: what is found in use now stays, for nothing that a
+        // session has offered is condemned.
         let new = self.pool.lock().offer(&session, &names)?;
         let asked = Arc::new(names);
         let found = self.catalog.offer(session, new, Arc::clone(&asked), ack).await?;
