@@ -21,7 +21,8 @@ use potluck_core::policy::{AckLevel, AskedPolicy};
 use potluck_core::rights::Right;
 use potluck_pool::{NewSession, Pool, Ticketed};
 use potluck_wire::control::{
-    Abort, Done, DonorAccess, Grow, Grown, Held, Offer, Offered, Renew, Renewed, Reserve, Reserved,
+    Abort, Condition, Done, DonorAccess, Grow, GrowingFile, Grown, Held, Offer, Offered, Renew,
+    Renewed, Reserve, Reserved,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -160,6 +161,10 @@ impl WriteSessionCalls {
 impl Answer<Grow> for WriteSessionCalls {
     async fn answer(self, call: Grow, caller: CallingMember) -> Result<Grown, Failure> {
         let (entered, _in_session) = self.sessions.enter(call.session, &caller)?;
+        if let Some(GrowingFile { path, bytes }) = call.file {
+            self.access.need(&caller, Right::Write, &path).await?;
+            self.catalog.admit_write(path, Condition::Always, bytes).await?;
+        }
         self.wait_until.donors_reported(Pool::expects_reports).await;
         let (session, redundancy) = (call.session, entered.policy.redundancy());
         if call.bytes == 0 {
