@@ -7,6 +7,7 @@
 //! is forgotten when both have it, or when there are so many that a new base costs less.
 
 use super::error::Error;
+use super::kept_entry::KeptEntry;
 use super::open_checkpoint::OpenCheckpoint;
 use crate::sql::{Tx, params};
 use potluck_core::attributes::EntryAttributes;
@@ -51,6 +52,24 @@ pub enum ChangeOp {
     },
     /// An entry was removed, with all below it.
     Removed(PoolPath),
+    /// What was at a path was replaced or removed, and is kept.
+    Kept {
+        /// The path that it had.
+        from: PoolPath,
+        /// Where it is kept, and how long.
+        entry: KeptEntry,
+    },
+    /// Something is kept for another time than before.
+    KeptAs(KeptEntry),
+    /// What is kept of a name goes then, or sooner.
+    KeptUntil {
+        /// The path that it had.
+        path: PoolPath,
+        /// The pool's time at which it goes.
+        until_ms: u64,
+        /// Whether what goes at a time of its own stays until that.
+        only_endless: bool,
+    },
     /// A checkpoint is open, and was used.
     Checkpoint(OpenCheckpoint),
     /// What a checkpoint staged became visible.
@@ -97,8 +116,12 @@ impl ChangeOp {
             | Self::Link(path, ..)
             | Self::PathAttributes(path, _)
             | Self::Removed(path)
+            | Self::KeptUntil { path, .. }
             | Self::Policy(path, _) => Some(path.space()),
-            Self::Moved { from, .. } | Self::Published { from, .. } => Some(from.space()),
+            Self::Moved { from, .. } | Self::Published { from, .. } | Self::Kept { from, .. } => {
+                Some(from.space())
+            }
+            Self::KeptAs(entry) => Some(entry.at.space()),
             Self::Checkpoint(open) => Some(open.staging.space()),
             Self::Grant(space, _) | Self::Quota(QuotaOf::Space(space)) => Some(space),
             Self::Part(..)
@@ -124,8 +147,12 @@ impl ChangeOp {
             | Self::Link(path, ..)
             | Self::PathAttributes(path, _)
             | Self::Removed(path)
+            | Self::KeptUntil { path, .. }
             | Self::Policy(path, _) => path.is_system(),
-            Self::Moved { from, .. } | Self::Published { from, .. } => from.is_system(),
+            Self::Moved { from, .. } | Self::Published { from, .. } | Self::Kept { from, .. } => {
+                from.is_system()
+            }
+            Self::KeptAs(entry) => entry.at.is_system(),
             Self::Checkpoint(open) => open.staging.is_system(),
             Self::Space(name) | Self::SpaceRemoved(name) => name == SYSTEM_SPACE,
             Self::Part(..)

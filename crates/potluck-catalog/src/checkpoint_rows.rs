@@ -8,6 +8,7 @@ use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle, StagedPlace};
 use potluck_core::ids::MemberId;
+use potluck_core::kept_place::KeptPlace;
 use potluck_core::path::PoolPath;
 
 /// How exactly it is known when a checkpoint was used last: not each of a thousand commits writes it down.
@@ -120,9 +121,10 @@ pub(crate) fn used(db: &Tx, open: OpenCheckpoint, now_ms: u64) -> Result<OpenChe
     Ok(open)
 }
 
-/// Refuses a change at or below a staging directory whose checkpoint is not open, so that nothing is staged for nobody;
+/// Refuses a change where old versions are kept, and at or below a staging directory whose checkpoint is not open, so that nothing is staged for nobody;
 /// the checkpoint counts as used at `now_ms`, if that is given. A path elsewhere costs nothing.
 pub(crate) fn check_writable(db: &Tx, path: &PoolPath, now_ms: Option<u64>) -> Result<(), Error> {
+    check_not_kept(path)?;
     let Some(place) = StagedPlace::of(path) else { return Ok(()) };
     let open = open(db, &place.id)?;
     if open.staging != place.staging {
@@ -134,6 +136,11 @@ pub(crate) fn check_writable(db: &Tx, path: &PoolPath, now_ms: Option<u64>) -> R
         return Err(Error::NoCheckpoint(other));
     }
     now_ms.map_or(Ok(()), |now_ms| used(db, open, now_ms).map(drop))
+}
+
+/// Refuses a change where old versions are kept, which nobody but the catalog makes.
+pub(crate) fn check_not_kept(path: &PoolPath) -> Result<(), Error> {
+    if KeptPlace::is_on(path) { Err(Error::KeptPlace(path.clone())) } else { Ok(()) }
 }
 
 /// Refuses to move or remove a staging directory itself, which the end of its checkpoint does.

@@ -6,6 +6,7 @@
 //! what its directory is to become; it outlives the end for a while, so that who repeats a commit hears of the first.
 
 use super::changes::{self, ChangeOp};
+use super::checkpoint_rows;
 use super::checkpoint_rows::{COLUMNS, Kept, find, insert, kept, open, used};
 use super::dir_policies;
 use super::entries::{self, DirId, EntryPlace};
@@ -62,6 +63,7 @@ pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenChec
     if StagedPlace::of(&new.target).is_some() {
         return Err(Error::StagingPlace(new.target.clone()));
     }
+    checkpoint_rows::check_not_kept(&new.target)?;
     let count = "SELECT count(*) FROM checkpoints WHERE made_by = ?1 AND dir IS NOT NULL";
     let open: Option<i64> =
         db.prepare(count)?.query_one(params![new.made_by.0], |row| row.get(0))?;
@@ -158,6 +160,7 @@ pub(crate) fn commit(
     }
     let open = kept.open(db)?.ok_or(Error::NoCheckpoint(*id))?;
     let OpenCheckpoint { staging: from, target: to, style, .. } = open;
+    checkpoint_rows::check_not_kept(&to)?; // its directory was removed meanwhile
     let merged = publishing::publish(db, (&from, &to), style, how, when)?;
     ended(db, id, Some(&to), when.pool_ms)?;
     let published = ChangeOp::Published { from, to: to.clone(), style, merged };

@@ -9,6 +9,7 @@ use super::chunks;
 use super::enough_copies::{self, AcknowledgedFile, Promise, WriteSafety};
 use super::error::Error;
 use super::meta::{self, Counter};
+use super::names::When;
 use super::parts::{self, Relied};
 use super::sessions;
 use super::spaces;
@@ -163,8 +164,7 @@ pub(crate) fn commit<F: Clone>(
     batch: &Batch<F>,
     waits: bool,
     donors: &DonorSnapshot,
-    now_ms: u64,
-    wall_ms: i64,
+    when: When,
     reply: impl FnOnce(&[Result<StoredFile, Refused<F>>]) -> Result<String, Error>,
 ) -> Result<CommitOutcome<F>, Error> {
     if let Some(text) = repeated(db, &batch.session, batch.number)? {
@@ -185,7 +185,7 @@ pub(crate) fn commit<F: Clone>(
         view: &view,
         mirror: batch.mirror,
         ack: batch.ack,
-        visible: Visible::new(db, space.as_ref(), now_ms, wall_ms)
+        visible: Visible::new(db, space.as_ref(), when)
             .asking(batch.asked)
             .all_or_none(batch.atomic),
     };
@@ -208,7 +208,7 @@ pub(crate) fn commit<F: Clone>(
         sessions::end(db, &batch.session)?;
     }
     db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![batch.session.0, batch.number, now_ms as i64, reply(&outcomes)?])?;
+        .execute(params![batch.session.0, batch.number, when.pool_ms as i64, reply(&outcomes)?])?;
     Ok(CommitOutcome::Fresh { files: outcomes, again })
 }
 

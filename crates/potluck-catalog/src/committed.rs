@@ -78,7 +78,7 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         }
         ChangeOp::VersionAttributes(version) => told.extend(path_of(db, version)?.map(there)),
         ChangeOp::Moved { from, to } => told.extend([gone(from), there(to)]),
-        ChangeOp::Removed(path) => told.push(gone(path)),
+        ChangeOp::Removed(path) | ChangeOp::Kept { from: path, .. } => told.push(gone(path)),
         ChangeOp::Published { from, to, style: CommitStyle::Replace, .. } => {
             told.extend([gone(from), there(to)]);
         }
@@ -100,6 +100,8 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         // Nothing of these is behind a name.
         ChangeOp::Part(..)
         | ChangeOp::Checkpoint(_)
+        | ChangeOp::KeptAs(_)
+        | ChangeOp::KeptUntil { .. }
         | ChangeOp::Version(_)
         | ChangeOp::Policy(..)
         | ChangeOp::Group(_)

@@ -14,6 +14,7 @@ use super::entries::{self, EntryPlace};
 use super::error::Error;
 use super::links::{self, LinkToMake};
 use super::meta::Counter;
+use super::names::When;
 use super::parts;
 use super::spaces::{self, Space};
 use super::versions;
@@ -91,8 +92,7 @@ pub(crate) fn copy(
     (command, page): (SessionId, u32),
     wanted: &CopyRequest,
     view: &PoolView,
-    now_ms: u64,
-    wall_ms: i64,
+    when: When,
     reply: impl FnOnce(&Copied) -> Result<String, Error>,
 ) -> Result<CopyOutcome, Error> {
     if let Some(text) = repeated(db, &command, page)? {
@@ -105,7 +105,7 @@ pub(crate) fn copy(
         wanted,
         view,
         space: space.id,
-        visible: Visible::new(db, Some(&space), now_ms, wall_ms).asking(wanted.asked),
+        visible: Visible::new(db, Some(&space), when).asking(wanted.asked),
         files: Vec::new(),
         links: 0,
     };
@@ -126,10 +126,10 @@ pub(crate) fn copy(
             return Err(Error::NotRecursive(wanted.from.clone()));
         }
         EntryPlace::Dir(dir) => {
-            let mut walk = Walk::new(db, dir, true, wanted.after.as_deref())?.without_staged();
+            let mut walk = Walk::new(db, dir, true, wanted.after.as_deref())?.visible();
             if wanted.after.is_none() {
                 // Where a file stands in its place nothing can be copied.
-                checkpoint_rows::check_writable(db, &wanted.to, Some(now_ms))?;
+                checkpoint_rows::check_writable(db, &wanted.to, Some(when.pool_ms))?;
                 make_dirs(db, &wanted.to, found.attributes)?;
             }
             copying.page(&mut walk)?
@@ -138,7 +138,7 @@ pub(crate) fn copy(
     let again = copying.visible.close()?;
     let copied = Copied { files: copying.files, links: copying.links, next, again };
     db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![command.0, page, now_ms as i64, reply(&copied)?])?;
+        .execute(params![command.0, page, when.pool_ms as i64, reply(&copied)?])?;
     Ok(CopyOutcome::Fresh(copied))
 }
 

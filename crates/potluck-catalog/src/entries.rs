@@ -6,6 +6,7 @@ use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::checkpoint::CheckpointId;
 use potluck_core::ids::VersionId;
+use potluck_core::kept_place::KEPT_DIR;
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{MAX_PATH, PoolPath};
 
@@ -309,12 +310,21 @@ pub(crate) fn children(
     Ok(found)
 }
 
-/// Whether a directory has entries beside those in which checkpoints stage their files.
+/// Whether a directory has entries beside those in which checkpoints stage their files and old versions are kept.
 pub(crate) fn has_visible(db: &Tx, dir: DirId) -> Result<bool, Error> {
+    has(db, dir, |name| CheckpointId::of_staging_name(name).is_none() && name != KEPT_DIR)
+}
+
+/// Whether checkpoints stage files in a directory.
+pub(crate) fn has_staged(db: &Tx, dir: DirId) -> Result<bool, Error> {
+    has(db, dir, |name| CheckpointId::of_staging_name(name).is_some())
+}
+
+fn has(db: &Tx, dir: DirId, is_one: impl Fn(&str) -> bool) -> Result<bool, Error> {
     let mut rows = db.prepare("SELECT name FROM entries WHERE parent = ?1")?;
     let mut rows = rows.query(params![dir.0])?;
     while let Some(row) = rows.next()? {
-        if CheckpointId::of_staging_name(&row.get::<String>(0)?).is_none() {
+        if is_one(&row.get::<String>(0)?) {
             return Ok(true);
         }
     }

@@ -138,6 +138,31 @@ pub enum Error {
         /// The most that one commit puts there.
         most: usize,
     },
+    /// A path leads to where old versions are kept, which nobody changes.
+    #[error("{0} is where old versions are kept")]
+    KeptPlace(PoolPath),
+    /// What is to be kept would have a longer path than any may have.
+    #[error("{0} is too long a path to be kept")]
+    TooLongToKeep(PoolPath),
+    /// Nothing, or not this, is kept of a name.
+    #[error("{}", match number {
+        Some(number) => format!("version {number} of {path} is not kept"),
+        None => format!("nothing is kept of {path}"),
+    })]
+    NotKept {
+        /// The path of the name.
+        path: PoolPath,
+        /// The version that was asked for.
+        number: Option<VersionId>,
+    },
+    /// Something is to be brought back to a directory that was removed itself.
+    #[error("{removed} was removed, and {path} with it")]
+    RemovedAbove {
+        /// The path of what is to be brought back.
+        path: PoolPath,
+        /// The path of the directory that was removed.
+        removed: PoolPath,
+    },
     /// A cursor nobody was given.
     #[error("the listing cannot go on from where the cursor points")]
     BadCursor,

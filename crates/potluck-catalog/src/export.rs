@@ -3,6 +3,7 @@
 use super::changes::{self, ChangeNumber, ChangeOp};
 use super::checkpoint_rows;
 use super::entries::{self, DirId};
+use super::history;
 use super::quotas::{self, StoredQuota};
 use super::records::{Keeping, PARITY_NAMES, Record, VersionFacts};
 use super::units::{self, Root};
@@ -172,6 +173,14 @@ fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
             out.add(Record::Published { from, to, style });
         }
         ChangeOp::Removed(path) => out.add(Record::Removed { path }),
+        ChangeOp::Kept { from, entry } => {
+            out.add(Record::Moved { from, to: entry.at.clone() });
+            out.add(Record::Kept(entry));
+        }
+        ChangeOp::KeptAs(entry) => out.add(Record::Kept(entry)),
+        ChangeOp::KeptUntil { path, until_ms, only_endless } => {
+            out.add(Record::KeptUntil { path, until_ms, only_endless });
+        }
         ChangeOp::Space(name) => out.space(db, &name)?,
         ChangeOp::SpaceRemoved(name) => out.add(Record::SpaceRemoved { name }),
         ChangeOp::Policy(path, over) => out.add(Record::Policy { path, over }),
@@ -362,6 +371,9 @@ impl CatalogSnapshot {
                     continue;
                 }
             };
+            if let Some(kept) = history::entry_at(db, &path)? {
+                out.add(Record::Kept(kept));
+            }
             match item.what {
                 What::File(version) if version.parts > 0 => {
                     let (whole, then) = (version.id, Some((path, *version)));

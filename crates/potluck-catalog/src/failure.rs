@@ -120,6 +120,26 @@ impl From<Error> for Failure {
                 code::BAD_REQUEST,
                 "copy the tree to a name that is free, which may have any number of files, and rename it; or leave out --atomic",
             ),
+            Error::KeptPlace(_) => failure(
+                K::Usage,
+                code::BAD_PATH,
+                "`potluck restore` brings old versions back; `potluck trash empty` lets them go",
+            ),
+            Error::TooLongToKeep(_) => failure(
+                K::Usage,
+                code::BAD_PATH,
+                "remove it with `potluck rm --forever`, or rename a directory above it first",
+            ),
+            Error::NotKept { .. } => failure(
+                K::NotFound,
+                code::NOT_KEPT,
+                "`potluck versions` lists what is kept of a file, `potluck trash ls` what was removed below a directory; \
+                 `potluck policy show` says for how long",
+            ),
+            Error::RemovedAbove { removed, .. } => {
+                let hint = format!("bring that back first: `potluck undelete {removed}`");
+                failure(K::NotFound, code::NOT_KEPT, &hint)
+            }
             Error::BadCursor => failure(K::Usage, code::BAD_REQUEST, "begin the listing anew"),
             Error::NoSession => NoSession.into(),
             // The pool may have held what was not sent, at donors that were given up since.

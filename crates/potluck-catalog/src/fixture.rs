@@ -3,6 +3,7 @@
 use crate::commit::{self, Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile};
 use crate::donors::{self, StoredDonor};
 use crate::engine::{self, Database};
+use crate::names::When;
 use crate::sessions::{self, StoredSession};
 use crate::spaces::{self, NewSpace};
 use crate::{Catalog, Durability, Error, PageLimit, changes, units};
@@ -155,7 +156,8 @@ impl Fixture {
         let tx = self.db.begin().expect("a transaction");
         let reply = |files: &[Result<StoredFile, _>]| Ok(format!("{} files", files.len()));
         let donors = self.pool.snapshot(Tick::ZERO);
-        let outcome = commit::commit(&tx, &batch, false, &donors, 0, 0, reply).expect("a batch");
+        let outcome =
+            commit::commit(&tx, &batch, false, &donors, When::default(), reply).expect("a batch");
         tx.commit().expect("committed");
         match outcome {
             CommitOutcome::Fresh { files, .. } => {

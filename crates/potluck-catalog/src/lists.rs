@@ -2,7 +2,7 @@
 
 use super::chunks;
 use super::dir_policies;
-use super::entries::{self, EntryPlace};
+use super::entries::{self, EntryPlace, FoundEntry};
 use super::error::Error;
 use super::grants::SeenSpaces;
 use super::placements;
@@ -14,6 +14,7 @@ use crate::sql::Tx;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
+use potluck_core::kept_place::KEPT_DIR;
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Policy;
@@ -76,6 +77,15 @@ fn entry(item: WalkedEntry) -> ListedEntry {
     }
 }
 
+/// What was found behind a name, called by `path`.
+pub(crate) fn found_entry(db: &Tx, path: String, found: FoundEntry) -> Result<ListedEntry, Error> {
+    Ok(match found.place {
+        EntryPlace::Dir(_) => dir_entry(path, found.attributes),
+        EntryPlace::Link(target) => link_entry(path, target, found.attributes),
+        EntryPlace::File(version) => file_entry(path, &versions::get(db, version)?),
+    })
+}
+
 /// Whether an entry below `path` is of the pool's own metadata, which users neither see nor name.
 fn is_system(path: &PoolPath, item: &WalkedEntry) -> bool {
     path.space().is_empty() && item.path.split('/').next() == Some(SYSTEM_SPACE)
@@ -101,7 +111,7 @@ pub(crate) fn list(
             return Ok(Listing { entries, next: None });
         }
     };
-    let mut walk = Walk::of_seen(db, dir, recursive, after, seen)?.without_staged();
+    let mut walk = Walk::of_seen(db, dir, recursive, after, seen)?.visible();
     let mut listing = Listing::default();
     while let Some(item) = walk.next_item()? {
         if is_system(path, &item) {
@@ -124,12 +134,8 @@ pub(crate) fn look_up(db: &Tx, dirs: &[(PoolPath, Vec<String>)]) -> LookedUp {
     let in_dir = |(path, names): &(PoolPath, Vec<String>)| {
         let dir = entries::existing_dir(db, path)?;
         let entry = |name: &String| {
-            let Some(found) = entries::lookup(db, dir, name)? else { return Ok(None) };
-            Ok(Some(match found.place {
-                EntryPlace::Dir(_) => dir_entry(name.clone(), found.attributes),
-                EntryPlace::Link(target) => link_entry(name.clone(), target, found.attributes),
-                EntryPlace::File(version) => file_entry(name.clone(), &versions::get(db, version)?),
-            }))
+            let found = entries::lookup(db, dir, name)?;
+            found.map(|found| found_entry(db, name.clone(), found)).transpose()
         };
         names.iter().map(entry).collect()
     };
@@ -219,6 +225,9 @@ struct UsageSums<'db> {
 
 impl UsageSums<'_> {
     fn item(&mut self, item: &WalkedEntry) -> Result<(), Error> {
+        if item.path.split('/').any(|name| name == KEPT_DIR) {
+            return self.kept(item);
+        }
         let (child, below) = match item.path.split_once('/') {
             Some((child, _)) => (child, true),
             None => (item.path.as_str(), false),
@@ -234,6 +243,22 @@ impl UsageSums<'_> {
             What::File(version) => self.file(&item.path, version, None),
             What::Link(_) => {
                 self.link(&item.path);
+                Ok(())
+            }
+        }
+    }
+
+    /// What was replaced or removed counts apart, but in what is stored.
+    fn kept(&mut self, item: &WalkedEntry) -> Result<(), Error> {
+        match &item.what {
+            What::Dir(_) => {
+                self.looked_at(1, || UsedUpTo { path: item.path.clone(), chunks: None });
+                Ok(())
+            }
+            What::File(version) => self.file(&item.path, version, None),
+            What::Link(_) => {
+                self.used.kept_files += 1;
+                self.looked_at(1, || UsedUpTo { path: item.path.clone(), chunks: None });
                 Ok(())
             }
         }
@@ -270,7 +295,11 @@ impl UsageSums<'_> {
 
     /// A file, or what follows its first `done` chunks.
     fn file(&mut self, path: &str, version: &Version, done: Option<u64>) -> Result<(), Error> {
-        if done.is_none() {
+        let is_kept = path.split('/').any(|name| name == KEPT_DIR);
+        if done.is_none() && is_kept {
+            self.used.kept_files += 1;
+            self.used.kept_bytes += version.size;
+        } else if done.is_none() {
             self.used.files += 1;
             self.used.bytes += version.size;
             if let Some(child) = self.used.children.last_mut() {

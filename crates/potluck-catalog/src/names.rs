@@ -5,6 +5,7 @@ use super::chunks::ReferenceCounts;
 use super::dir_policies;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
+use super::history::{self, Leaving};
 use super::spaces::{self, Sums};
 use super::trash;
 use super::versions;
@@ -12,7 +13,7 @@ use super::visible;
 use super::walk::{Walk, What};
 use crate::sql::Tx;
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
-use potluck_core::ids::VersionId;
+use potluck_core::ids::{MemberId, VersionId};
 use potluck_core::path::{MAX_PATH, PoolPath};
 use potluck_wire::control::{Condition, Removed};
 
@@ -20,17 +21,40 @@ use potluck_wire::control::{Condition, Removed};
 /// for no turn behind sums of other trees.
 const COUNTED: usize = 10_000;
 
-/// The moment of a change, on both clocks.
-#[derive(Debug, Clone, Copy)]
+/// The moment of a change, on both clocks, with who makes it and what is kept of what it replaces or removes.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct When {
     /// The pool's time in milliseconds.
     pub pool_ms: u64,
     /// The wall time in milliseconds.
     pub wall_ms: i64,
+    /// Who makes it; `None`: the pool itself.
+    pub by: Option<MemberId>,
+    /// What is kept.
+    pub keeps: WhatIsKept,
+}
+
+impl When {
+    /// The same moment, of a change that this member makes.
+    pub fn made_by(self, member: MemberId) -> Self {
+        Self { by: Some(member), ..self }
+    }
+}
+
+/// What is kept of what a change replaces or removes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhatIsKept {
+    /// What the policies of directories ask for.
+    #[default]
+    AsPoliciesSay,
+    /// Nothing: it is gone for good, with what was kept of the name before.
+    Nothing,
+    /// The change is replayed: the log tells of what was kept by records of their own.
+    AsTheLogSays,
 }
 
 /// A path's last name and the path above it; refuses the root and spaces themselves.
-fn split(path: &PoolPath) -> Result<(PoolPath, &str), Error> {
+pub(crate) fn split(path: &PoolPath) -> Result<(PoolPath, &str), Error> {
     let outside = || Error::OutsideSpaces(path.clone());
     let parent = path.parent().ok_or_else(outside)?;
     Ok((parent, path.file_name().ok_or_else(outside)?))
@@ -149,7 +173,7 @@ pub(crate) fn move_entry(
     let from_dir = entries::existing_dir(db, &from_above)?;
     let to_dir = entries::existing_dir(db, &to_above)?;
     let target = entries::lookup(db, to_dir, to_name)?;
-    let mut replaced = None;
+    let (mut replaced, mut emptied) = (None, None);
     let is_there = target.is_some();
     use EntryPlace::{Dir, File, Link};
     match (moved.place, target.map(|target| target.place)) {
@@ -163,10 +187,10 @@ pub(crate) fn move_entry(
             if entries::has_visible(db, dir)? {
                 return Err(Error::NotEmpty(to.clone()));
             }
-            if entries::has_children(db, dir)? {
+            if entries::has_staged(db, dir)? {
                 return Err(Error::HasCheckpoint(to.clone()));
             }
-            dir_policies::forget(db, dir)?;
+            emptied = Some(dir);
         }
         (File(_) | Link(_), Some(Dir(_))) => {
             return Err(Error::IsADirectory(to.clone()));
@@ -175,14 +199,33 @@ pub(crate) fn move_entry(
             return Err(Error::NotADirectory(to.clone()));
         }
     }
+    if let Some(Some(version)) = replaced {
+        let place = &File(version);
+        let leaving = Leaving { dir: to_dir, path: to, place, removed: false };
+        if history::keep(db, &leaving, history::retention(db, to, when)?, when)? {
+            replaced = None;
+        }
+    }
     if is_there {
         entries::delete(db, to_dir, to_name)?;
     }
     entries::rename(db, (from_dir, from_name), (to_dir, to_name))?;
     changes::append(db, &ChangeOp::Moved { from: from.clone(), to: to.clone() })?;
+    if let Some(dir) = emptied {
+        throw_emptied(db, dir, to)?;
+    }
+    history::forget_name(db, (from_dir, from), false, when)?;
     match replaced {
         Some(version) => drop_file(db, to, version, when),
         None => Ok(()),
+    }
+}
+
+/// Ends a directory that no path leads to any more.
+fn throw_emptied(db: &Tx, dir: DirId, path: &PoolPath) -> Result<(), Error> {
+    match entries::has_children(db, dir)? {
+        true => trash::throw(db, dir, spaces::named(db, path.space())?.id),
+        false => dir_policies::forget(db, dir),
     }
 }
 
@@ -193,28 +236,27 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     let (above, name) = split(path)?;
     let place = entries::existing(db, path)?.place;
     let parent = entries::existing_dir(db, &above)?;
+    let mut keeps = true;
+    if let EntryPlace::Dir(dir) = place {
+        if !recursive && entries::has_visible(db, dir)? {
+            return Err(Error::NotRecursive(path.clone()));
+        }
+        if !recursive && entries::has_staged(db, dir)? {
+            return Err(Error::HasCheckpoint(path.clone()));
+        }
+        keeps = entries::has_children(db, dir)?;
+    }
+    let leaving = Leaving { dir: parent, path, place: &place, removed: true };
+    if keeps && history::keep(db, &leaving, history::retention(db, path, when)?, when)? {
+        return Ok(());
+    }
     changes::append(db, &ChangeOp::Removed(path.clone()))?;
+    entries::delete(db, parent, name)?;
+    history::forget_name(db, (parent, path), true, when)?;
     match place {
-        EntryPlace::File(version) => {
-            entries::delete(db, parent, name)?;
-            drop_file(db, path, Some(version), when)
-        }
-        EntryPlace::Link(_) => {
-            entries::delete(db, parent, name)?;
-            drop_file(db, path, None, when)
-        }
-        EntryPlace::Dir(dir) if !entries::has_children(db, dir)? => {
-            entries::delete(db, parent, name)?;
-            dir_policies::forget(db, dir)
-        }
-        EntryPlace::Dir(dir) if !recursive && !entries::has_visible(db, dir)? => {
-            Err(Error::HasCheckpoint(path.clone()))
-        }
-        EntryPlace::Dir(_) if !recursive => Err(Error::NotRecursive(path.clone())),
-        EntryPlace::Dir(dir) => {
-            entries::delete(db, parent, name)?;
-            trash::throw(db, dir, spaces::named(db, path.space())?.id)
-        }
+        EntryPlace::File(version) => drop_file(db, path, Some(version), when),
+        EntryPlace::Link(_) => drop_file(db, path, None, when),
+        EntryPlace::Dir(dir) => throw_emptied(db, dir, path),
     }
 }
 
@@ -247,7 +289,7 @@ pub(crate) fn count(db: &Tx, path: &PoolPath) -> Result<Removed, Error> {
         EntryPlace::File(version) => add(versions::get(db, version)?.size),
         EntryPlace::Link(_) => add(0),
         EntryPlace::Dir(dir) => {
-            let (mut walk, mut left) = (Walk::new(db, dir, true, None)?, COUNTED);
+            let (mut walk, mut left) = (Walk::new(db, dir, true, None)?.without_kept(), COUNTED);
             while let Some(item) = walk.next_item()? {
                 if left == 0 {
                     removed.more = true;

@@ -1,6 +1,7 @@
 //! Changes of policy: what is set, and the goals of files whose redundancy is to follow.
 
 use super::changes::{self, ChangeOp};
+use super::checkpoint_rows;
 use super::chunks::ReferenceCounts;
 use super::conversions;
 use super::dir_policies::{self, Inherited};
@@ -48,6 +49,7 @@ pub(crate) fn plan(
     if path.space().is_empty() {
         return Err(Error::OutsideSpaces(path.clone()));
     }
+    checkpoint_rows::check_not_kept(path)?;
     let scope = match entries::existing(db, path)?.place {
         // What is staged inherits at the target, so that what is set there holds for both.
         EntryPlace::Dir(_) if StagedPlace::of(path).is_some() => {

@@ -5,6 +5,7 @@ use super::chunks::ReferenceCounts;
 use super::dir_policies;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
+use super::history::{self, Leaving};
 use super::names::When;
 use super::spaces::{self, Sums};
 use super::trash;
@@ -55,7 +56,7 @@ pub(crate) fn publish(
         (CommitStyle::Merge, Some(EntryPlace::Dir(dir))) => {
             let (sums, left) = (Sums::default(), MOST_MERGED);
             let counts = ReferenceCounts::new(db, when.pool_ms);
-            let mut merge = Merge { db, how, target, counts, sums, left, merged: Vec::new() };
+            let mut merge = Merge { db, how, target, when, counts, sums, left, merged: Vec::new() };
             merge.directory(staged.dir, dir, target)?;
             let Merge { counts, sums, merged, .. } = merge;
             counts.close()?;
@@ -69,7 +70,7 @@ pub(crate) fn publish(
             let above = target.parent().ok_or_else(outside)?;
             let made = EntryAttributes::of_dir(when.wall_ms);
             let parent = make_dirs(db, &above, made)?;
-            replace(db, &staged, parent, target)?;
+            replace(db, &staged, parent, target, when)?;
             Ok(Vec::new())
         }
     }
@@ -82,7 +83,13 @@ struct Staged<'a> {
 }
 
 /// Puts a staging directory in the place of the target, with the policies that directories of the same names had.
-fn replace(db: &Tx, staged: &Staged<'_>, parent: DirId, target: &PoolPath) -> Result<(), Error> {
+fn replace(
+    db: &Tx,
+    staged: &Staged<'_>,
+    parent: DirId,
+    target: &PoolPath,
+    when: When,
+) -> Result<(), Error> {
     let name = target.file_name().ok_or_else(|| Error::OutsideSpaces(target.clone()))?;
     match entries::lookup(db, parent, name)?.map(|found| found.place) {
         None => {}
@@ -91,8 +98,12 @@ fn replace(db: &Tx, staged: &Staged<'_>, parent: DirId, target: &PoolPath) -> Re
         }
         Some(EntryPlace::Dir(old)) => {
             dir_policies::hand_over(db, old, staged.dir)?;
-            entries::delete(db, parent, name)?;
-            trash::throw(db, old, spaces::named(db, target.space())?.id)?;
+            let place = &EntryPlace::Dir(old);
+            let leaving = Leaving { dir: parent, path: target, place, removed: false };
+            if !history::keep(db, &leaving, history::retention(db, target, when)?, when)? {
+                entries::delete(db, parent, name)?;
+                trash::throw(db, old, spaces::named(db, target.space())?.id)?;
+            }
         }
     }
     entries::rename(db, staged.at, (parent, name))
@@ -103,6 +114,7 @@ struct Merge<'a> {
     db: &'a Tx,
     how: Conditions,
     target: &'a PoolPath,
+    when: When,
     /// The references of the chunks of files that are replaced.
     counts: ReferenceCounts<'a>,
     sums: Sums,
@@ -136,7 +148,7 @@ impl Merge<'_> {
                 (EntryPlace::Dir(_), Some(_)) => return Err(Error::NotADirectory(at)),
                 (_, Some(EntryPlace::Dir(_))) => return Err(Error::IsADirectory(at)),
                 (EntryPlace::File(new), Some(EntryPlace::File(old))) => {
-                    self.file(&at, new, old)?;
+                    self.file((to, &at), new, old)?;
                     entries::delete(self.db, to, &name)?;
                 }
                 (EntryPlace::File(_), Some(EntryPlace::Link(target))) => {
@@ -158,11 +170,24 @@ impl Merge<'_> {
     }
 
     /// Ends the version of a file that another takes the place of, if that may be.
-    fn file(&mut self, path: &PoolPath, new: VersionId, old: VersionId) -> Result<(), Error> {
+    fn file(
+        &mut self,
+        (dir, path): (DirId, &PoolPath),
+        new: VersionId,
+        old: VersionId,
+    ) -> Result<(), Error> {
         let Conditions { condition, spare_content } = self.how;
         check_condition(self.db, path, condition, Some(old))?;
         if spare_content && versions::get(self.db, new)?.size == 0 {
             check_condition(self.db, path, Condition::IfEmpty, Some(old))?;
+        }
+        let place = &EntryPlace::File(old);
+        let leaving = Leaving { dir, path, place, removed: false };
+        let retention = history::retention(self.db, path, self.when)?;
+        if history::keep(self.db, &leaving, retention, self.when)? {
+            // That is as much again.
+            self.left = self.left.saturating_sub(1);
+            return Ok(());
         }
         let old = versions::delete(self.db, old, &mut self.counts)?;
         self.sums.sub(old.size as i64);

@@ -5,6 +5,7 @@ use super::conversions;
 use super::dir_policies;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
+use super::kept_rows;
 use super::parts;
 use super::spaces::{self, Sums};
 use super::trash;
@@ -98,6 +99,9 @@ fn take_entries(
 ) -> Result<bool, Error> {
     let below = entries::children(db, dir, limit)?;
     if below.is_empty() {
+        if kept_rows::forget_of(db, dir, limit)? {
+            return Ok(false);
+        }
         dir_policies::forget(db, dir)?;
         return Ok(true);
     }

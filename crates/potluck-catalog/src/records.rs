@@ -6,6 +6,7 @@
 //! to a version goes before it in records of its own.
 
 use super::donors::StoredDonor;
+use super::kept_entry::KeptEntry;
 use super::members::StoredMember;
 use super::open_checkpoint::OpenCheckpoint;
 use potluck_core::attributes::EntryAttributes;
@@ -160,6 +161,17 @@ pub enum Record {
     Removed {
         /// The path that the entry had.
         path: PoolPath,
+    },
+    /// Something is kept that was replaced or removed, and was moved to where it is.
+    Kept(KeptEntry),
+    /// What is kept of a name goes then, or sooner.
+    KeptUntil {
+        /// The path that it had.
+        path: PoolPath,
+        /// The pool's time at which it goes.
+        until_ms: u64,
+        /// Whether what goes at a time of its own stays until that.
+        only_endless: bool,
     },
     /// What is granted in a space to a member or group is this now.
     Grant {

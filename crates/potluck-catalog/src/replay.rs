@@ -7,8 +7,9 @@
 use super::checkpoint_rows;
 use super::chunks::ReferenceCounts;
 use super::entries;
+use super::history;
 use super::meta::{self, Counter};
-use super::names::{self, AttributesToSet, When};
+use super::names::{self, AttributesToSet, WhatIsKept, When};
 use super::records::{Keeping, Record, VersionFacts};
 use super::spaces::{self, NewSpace, Sums};
 use super::versions;
@@ -31,7 +32,7 @@ use std::collections::{BTreeSet, HashMap};
 /// Entries of removed trees taken apart in one step.
 const TRASH_ENTRIES: usize = 1000;
 /// Everything happens at one moment, for people and for garbage collection, which is held.
-const WHEN: When = When { pool_ms: 0, wall_ms: 0 };
+const WHEN: When = When { pool_ms: 0, wall_ms: 0, by: None, keeps: WhatIsKept::AsTheLogSays };
 
 /// A replay under way.
 #[derive(Debug, Default)]
@@ -120,6 +121,7 @@ impl Replay {
             Record::Removed { path } => {
                 self.settled(&path);
                 checkpoint_rows::forget_at(db, &path)?;
+                history::forget_at(db, &path)?;
                 remove(db, &path)
             }
             // Its directories were made with it, and stay when it goes. What it replaced stays until the later
@@ -134,7 +136,12 @@ impl Replay {
             }
             Record::Moved { from, to } => {
                 self.settled(&from);
+                history::forget_at(db, &from)?;
                 moved(db, &from, &to)
+            }
+            Record::Kept(entry) => history::replay(db, &entry),
+            Record::KeptUntil { path, until_ms, only_endless } => {
+                history::replay_end(db, &path, until_ms, only_endless)
             }
             Record::Checkpoint(open) => checkpoint_rows::put(db, &open),
             Record::Published { from, to, style } => {

@@ -11,6 +11,8 @@ use super::dir_policies;
 use super::enough_copies::Promise;
 use super::entries::{self, DirId, EnsuredDir, EntryPlace};
 use super::error::Error;
+use super::history::{self, Leaving};
+use super::names::When;
 use super::quotas::{self, QuotaLimits};
 use super::spaces::{self, Space, Sums};
 use super::versions;
@@ -19,16 +21,16 @@ use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{AskedPolicy, Override, Redundancy};
+use potluck_core::policy::{AskedPolicy, Override, Redundancy, Retention};
 use potluck_pool::InUseAgain;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Files of one space that become visible in one transaction.
 pub struct Visible<'db> {
     db: &'db Tx,
-    wall_ms: i64,
+    when: When,
     space: Option<&'db Space>,
     /// The references of their chunks.
     pub counts: ReferenceCounts<'db>,
@@ -45,6 +47,8 @@ pub struct Visible<'db> {
     atomic: bool,
     /// The files that became visible, for the log.
     files: Vec<(PoolPath, VersionId)>,
+    /// The paths among these where versions are kept: the log tells of a version before it tells that it is kept.
+    untold: BTreeSet<PoolPath>,
 }
 
 /// The requirements on the files of a directory.
@@ -52,12 +56,15 @@ pub struct Visible<'db> {
 struct Asks {
     redundancy: Redundancy,
     promise: Promise,
+    retention: Retention,
 }
 
 /// A place that may take a file.
 pub struct PutTarget {
     path: PoolPath,
     replaced: Option<VersionId>,
+    /// What is kept of what is replaced.
+    retention: Retention,
     /// The redundancy that the command asks for, or else its directory.
     pub keeping: Redundancy,
     /// What the command or its directory wants to be so when a file becomes visible.
@@ -80,10 +87,11 @@ pub struct FileToPut<'a> {
 
 impl<'db> Visible<'db> {
     /// Nothing yet; `space` is where all will be, if it is still there.
-    pub(crate) fn new(db: &'db Tx, space: Option<&'db Space>, now_ms: u64, wall_ms: i64) -> Self {
-        let counts = ReferenceCounts::new(db, now_ms);
+    pub(crate) fn new(db: &'db Tx, space: Option<&'db Space>, when: When) -> Self {
+        let counts = ReferenceCounts::new(db, when.pool_ms);
         let (dirs, asks, sums, limits, asked, atomic, files) = Default::default();
-        Self { db, wall_ms, space, counts, dirs, asks, sums, limits, asked, atomic, files }
+        let untold = BTreeSet::new();
+        Self { db, when, space, counts, dirs, asks, sums, limits, asked, atomic, files, untold }
     }
 
     /// They are put there as a command asks, where their directories allow it.
@@ -124,11 +132,13 @@ impl<'db> Visible<'db> {
             None => None,
         };
         check_condition(self.db, &path, condition, replaced)?;
+        let Asks { redundancy: keeping, promise, retention } = self.asks(&path, above)?;
         if !self.atomic {
-            self.admit(space.id, size, replaced)?;
+            // What is kept goes on to count.
+            let gone = replaced.filter(|_| retention.replaced.is_none());
+            self.admit(space.id, size, gone)?;
         }
-        let Asks { redundancy: keeping, promise } = self.asks(&path, above)?;
-        Ok(PutTarget { path, replaced, keeping, promise })
+        Ok(PutTarget { path, replaced, retention, keeping, promise })
     }
 
     /// Refuses a file that exceeds a quota, after those of before.
@@ -171,7 +181,11 @@ impl<'db> Visible<'db> {
             ack: policy.ack,
         };
         let redundancy = self.asked.over.redundancy().unwrap_or(policy.redundancy());
-        let asks = Asks { redundancy, promise };
+        let retention = match history::keeps_at(path) {
+            true => policy.retention(),
+            false => Retention::default(),
+        };
+        let asks = Asks { redundancy, promise, retention };
         self.asks.insert(above.to_vec(), asks);
         Ok(asks)
     }
@@ -185,7 +199,7 @@ impl<'db> Visible<'db> {
     ) -> Result<(), Error> {
         let size = file.version.size;
         self.put_version(&target, id, file)?;
-        let PutTarget { path, replaced, .. } = target;
+        let PutTarget { path, mut replaced, retention, .. } = target;
         let (Some((name, above)), Some(parent)) = (path.names().split_last(), path.parent()) else {
             return Err(Error::OutsideSpaces(path));
         };
@@ -193,14 +207,47 @@ impl<'db> Visible<'db> {
             Some(known) => *known,
             None => self.make_dir(&parent)?,
         };
+        if let Some(version) = replaced
+            && self.keeps(dir, &path, version, retention)?
+        {
+            replaced = None;
+        }
         entries::put_file(self.db, dir, name, id)?;
         self.sums.add(size as i64);
         if let Some(replaced) = replaced {
             let old = versions::delete(self.db, replaced, &mut self.counts)?;
             self.sums.sub(old.size as i64);
         }
+        if !retention.replaced.is_none() {
+            self.untold.insert(path.clone());
+        }
         self.files.push((path, id));
         Ok(())
+    }
+
+    /// Keeps the version of a file that another takes the place of, if it is to be kept.
+    fn keeps(
+        &mut self,
+        dir: DirId,
+        path: &PoolPath,
+        version: VersionId,
+        retention: Retention,
+    ) -> Result<bool, Error> {
+        if self.untold.contains(path) {
+            self.tell()?;
+        }
+        let place = &EntryPlace::File(version);
+        let leaving = Leaving { dir, path, place, removed: false };
+        history::keep(self.db, &leaving, retention, self.when)
+    }
+
+    /// Has the log tell of the files that became visible.
+    fn tell(&mut self) -> Result<(), Error> {
+        self.untold.clear();
+        match std::mem::take(&mut self.files) {
+            files if files.is_empty() => Ok(()),
+            files => changes::append(self.db, &ChangeOp::Files(files)),
+        }
     }
 
     /// Puts a version there that no path names yet, with the redundancy that `target` asks for as its goal.
@@ -222,7 +269,7 @@ impl<'db> Visible<'db> {
         let asks = target.keeping;
         let goal = (file.version.chunks > 0 && asks != has).then_some(asks);
         let enough = goal.is_none_or(|goal| goal.tolerates() <= has.tolerates());
-        let safe_wall_ms = (file.safe && enough).then_some(self.wall_ms);
+        let safe_wall_ms = (file.safe && enough).then_some(self.when.wall_ms);
         let version = Version { id, safe_wall_ms, goal, ..file.version };
         versions::insert(self.db, &version, file.inline, file.pages, &parity)?;
         if version.parts > 0 {
@@ -239,22 +286,20 @@ impl<'db> Visible<'db> {
 
     /// The directory of a file, made if it is not there.
     fn make_dir(&mut self, dir: &PoolPath) -> Result<DirId, Error> {
-        let id = make_dirs(self.db, dir, EntryAttributes::of_dir(self.wall_ms))?;
+        let id = make_dirs(self.db, dir, EntryAttributes::of_dir(self.when.wall_ms))?;
         self.dirs.insert(dir.names().to_vec(), id);
         Ok(id)
     }
 
     /// Writes what all files change together; gives the chunks that nobody used before.
-    pub fn close(self) -> Result<InUseAgain, Error> {
+    pub fn close(mut self) -> Result<InUseAgain, Error> {
+        self.tell()?;
         let again = self.counts.close()?;
         if let Some(space) = self.space {
             if self.atomic {
                 quotas::admit(self.db, space.id, self.sums)?;
             }
             spaces::add_sums(self.db, space.id, self.sums)?;
-        }
-        if !self.files.is_empty() {
-            changes::append(self.db, &ChangeOp::Files(self.files))?;
         }
         Ok(again)
     }
@@ -306,6 +351,8 @@ pub fn is_refusal(why: &Error) -> bool {
             | Error::WrongVersion { .. }
             | Error::HasContent { .. }
             | Error::NoCheckpoint(_)
+            | Error::KeptPlace(_)
+            | Error::TooLongToKeep(_)
             | Error::NotADirectory(_)
             | Error::IsADirectory(_)
             | Error::IsALink { .. }

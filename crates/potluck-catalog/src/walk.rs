@@ -7,6 +7,7 @@ use super::versions::{self, COLUMNS};
 use crate::sql::{Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::CheckpointId;
+use potluck_core::kept_place::KEPT_DIR;
 use potluck_core::link_target::LinkTarget;
 use potluck_pool::redundancy::Version;
 use std::collections::VecDeque;
@@ -55,6 +56,8 @@ pub struct Walk<'db> {
     seen: SeenSpaces,
     /// Whether directories in which checkpoints stage their files are passed over.
     hides_staged: bool,
+    /// Whether directories in which old versions are kept are.
+    hides_kept: bool,
 }
 
 struct Level {
@@ -94,7 +97,14 @@ impl<'db> Walk<'db> {
         seen: &SeenSpaces,
     ) -> Result<Self, Error> {
         let seen = if dir == DirId::ROOT { seen.clone() } else { SeenSpaces::ALL };
-        let mut walk = Self { db, recursive, levels: Vec::new(), seen, hides_staged: false };
+        let mut walk = Self {
+            db,
+            recursive,
+            levels: Vec::new(),
+            seen,
+            hides_staged: false,
+            hides_kept: false,
+        };
         let mut next = Some((dir, String::new()));
         for name in cursor.into_iter().flat_map(|cursor| cursor.split('/')) {
             let Some((dir, prefix)) = next else { break };
@@ -123,9 +133,25 @@ impl<'db> Walk<'db> {
         Self { hides_staged: true, ..self }
     }
 
+    /// Passes over directories in which old versions are kept, likewise.
+    pub fn without_kept(self) -> Self {
+        Self { hides_kept: true, ..self }
+    }
+
+    /// Shows what people see.
+    pub fn visible(self) -> Self {
+        self.without_staged().without_kept()
+    }
+
     fn hides(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
-        self.hides_staged && CheckpointId::of_staging_name(name).is_some()
+        (self.hides_staged && CheckpointId::of_staging_name(name).is_some())
+            || (self.hides_kept && name == KEPT_DIR)
+    }
+
+    /// Passes over what is left of directories to which more than `depth` names lead.
+    pub fn pass_over_below(&mut self, depth: usize) {
+        self.levels.truncate(depth);
     }
 
     /// The next entry; an error at one whose record is damaged.

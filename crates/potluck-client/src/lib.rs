@@ -34,6 +34,7 @@ mod facade;
 mod fetch;
 mod file;
 mod get;
+mod history;
 mod leases;
 mod link;
 mod manager_calls;

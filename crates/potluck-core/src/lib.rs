@@ -14,6 +14,7 @@ pub mod entry_stamp;
 pub mod erasure;
 pub mod hedging;
 pub mod ids;
+pub mod kept_place;
 pub mod link_target;
 pub mod load;
 pub mod matching;

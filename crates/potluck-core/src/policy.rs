@@ -1,7 +1,9 @@
 //! Policies: what a space promises about the files in it.
 
+mod retention;
 mod width;
 
+pub use retention::{KeptTime, KeptVersions, LONGEST_KEPT, MOST_VERSIONS, Retention};
 pub use width::Width;
 
 use crate::chunk::{DEFAULT_CHUNK, MAX_CHUNK, MIN_CHUNK};
@@ -263,6 +265,13 @@ pub struct Policy {
     /// Whether a write is refused unless all its redundancy is there; otherwise it goes on, below
     /// policy, while at least [`Redundancy::least_donors`] take it.
     pub strict: bool,
+    /// Which versions of a file are kept that others take the place of.
+    #[serde(skip_serializing_if = "KeptVersions::is_none")]
+    pub keep_versions: KeptVersions,
+    /// How long what is removed can be brought back; `None`: as long as a version that is replaced
+    /// ([`Retention::of`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trash: Option<KeptTime>,
     /// Whether clients seal chunks before they leave. Fixed when the space is made.
     pub sealed: bool,
 }
@@ -279,6 +288,8 @@ impl Default for Policy {
             race: Race::default(),
             ack: AckLevel::Memory,
             strict: false,
+            keep_versions: KeptVersions::NONE,
+            trash: None,
             sealed: true,
         }
     }
@@ -320,6 +331,12 @@ pub struct Override {
     /// Whether all redundancy must be there at the commit, instead of [`Policy::strict`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
+    /// The versions that are kept instead of [`Policy::keep_versions`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_versions: Option<KeptVersions>,
+    /// How long what is removed is kept, instead of [`Policy::trash`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trash: Option<KeptTime>,
 }
 
 impl From<Redundancy> for Override {
@@ -350,6 +367,8 @@ impl Override {
             race: inner.race.or(self.race),
             ack: inner.ack.or(self.ack),
             strict: inner.strict.or(self.strict),
+            keep_versions: inner.keep_versions.or(self.keep_versions),
+            trash: inner.trash.or(self.trash),
         }
     }
 }
@@ -403,6 +422,8 @@ impl Policy {
             race: over.race.unwrap_or(self.race),
             ack: over.ack.unwrap_or(self.ack),
             strict: over.strict.unwrap_or(self.strict),
+            keep_versions: over.keep_versions.unwrap_or(self.keep_versions),
+            trash: over.trash.or(self.trash),
             sealed: self.sealed,
         };
         policy.check()?;
@@ -420,6 +441,11 @@ impl Policy {
             Some(ec) => Redundancy::Ec(ec),
             None => Redundancy::Copies(self.copies),
         }
+    }
+
+    /// What is kept of files that are replaced or removed.
+    pub fn retention(&self) -> Retention {
+        Retention::of(self.keep_versions, self.trash)
     }
 
     /// Donors that a write is content with.

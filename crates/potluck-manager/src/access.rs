@@ -150,6 +150,9 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::CheckpointAbort
         | Verb::CheckpointList
         | Verb::Remove
+        | Verb::KeptList
+        | Verb::BringBack
+        | Verb::LetGo
         | Verb::Usage
         | Verb::Watch
         | Verb::Refresh
@@ -214,6 +217,9 @@ fn action(verb: Verb) -> &'static str {
         | Verb::CheckpointCommit
         | Verb::CheckpointAbort
         | Verb::CheckpointList => "`potluck ckpt`",
+        Verb::KeptList => "`potluck versions` or `trash ls`",
+        Verb::BringBack => "`potluck restore` or `undelete`",
+        Verb::LetGo => "`potluck trash empty`",
         Verb::Fsck => "`potluck fsck`",
         Verb::Status | Verb::Check => "`potluck status`",
         Verb::Reserve

@@ -15,6 +15,7 @@ mod gc_freeze;
 mod give_back;
 mod grants;
 mod health;
+mod history;
 mod membership;
 mod naming;
 mod policy;
@@ -80,6 +81,7 @@ calls! {
     commit::CommitCalls: Commit LostParts;
     reading::ReadingCalls: Open OpenPart RenewLeases Report Unreached;
     naming::NamingCalls: List Stat MakeDir MakeLinks SetAttributes Move Remove Usage;
+    history::HistoryCalls: KeptList BringBack LetGo;
     watching::WatchCalls: Watch Refresh;
     copying::CopyCalls: CopyFiles;
     checkpoints::CheckpointCalls: CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList;

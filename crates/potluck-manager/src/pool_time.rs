@@ -57,6 +57,6 @@ impl PoolTime {
 
     /// The moment of a change to names.
     pub fn when(&self) -> When {
-        When { pool_ms: self.now_ms(), wall_ms: self.wall_ms() }
+        When { pool_ms: self.now_ms(), wall_ms: self.wall_ms(), ..When::default() }
     }
 }

@@ -8,6 +8,7 @@ mod audit;
 mod checkpoints;
 mod donors;
 mod grants;
+mod history;
 mod links;
 mod membership;
 mod names;
@@ -32,6 +33,9 @@ pub use donors::{
 pub use grants::{
     Granted, GroupAbout, GroupChange, GroupCreate, GroupList, GroupMember, GroupRemove,
     MemberGroups, SpaceGrant, SpaceGrants, SpaceRevoke, SpaceWho,
+};
+pub use history::{
+    BringBack, BroughtBackAs, KeptAbout, KeptList, KeptListed, KeptScope, LetGo, MOST_LET_GO,
 };
 pub use links::{MAX_LINKS, MadeLinks, MakeLinks, NewLink, NotMade};
 pub use membership::{

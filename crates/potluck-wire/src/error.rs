@@ -120,6 +120,8 @@ pub mod code {
     pub const CHANGED: &str = "POT-E012";
     /// No checkpoint of that identifier, or for that directory, is open.
     pub const NO_CHECKPOINT: &str = "POT-E013";
+    /// Nothing, or not this version, is kept of the name.
+    pub const NOT_KEPT: &str = "POT-E014";
     /// The file, directory or space exists already.
     pub const EXISTS: &str = "POT-E020";
     /// The version is not the expected one.

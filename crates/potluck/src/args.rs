@@ -4,6 +4,7 @@ mod checkpoints;
 mod daemons;
 mod donors;
 mod files;
+mod history;
 mod keyed;
 mod manuals;
 mod members;
@@ -23,6 +24,10 @@ pub use donors::{
 };
 pub use files::{
     CatArgs, CpArgs, HashArgs, LsArgs, MkdirArgs, MvArgs, PathArgs, RmArgs, StatArgs, TreeArgs,
+};
+pub use history::{
+    RestoreArgs, RetentionOptions, TrashArgs, TrashEmptyArgs, TrashLsArgs, UndeleteArgs,
+    VersionsArgs,
 };
 pub use keyed::Given;
 pub use manuals::{CompletionArgs, ManArgs};
@@ -179,7 +184,7 @@ pub enum Command {
     Stat(StatArgs),
     /// Write files, or a part of each, to standard output
     #[command(
-        after_help = "Examples:\n  potluck cat pot://lab/notes.txt\n  potluck cat pot://lab/part-1 pot://lab/part-2 > whole\n  potluck cat pot://lab/big.bin --range 0-1023      (the first KiB)\n  potluck cat pot://lab/run.log --range -4096       (the last 4 KiB)"
+        after_help = "Examples:\n  potluck cat pot://lab/notes.txt\n  potluck cat pot://lab/part-1 pot://lab/part-2 > whole\n  potluck cat pot://lab/big.bin --range 0-1023      (the first KiB)\n  potluck cat pot://lab/run.log --range -4096       (the last 4 KiB)\n  potluck cat pot://lab/notes.txt --version-id 17   (an old version)"
     )]
     Cat(CatArgs),
     /// Print the digests of local files, by which `stat` knows them in a pool
@@ -194,9 +199,27 @@ pub enum Command {
     Mv(MvArgs),
     /// Remove files or directories
     #[command(
-        after_help = "Examples:\n  potluck rm pot://lab/old.h5\n  potluck rm -r pot://lab/old -n     (what would go)\n  potluck rm -r pot://lab/old        (asks on a terminal)\n\nOf several paths those that fail are told and the others are removed: exit code 4."
+        after_help = "Examples:\n  potluck rm pot://lab/old.h5\n  potluck rm -r pot://lab/old -n     (what would go)\n  potluck rm -r pot://lab/old        (asks on a terminal)\n  potluck rm --forever pot://lab/big.h5     (keeps nothing, and frees its quota)\n\nWhere the policy keeps what is removed, `potluck undelete` brings it back. Of several paths those that fail are told and the others are removed: exit code 4."
     )]
     Rm(RmArgs),
+    /// List the versions of a file: the current one and those that are kept
+    #[command(
+        after_help = "Examples:\n  potluck versions pot://lab/model.pt\n  potluck cat pot://lab/notes.txt --version-id 17\n  potluck restore pot://lab/model.pt --version-id 17\n\nVersions are kept where the policy says so: potluck policy set pot://lab --keep-versions 30d,10"
+    )]
+    Versions(VersionsArgs),
+    /// Make an old version of a file the current one; what was current is kept as a version
+    #[command(
+        after_help = "Examples:\n  potluck restore pot://lab/model.pt                    (the version before)\n  potluck restore pot://lab/model.pt --version-id 17    (one that `potluck versions` lists)"
+    )]
+    Restore(RestoreArgs),
+    /// Bring back files and directories that were removed
+    #[command(
+        after_help = "Examples:\n  potluck undelete pot://lab/results.h5\n  potluck undelete pot://lab/runs         (a directory, with all that was in it)\n  potluck undelete -r pot://lab/runs      (also what was removed inside it before)\n  potluck trash ls pot://lab              (what there is to bring back)"
+    )]
+    Undelete(UndeleteArgs),
+    /// List what was removed and can be brought back, or let it go for good
+    #[command(subcommand, after_help = "Example:\n  potluck trash ls pot://lab")]
+    Trash(TrashArgs),
     /// Make a directory
     #[command(
         after_help = "Examples:\n  potluck mkdir -p pot://lab/runs/2026\n  potluck mkdir pot://lab/archive --ec 4+2     (what is stored there is erasure coded)"
@@ -331,6 +354,10 @@ mod tests {
             "potluck repair now --watch",
             "potluck scrub now --rate 1MiB",
             "potluck fsck",
+            "potluck policy set pot://lab --keep-versions 30d,10 --trash 7d",
+            "potluck mkdir pot://lab/a --keep-versions 10",
+            "potluck undelete -r pot://lab/a pot://lab/b",
+            "potluck cp pot://lab/a b --version-id 4",
             "potluck invite --role donor",
             "potluck invite ls",
             "potluck invite rm 3 4",
@@ -344,6 +371,9 @@ mod tests {
             assert!(parse(good).is_ok(), "{good}: {:?}", parse(good));
         }
         for bad in [
+            "potluck policy set pot://lab --keep-versions many",
+            "potluck policy set pot://lab --trash 7",
+            "potluck undelete",
             "potluck give-back",
             "potluck give-back 50GiB --all",
             "potluck give-back --cancel --now",

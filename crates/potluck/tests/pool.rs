@@ -87,6 +87,7 @@ mod pool {
     mod soft_state;
     mod space_rights;
     mod striping;
+    mod versions;
     mod visible_as_it_goes;
     mod where_donors_write;
     mod workspace;

@@ -45,8 +45,7 @@ impl Catalog {
         reply: impl Fn(&[Result<StoredFile, Refused<F>>]) -> Result<String, Error> + Send + 'static,
     ) -> Result<CommittedFiles<F>, Error> {
         let work = move |db: &_| {
-            let outcome =
-                commit::commit(db, &batch, waits, &donors, when.pool_ms, when.wall_ms, &reply)?;
+            let outcome = commit::commit(db, &batch, waits, &donors, when, &reply)?;
             for (name, donor) in told.iter() {
                 if let Some(chunk) = chunks::get(db, name)? {
                     placements::told_before(db, chunk.id, *donor)?;

@@ -75,8 +75,7 @@ impl Catalog {
     ) -> Result<LogCommitted, Error> {
         let work = move |db: &_| {
             let none = |_: &[_]| Ok(String::new());
-            let outcome =
-                commit::commit(db, &batch, false, &donors, when.pool_ms, when.wall_ms, none)?;
+            let outcome = commit::commit(db, &batch, false, &donors, when, none)?;
             if advance.begins_generation() {
                 system::remove_older(db, advance.after.generation, when)?;
             }

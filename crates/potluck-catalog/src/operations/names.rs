@@ -3,6 +3,7 @@
 use crate::checkpoint_rows;
 use crate::copies::{self, Copied, CopyOutcome, CopyRequest};
 use crate::grants::SeenSpaces;
+use crate::history;
 use crate::links;
 use crate::lists::{self, EntryFacts};
 use crate::names::{self, AttributesToSet, When};
@@ -83,7 +84,10 @@ impl Catalog {
         version: Option<VersionId>,
         new: AttributesToSet,
     ) -> Result<(), Error> {
-        let set = move |db: &_| names::set_attributes(db, &path, version, new);
+        let set = move |db: &_| {
+            checkpoint_rows::check_not_kept(&path)?;
+            names::set_attributes(db, &path, version, new)
+        };
         self.write(Durability::Disk, set).await
     }
 
@@ -114,7 +118,11 @@ impl Catalog {
         when: When,
     ) -> Result<Removed, Error> {
         let there = path.clone();
-        let removed = self.read(move |db| names::count(db, &there)).await?;
+        let count = move |db: &_| {
+            history::check_lengths(db, &there, when)?;
+            names::count(db, &there)
+        };
+        let removed = self.read(count).await?;
         let remove = move |db: &_| {
             checkpoint_rows::check_removable(db, &path)?;
             names::remove(db, &path, recursive, when)
@@ -135,7 +143,7 @@ impl Catalog {
     ) -> Result<CopyOutcome, Error> {
         let work = move |db: &_| {
             let view = donors.current();
-            copies::copy(db, (copy, page), &wanted, &view, when.pool_ms, when.wall_ms, &reply)
+            copies::copy(db, (copy, page), &wanted, &view, when, &reply)
         };
         self.write(Durability::Disk, work).await
     }

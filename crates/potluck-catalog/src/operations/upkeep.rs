@@ -3,8 +3,8 @@
 use crate::sql::Tx;
 use crate::stats::{self, Stats};
 use crate::{
-    Catalog, Durability, Error, checkpoints, commit, donors, members, meta, reaping, sessions,
-    trash, unused_chunks,
+    Catalog, Durability, Error, checkpoints, commit, donors, history, members, meta, reaping,
+    sessions, trash, unused_chunks,
 };
 use potluck_core::ids::{DonorId, MemberId, SessionId};
 use std::sync::Arc;
@@ -52,6 +52,11 @@ pub enum Upkeep {
         /// The most checkpoints of one step.
         most: usize,
     },
+    /// Lets go what was replaced or removed, and has been kept for as long as it is to be.
+    Kept {
+        /// The most of one step.
+        most: usize,
+    },
     /// Forgets what was replied to commits.
     Replies {
         /// The pool's time before which they were made.
@@ -96,6 +101,7 @@ impl Catalog {
             Upkeep::Checkpoints { .. } => {
                 self.read(move |db| checkpoints::any_due(db, now_ms)).await?
             }
+            Upkeep::Kept { .. } => self.read(move |db| history::any_due(db, now_ms)).await?,
             _ => true,
         };
         if !is_due {
@@ -129,7 +135,9 @@ impl Upkeep {
             | Self::RemovedDonors { copies: most }
             | Self::ReclaimedChunks { chunks: most, .. } => (most, PIECE),
             // A reply to hundreds of files, and a row of what was offered, are pieces already.
-            Self::Replies { replies: most, .. } | Self::Checkpoints { most } => (most, 1),
+            Self::Replies { replies: most, .. }
+            | Self::Checkpoints { most }
+            | Self::Kept { most } => (most, 1),
             Self::EndedSession { .. } => (1, 1),
         }
     }
@@ -141,6 +149,7 @@ impl Upkeep {
             | Self::RemovedDonors { copies: most }
             | Self::ReclaimedChunks { chunks: most, .. }
             | Self::Checkpoints { most }
+            | Self::Kept { most }
             | Self::Replies { replies: most, .. } => *most = count,
             Self::EndedSession { .. } => {}
         }
@@ -161,6 +170,7 @@ impl Upkeep {
                 unused_chunks::prune_gone(db, before_ms, chunks)
             }
             Self::Checkpoints { most } => checkpoints::expire(db, most, now_ms),
+            Self::Kept { most } => history::expire(db, most, now_ms),
             Self::Replies { before_ms, replies } => commit::prune_replies(db, before_ms, replies),
         }
     }

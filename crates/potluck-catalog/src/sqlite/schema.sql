@@ -126,6 +126,23 @@ CREATE TABLE checkpoints (
     committed     TEXT
 ) WITHOUT ROWID;
 
+-- What was replaced or removed and is kept for a while (history.rs): entries in the directory .potluck-kept of the
+-- directory dir in which each had its name, there named by their numbers. number: of a version, or one of its own.
+-- removed: whether it was removed, otherwise something took its place. until_ms: when it is let go; NULL: when enough
+-- newer ones are kept.
+CREATE TABLE kept (
+    number       INTEGER PRIMARY KEY,
+    dir          INTEGER NOT NULL,
+    name         TEXT NOT NULL,
+    removed      INTEGER NOT NULL,
+    kept_wall_ms INTEGER NOT NULL,
+    kept_ms      INTEGER NOT NULL,
+    member       INTEGER,
+    until_ms     INTEGER
+);
+CREATE INDEX kept_by_name ON kept (dir, name, number);
+CREATE INDEX kept_by_end ON kept (until_ms) WHERE until_ms IS NOT NULL;
+
 -- What differs below a directory from what holds above it, as JSON.
 CREATE TABLE dir_policies (
     dir    INTEGER PRIMARY KEY,

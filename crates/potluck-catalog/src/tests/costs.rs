@@ -274,7 +274,7 @@ fn a_step_of_work_in_the_background_takes_the_writer_for_a_moment() {
     for number in 0..files / 1000 {
         fixture.commit(batch(number, 1000));
     }
-    let when = When { pool_ms: 5, wall_ms: 5 };
+    let when = When { pool_ms: 5, wall_ms: 5, ..When::default() };
     for number in 0..files / 1000 {
         names::remove(&fixture.db, &path(&format!("pot://lab/d{number}")), true, when)
             .expect("removed");
@@ -299,7 +299,7 @@ fn a_checkpoint_of_ten_thousand_files_commits_as_fast_as_one_of_a_file() {
         let number = u64::from(id);
         let (id, target) = (CheckpointId([id; 16]), path(&format!("pot://lab/step-{number}")));
         let new = NewCheckpoint { id, target, style, made_by: MemberId(1), idle_ms: 1000 };
-        let when = When { pool_ms: 1, wall_ms: 1 };
+        let when = When { pool_ms: 1, wall_ms: 1, ..When::default() };
         let open = checkpoints::begin(&fixture.db, &new, when).expect("begun");
         for part in 0..files.div_ceil(1000) {
             let one =

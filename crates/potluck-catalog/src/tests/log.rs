@@ -1,6 +1,7 @@
 //! Tests that a catalog which was exported and replayed is equal to the original.
 
 mod checkpoints;
+mod history;
 
 use crate::commit::PreparedFile;
 use crate::engine::{self, Database};
@@ -10,7 +11,7 @@ use crate::fixture::{Fixture, chunk, coded, file, in_parts, new_space, path};
 use crate::log_position::{Advance, LogCopy, Position};
 use crate::members::{self, NewMember, StoredMember};
 use crate::meta;
-use crate::names::{self, AttributesToSet, When};
+use crate::names::{self, AttributesToSet, WhatIsKept, When};
 use crate::records::Record;
 use crate::replay::Replay;
 use crate::spaces::{self, NewSpace};
@@ -32,7 +33,7 @@ use potluck_wire::control::{Condition, NewLink};
 use potluck_wire::token::Role;
 use tempfile::TempDir;
 
-const WHEN: When = When { pool_ms: 5, wall_ms: 6 };
+const WHEN: When = When { pool_ms: 5, wall_ms: 6, by: None, keeps: WhatIsKept::AsPoliciesSay };
 const MADE: EntryAttributes = EntryAttributes::of_dir(6);
 
 /// An empty catalog to replay onto.
@@ -132,6 +133,7 @@ fn told(db: &Tx) -> Vec<String> {
             }
         }
     }
+    told.extend(history::told(db));
     told.push(format!("{:?}", groups::all(db).expect("groups")));
     told.push(format!("{:?}", quotas::all(db).expect("quotas")));
     told.extend(members::all(db).expect("members").iter().map(|member| format!("{member:?}")));
@@ -183,7 +185,7 @@ fn steps() -> Vec<fn(&mut Fixture)> {
         let new = AttributesToSet { mtime, permissions };
         names::set_attributes(&fixture.db, &path(at), None, new).expect("set");
     }
-    vec![
+    let mut steps: Vec<fn(&mut Fixture)> = vec![
         |f| {
             f.put(file("pot://lab/a/one", &[1, 2, 2], &[1]));
         },
@@ -338,7 +340,9 @@ fn steps() -> Vec<fn(&mut Fixture)> {
             remove(f, "pot://lab/gone");
             f.put(file("pot://lab/gone", &[22], &[1])); // where a directory was
         },
-    ]
+    ];
+    steps.extend(history::steps());
+    steps
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod excess;
 mod following;
 mod granting;
 mod joining;
+mod keeping;
 mod leasing;
 mod limiting;
 mod linking;

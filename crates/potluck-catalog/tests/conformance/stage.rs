@@ -55,7 +55,7 @@ const ALWAYS_MS: u64 = 1 << 40;
 pub const MADE: EntryAttributes = EntryAttributes::of_dir(2);
 
 pub fn when(pool_ms: u64) -> When {
-    When { pool_ms, wall_ms: 2 }
+    When { pool_ms, wall_ms: 2, ..When::default() }
 }
 
 fn open(dir: &TempDir) -> Catalog {

@@ -66,7 +66,8 @@ impl Answer<CheckpointCommit> for CheckpointCalls {
     ) -> Result<CheckpointCommitted, Failure> {
         let CheckpointCommit { space, id, condition, spare_content } = call;
         self.access.need_in(&caller, Right::Write, &space).await?;
-        let (how, when) = ((condition, spare_content), self.time.when());
+        let when = self.time.when().made_by(caller.member()?.member);
+        let how = (condition, spare_content);
         let outcome = self.catalog.commit_checkpoint((space, id), how, when).await?;
         self.background.wake();
         Ok(match outcome {

@@ -90,7 +90,7 @@ impl Answer<Commit> for CommitCalls {
         let atomic = false;
         let batch = Batch { session: id, space, number, mirror, ack, asked, files, atomic, done };
         let CommittedFiles { outcome, open, versions, tolerates } =
-            self.committed(batch, others, losses).await?;
+            self.committed(batch, others, losses, &caller).await?;
         if open {
             self.scan_state.worse(self.time.tick(), "files were written with fewer copies");
         }
@@ -196,7 +196,8 @@ impl CommitCalls {
         batch: Batch<Failure>,
         told: Vec<(ChunkName, DonorId)>,
         losses: u64,
-    ) -> Result<CommittedFiles<Failure>, Error> {
+        caller: &CallingMember,
+    ) -> Result<CommittedFiles<Failure>, Failure> {
         let text = |outcomes: &[_]| {
             serde_json::to_string(&reply(outcomes)).map_err(|why| Error::Bug(why.to_string()))
         };
@@ -204,7 +205,8 @@ impl CommitCalls {
         let ahead: Vec<PartsAhead> =
             batch.files.iter().flatten().filter_map(|file| ahead(&batch, file)).collect();
         let mut rounds = 0;
-        let (batch, told, when) = (Arc::new(batch), Arc::from(told), self.time.when());
+        let when = self.time.when().made_by(caller.member()?.member);
+        let (batch, told) = (Arc::new(batch), Arc::from(told));
         let began = self.time.tick();
         loop {
             let now = self.time.tick();
@@ -218,7 +220,7 @@ impl CommitCalls {
             match self.catalog.commit_files(batch, waits, told, donors, when, text).await {
                 Err(Error::HoldersAway { .. }) if waits => tokio::time::sleep(LOOK_EVERY).await,
                 Err(Error::PartsUnjudged) if rounds < ROUNDS => {}
-                done => return done,
+                done => return Ok(done?),
             }
             rounds += 1;
             if !ahead.is_empty() {

@@ -9,7 +9,9 @@ use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{AttributesToSet, Catalog, Error, Met, PageLimit, SeenSpaces};
+use potluck_catalog::{
+    AttributesToSet, Catalog, Error, Met, PageLimit, SeenSpaces, WhatIsKept, When,
+};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::path::PoolPath;
 use potluck_core::quota::QuotaOf;
@@ -228,7 +230,8 @@ impl Answer<Move> for NamingCalls {
         let Move { from, to, no_replace } = call;
         self.access.need(&caller, Right::Write, &from).await?;
         self.access.need(&caller, Right::Write, &to).await?;
-        self.catalog.rename(from, to, no_replace, self.time.when()).await?;
+        let when = self.time.when().made_by(caller.member()?.member);
+        self.catalog.rename(from, to, no_replace, when).await?;
         Ok(Done {})
     }
 }
@@ -236,7 +239,13 @@ impl Answer<Move> for NamingCalls {
 impl Answer<Remove> for NamingCalls {
     async fn answer(self, call: Remove, caller: CallingMember) -> Result<Removed, Failure> {
         self.access.need(&caller, Right::Write, &call.path).await?;
-        let removed = self.catalog.remove(call.path, call.recursive, self.time.when()).await?;
+        let keeps = match call.forever {
+            true => WhatIsKept::Nothing,
+            false => WhatIsKept::AsPoliciesSay,
+        };
+        let when = self.time.when().made_by(caller.member()?.member);
+        let when = When { keeps, ..when };
+        let removed = self.catalog.remove(call.path, call.recursive, when).await?;
         self.background.wake();
         Ok(removed)
     }

@@ -60,7 +60,7 @@ async fn stored(manager: &Handles) {
         };
         let donors = manager.pool.lock().snapshot(manager.time.tick());
         let reply = |_: &[Result<StoredFile, _>]| Ok(String::new());
-        let when = When { pool_ms: 0, wall_ms: 0 };
+        let when = When { pool_ms: 0, wall_ms: 0, ..When::default() };
         let batch: Arc<Batch<()>> = Arc::new(batch);
         let none = Arc::from(Vec::new());
         let done = manager.catalog.commit_files(batch, false, none, donors, when, reply).await;

@@ -49,6 +49,7 @@ impl Rounds {
             outcomes.note("ending sessions", self.sessions.end_expired().await);
             outcomes.note("giving interrupted uploads up", self.sessions.end_parked().await);
             outcomes.note("closing sessions", self.sessions.account_ended().await);
+            outcomes.note("letting old versions go", self.trash.let_go().await);
             outcomes.note("emptying the trash", self.trash.empty().await);
             if round % GC_ROUNDS == 0 {
                 outcomes.note("collecting garbage", self.garbage.step(&mut gc).await);

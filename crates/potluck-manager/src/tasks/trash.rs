@@ -16,6 +16,8 @@ const ENTRIES: usize = 2000;
 const REPLIES: usize = 64;
 /// Checkpoints that are aborted or forgotten in one step.
 const CHECKPOINTS: usize = 16;
+/// Kept versions that are let go in one step.
+const KEPT: usize = 64;
 /// How long the reply of a commit can be asked for again.
 const REPLIES_KEPT: Duration = Duration::from_secs(3600);
 
@@ -49,6 +51,16 @@ impl Trash {
     pub async fn expire_checkpoints(&self) -> Result<(), Error> {
         let step = Upkeep::Checkpoints { most: CHECKPOINTS };
         while self.catalog.upkeep(step, self.time.now_ms()).await? {}
+        Ok(())
+    }
+
+    /// Lets old versions and removed files go that were kept for as long as their policy says.
+    pub async fn let_go(&self) -> Result<(), Error> {
+        for _ in 0..STEPS {
+            if !self.catalog.upkeep(Upkeep::Kept { most: KEPT }, self.time.now_ms()).await? {
+                break;
+            }
+        }
         Ok(())
     }
 

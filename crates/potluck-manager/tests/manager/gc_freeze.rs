@@ -17,7 +17,7 @@ async fn status(lab: &Lab) -> PoolStatus {
 }
 
 async fn remove(lab: &Lab, at: &str) {
-    let remove = Remove { path: at.parse().expect("path"), recursive: false };
+    let remove = Remove { path: at.parse().expect("path"), recursive: false, forever: false };
     lab.admin().call(&remove).await.expect("removed");
 }
 

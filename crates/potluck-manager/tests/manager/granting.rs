@@ -107,7 +107,7 @@ async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
         refused(caller, &link(&at("l"))).await,
         refused(caller, &Move { from: path(&at("f")), to: path(&at("g")), no_replace: false })
             .await,
-        refused(caller, &Remove { path: path(&at("f")), recursive: true }).await,
+        refused(caller, &Remove { path: path(&at("f")), recursive: true, forever: false }).await,
         refused(caller, &copy(&at("f"), "pot://lab/copy", 1)).await,
         refused(caller, &copy("pot://lab/f", &at("copy"), 2)).await,
         refused(caller, &policy_set(&at(""))).await,
@@ -201,7 +201,12 @@ async fn who_may_list_sees_names_and_neither_digests_nor_recipes_nor_keys() {
     for at in ["pot://lab/d/f", "pot://lab/d", "pot://lab"] {
         lacks(&bert, &permissions_of(at, 0o600), Right::Write).await;
     }
-    lacks(&bert, &Remove { path: path("pot://lab/d"), recursive: true }, Right::Write).await;
+    lacks(
+        &bert,
+        &Remove { path: path("pot://lab/d"), recursive: true, forever: false },
+        Right::Write,
+    )
+    .await;
     lacks(&bert, &policy_set("pot://lab/d"), Right::Manage).await;
     lacks(&bert, &grant("lab", "everyone"), Right::Manage).await;
     lacks(&bert, &SpaceRemove { name: "lab".into(), recursive: true }, Right::Manage).await;

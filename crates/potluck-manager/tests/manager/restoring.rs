@@ -49,7 +49,11 @@ async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4(
     keep(&lab).await; // a base, to which the rest is added
     write(&lab.caller(&ada), "pot://lab/kept", 1, &donor).await;
     write(&lab.caller(&ada), "pot://lab/removed", 2, &donor).await;
-    let remove = Remove { path: "pot://lab/removed".parse().expect("path"), recursive: false };
+    let remove = Remove {
+        path: "pot://lab/removed".parse().expect("path"),
+        recursive: false,
+        forever: false,
+    };
     lab.admin().call(&remove).await.expect("removed");
     let (mtime, permissions) = (FileTime(1_234_567_890_123_456_789), Permissions::of_mode(0o640));
     let set = SetAttributes {

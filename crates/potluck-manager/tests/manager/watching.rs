@@ -154,5 +154,8 @@ async fn names_are_told_to_who_may_list_them_and_to_nobody_else() {
     admin.call(&Revoke::of(member)).await.expect("revoked");
     let failure = refused(&mallory, &Watch { stream: Some(stream), heard: 0 }).await;
     assert_eq!(failure.code, code::REVOKED);
-    admin.call(&Remove { path: path("pot://shared/a"), recursive: true }).await.expect("removed");
+    admin
+        .call(&Remove { path: path("pot://shared/a"), recursive: true, forever: false })
+        .await
+        .expect("removed");
 }

@@ -403,6 +403,9 @@ pub struct Remove {
     /// Directories with what is in them.
     #[serde(default)]
     pub recursive: bool,
+    /// Nothing of it is kept, whatever the policy says, nor what was kept of its name before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forever: bool,
 }
 call!(Remove => Removed, "remove", once);
 
@@ -449,6 +452,12 @@ pub struct Used {
     pub bytes: u64,
     /// Bytes on donors, with copies. Of a chunk that several files have, each counts an equal part.
     pub stored: u64,
+    /// The number of old versions, and of files and links that were removed, that are kept.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub kept_files: u64,
+    /// Sizes of these together, in bytes.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub kept_bytes: u64,
     /// The sums of the direct children, in order of their names.
     #[serde(default)]
     pub children: Vec<ChildUse>,
@@ -467,6 +476,8 @@ impl Used {
         self.dirs += next.dirs;
         self.bytes += next.bytes;
         self.stored += next.stored;
+        self.kept_files += next.kept_files;
+        self.kept_bytes += next.kept_bytes;
         let mut children = next.children.into_iter().peekable();
         if let Some(last) = self.children.last_mut()
             && let Some(same) = children.next_if(|child| child.name == last.name)

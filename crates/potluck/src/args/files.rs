@@ -1,6 +1,6 @@
 //! Commands about files and directories.
 
-use super::{Caution, PolicyOptions};
+use super::{Caution, PolicyOptions, RetentionOptions};
 use potluck_core::path::PoolPath;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -30,6 +30,9 @@ pub struct CpArgs {
     /// Only if the file in the pool, written or read, is at this version (exit code 10 otherwise)
     #[arg(long, value_name = "VERSION")]
     pub if_version: Option<u64>,
+    /// Of one source in the pool, this version, which `potluck versions` lists
+    #[arg(long, value_name = "N", conflicts_with = "if_version")]
+    pub version_id: Option<u64>,
     /// Let a stream that brings nothing, as of a command that failed, replace a file that has content
     #[arg(long)]
     pub allow_empty: bool,
@@ -74,6 +77,9 @@ pub struct CatArgs {
     /// First and last byte of each, as in HTTP: 0-1023, 4096-, or -100 for the last 100 bytes
     #[arg(long, value_name = "RANGE", allow_hyphen_values = true)]
     pub range: Option<String>,
+    /// This version of the only path, which `potluck versions` lists
+    #[arg(long, value_name = "N")]
+    pub version_id: Option<u64>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -108,6 +114,9 @@ pub struct RmArgs {
     /// Say nothing if it is not there, and do not ask
     #[arg(short, long)]
     pub force: bool,
+    /// Keep nothing of it, whatever the policy says, nor its old versions
+    #[arg(long)]
+    pub forever: bool,
     #[command(flatten)]
     pub caution: Caution,
 }
@@ -121,6 +130,8 @@ pub struct MkdirArgs {
     pub parents: bool,
     #[command(flatten)]
     pub policy: PolicyOptions,
+    #[command(flatten)]
+    pub retention: RetentionOptions,
 }
 
 #[derive(Debug, clap::Args)]

@@ -5,13 +5,23 @@ use super::several::Several;
 use crate::args::CatArgs;
 use crate::output::{Output, Piped};
 use potluck_client::{ByteRange, Pool, Quiet, cat};
+use potluck_core::ids::VersionId;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
 
 pub async fn run(args: CatArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let range = args.range.as_deref().map_or(Ok(ByteRange::ALL), parse_range)?;
     let mut several = Several::default();
+    if args.version_id.is_some() && args.paths.len() > 1 {
+        let what = "--version-id is about one file";
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+            .hint("write old versions one by one"));
+    }
     for path in &args.paths {
+        let path = &match args.version_id {
+            Some(number) => client.version_at(path, VersionId(number)).await?,
+            None => path.clone(),
+        };
         let written = cat(client, path, range, None, Piped::stdout(), Arc::new(Quiet)).await;
         several.note(path, written.map(drop));
     }

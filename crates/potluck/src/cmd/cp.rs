@@ -10,7 +10,7 @@ mod within_pool;
 pub use place::{CopyPlace, Landing, PlacedAt, target};
 
 use super::Ending;
-use crate::args::{CpArgs, PolicyOptions};
+use crate::args::{CpArgs, PolicyOptions, RetentionOptions};
 use crate::output::{Output, count, told};
 use at_once::{Destination, Replacing};
 use potluck_client::Pool;
@@ -91,6 +91,10 @@ pub async fn run(
     let to = CopyPlace::target(&args.to)?;
     if args.if_version.is_some() && from.len() > 1 {
         return Err(one_version());
+    }
+    if args.version_id.is_some() && (from.len() > 1 || !matches!(from[0].at, PlacedAt::Pool(_))) {
+        return Err(usage("--version-id is about one source in the pool")
+            .hint("copy old versions one by one"));
     }
     if args.if_absent && to.at == PlacedAt::Stdio {
         return Err(usage("--if-absent says nothing about standard output"));
@@ -290,5 +294,12 @@ pub fn policy_override(options: &PolicyOptions) -> Result<Override, Failure> {
         race: options.race,
         ack: options.ack,
         strict: options.strict,
+        ..Override::default()
     })
+}
+
+/// What a command says of what is kept of files that are replaced or removed, beside `over`.
+pub fn with_retention(over: Override, options: &RetentionOptions) -> Override {
+    let RetentionOptions { keep_versions, trash } = *options;
+    Override { keep_versions, trash, ..over }
 }

@@ -2,7 +2,7 @@
 
 use super::{Ending, quota};
 use crate::args::PathArgs;
-use crate::output::{Output, table};
+use crate::output::{Output, count, table};
 use potluck_client::Pool;
 use potluck_core::size::format_size;
 use potluck_wire::error::Failure;
@@ -17,12 +17,18 @@ pub async fn run(args: PathArgs, client: &Pool, output: &Output) -> Result<Endin
         });
         let rows: Vec<_> =
             children.chain([row(used.bytes, used.files, args.path.to_string())]).collect();
+        let kept = (used.kept_files > 0).then(|| {
+            let files = count(used.kept_files, "kept file");
+            format!("{} more in {files}, replaced or removed\n", format_size(used.kept_bytes))
+        });
         let stored = format_size(used.stored);
         let quota = used.quota.map(|quota| {
-            let [bytes, files] = quota::used(quota, used.files, used.bytes);
+            let [bytes, files] =
+                quota::used(quota, used.files + used.kept_files, used.bytes + used.kept_bytes);
             format!("quota: {bytes}, files: {files}\n")
         });
         table(&["size", "files", "name"], &[0, 1], &rows)
+            + &kept.unwrap_or_default()
             + &format!("{stored} on donors, copies included\n")
             + &quota.unwrap_or_default()
     });

@@ -1,7 +1,7 @@
 //! How safe a file is, in words.
 
 use crate::output::{count, time};
-use potluck_core::policy::{Policy, Redundancy, Width};
+use potluck_core::policy::{KeptTime, KeptVersions, Policy, Redundancy, Retention, Width};
 use potluck_core::size::format_size;
 use potluck_wire::control::{Health, HealthLevel};
 
@@ -84,6 +84,11 @@ pub fn chunks(policy: &Policy) -> String {
     }
 }
 
+/// How long what is removed is kept.
+pub fn removed(policy: &Policy) -> String {
+    policy.retention().removed.to_string()
+}
+
 /// A policy in one line.
 pub fn policy(policy: &Policy) -> String {
     let protocol = match policy.redundancy() {
@@ -91,8 +96,14 @@ pub fn policy(policy: &Policy) -> String {
         Redundancy::Copies(_) => format!(", {}", policy.mirror),
         Redundancy::Ec(_) => format!(", race {}", policy.race),
     };
+    let kept = match policy.retention() {
+        Retention { replaced: KeptVersions::NONE, removed: KeptTime::NONE } => String::new(),
+        Retention { replaced, .. } => {
+            format!(", old versions kept: {replaced}, what is removed: {}", removed(policy))
+        }
+    };
     format!(
-        "{}{protocol}, stripes of {}, chunks of {}, ack {}, {}",
+        "{}{protocol}, stripes of {}, chunks of {}, ack {}, {}{kept}",
         policy.redundancy(),
         width(policy.stripe_width),
         chunks(policy),

@@ -1,7 +1,7 @@
 //! `potluck mkdir`: make a directory.
 
 use super::Ending;
-use super::cp::policy_override;
+use super::cp::{policy_override, with_retention};
 use crate::args::MkdirArgs;
 use crate::output::Output;
 use potluck_client::Pool;
@@ -10,7 +10,7 @@ use potluck_wire::control::PolicySet;
 use potluck_wire::error::Failure;
 
 pub async fn run(args: MkdirArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
-    let policy = policy_override(&args.policy)?;
+    let policy = with_retention(policy_override(&args.policy)?, &args.retention);
     client.make_dir(&args.path, args.parents).await?;
     if policy == Override::default() {
         output.result(&serde_json::json!({ "path": args.path }), |_| String::new());

@@ -33,6 +33,7 @@ mod nodes;
 mod policy;
 mod quota;
 mod repair;
+mod restore;
 mod rm;
 mod scrub;
 mod service;
@@ -41,11 +42,14 @@ mod several;
 mod space;
 mod stat;
 mod status;
+mod trash;
 mod tree;
 mod umount;
+mod undelete;
 mod unpublished;
 mod up;
 mod verify;
+mod versions;
 
 pub use ending::Ending;
 
@@ -180,6 +184,10 @@ async fn with_client(
         Command::Stat(args) => stat::run(args, client, output).await,
         Command::Mv(args) => mv::run(args, client, output).await,
         Command::Rm(args) => rm::run(args, client, output).await,
+        Command::Versions(args) => versions::run(args, client, output).await,
+        Command::Restore(args) => restore::run(args, client, output).await,
+        Command::Undelete(args) => undelete::run(args, client, output).await,
+        Command::Trash(args) => trash::run(args, client, output).await,
         Command::Mkdir(args) => mkdir::run(args, client, output).await,
         Command::Du(args) => du::run(args, client, output).await,
         Command::Tree(args) => tree::run(args, client, output).await,

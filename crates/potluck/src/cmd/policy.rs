@@ -1,7 +1,7 @@
 //! `potluck policy`: how files are stored and kept safe.
 
 use super::Ending;
-use super::cp::policy_override;
+use super::cp::{policy_override, with_retention};
 use super::health;
 use crate::args::{PolicyArgs, PolicySetArgs, PolicyShowArgs};
 use crate::confirm::confirm;
@@ -44,16 +44,18 @@ fn text(path: &str, policy: &policy::Policy) -> String {
         false => "no: while donors are away, one more may die",
     };
     line("strict", strict.into());
+    line("versions", policy.keep_versions.to_string());
+    line("removed", health::removed(policy));
     line("sealed", if policy.sealed { "yes" } else { "no" }.into());
     text
 }
 
 async fn set(args: PolicySetArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
-    let over = policy_override(&args.policy)?;
+    let over = with_retention(policy_override(&args.policy)?, &args.retention);
     if over == policy::Override::default() {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, "nothing to set is named")
             .hint(
-                "give --copies, --ec, --mirror, --race, --width, --chunk-size, --cut, --ack or --strict",
+                "give --copies, --ec, --mirror, --race, --width, --chunk-size, --cut, --ack, --strict, --keep-versions or --trash",
             ));
     }
     let before = client.stat(&args.path).await?.policy;

@@ -7,6 +7,7 @@ use crate::confirm::{can_ask, confirm};
 use crate::output::{Output, count};
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
+use potluck_core::policy::KeptTime;
 use potluck_core::size::format_size;
 use potluck_wire::control::{EntryKind, Removed};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -55,24 +56,39 @@ async fn remove(args: &RmArgs, path: &PoolPath, client: &Pool) -> Result<Removed
     }
     let asks = args.recursive && !args.caution.yes && !args.force && can_ask();
     if asks || args.caution.dry_run {
-        let would = look(path, args.recursive, client).await?;
+        let (would, kept) = look(path, args.recursive, client).await?;
         if args.caution.dry_run {
             return Ok(would);
         }
         if would.files > 0 {
-            let question = format!("remove {path} with {} for ever?", sums(&would));
+            let question = match kept {
+                kept if args.forever || kept.is_none() => {
+                    format!("remove {path} with {} for ever?", sums(&would))
+                }
+                kept => format!("remove {path} with {}, to be kept for {kept}?", sums(&would)),
+            };
             confirm(&question, "add -y to do it without asking, or -n to only look").await?;
         }
     }
-    client.remove(path, args.recursive).await
+    match args.forever {
+        true => client.remove_forever(path, args.recursive).await,
+        false => client.remove(path, args.recursive).await,
+    }
 }
 
-/// Counts the files and bytes that would be removed.
-async fn look(path: &PoolPath, recursive: bool, client: &Pool) -> Result<Removed, Failure> {
-    let entry = client.stat(path).await?.entry;
+/// Counts the files and bytes that would be removed, and says how long they would be kept.
+async fn look(
+    path: &PoolPath,
+    recursive: bool,
+    client: &Pool,
+) -> Result<(Removed, KeptTime), Failure> {
+    let stated = client.stat(path).await?;
+    let (entry, kept) = (stated.entry, stated.policy.retention().removed);
     match entry.kind {
-        EntryKind::File => return Ok(Removed { files: 1, bytes: entry.size, more: false }),
-        EntryKind::Link => return Ok(Removed { files: 1, bytes: 0, more: false }),
+        EntryKind::File => {
+            return Ok((Removed { files: 1, bytes: entry.size, more: false }, kept));
+        }
+        EntryKind::Link => return Ok((Removed { files: 1, bytes: 0, more: false }, kept)),
         EntryKind::Dir => {}
     }
     let used = client.usage(path).await?;
@@ -81,7 +97,7 @@ async fn look(path: &PoolPath, recursive: bool, client: &Pool) -> Result<Removed
         return Err(Failure::new(ErrorKind::Usage, code::NOT_RECURSIVE, what)
             .hint("add -r to take it with all that is in it"));
     }
-    Ok(Removed { files: used.files, bytes: used.bytes, more: false })
+    Ok((Removed { files: used.files, bytes: used.bytes, more: false }, kept))
 }
 
 fn sums(removed: &Removed) -> String {

@@ -1,7 +1,7 @@
 //! `potluck space`: make, list and remove spaces; who may do what in them.
 
 use super::Ending;
-use super::cp::policy_override;
+use super::cp::{policy_override, with_retention};
 use crate::args::{SpaceArgs, SpaceCreateArgs, SpaceGrantArgs, SpaceRevokeArgs, SpaceRmArgs};
 use crate::confirm::confirm;
 use crate::output::{Output, count, table};
@@ -38,7 +38,7 @@ pub async fn run(args: SpaceArgs, client: &Pool, output: &Output) -> Result<Endi
 async fn create(args: SpaceCreateArgs, client: &Pool, output: &Output) -> Result<(), Failure> {
     let base = Policy { sealed: !args.plain, ..Policy::default() };
     let policy = base
-        .with(&policy_override(&args.policy)?)
+        .with(&with_retention(policy_override(&args.policy)?, &args.retention))
         .map_err(|why| Failure::new(ErrorKind::Usage, code::BAD_POLICY, why.to_string()))?;
     let created = client.create_space(&args.name, policy.clone()).await?;
     output.result(&serde_json::json!({ "name": args.name, "policy": policy }), |_| {

@@ -50,6 +50,9 @@ fn text(path: &str, stated: &Stated) -> String {
         line("policy", health::policy(policy));
         return text;
     }
+    if !policy.keep_versions.is_none() {
+        line("versions", format!("{} are kept", policy.keep_versions));
+    }
     line("size", format!("{} ({})", format_size(entry.size), count(entry.size, "byte")));
     line("modified", format!("{} UTC", time(entry.mtime.ms())));
     line("mode", entry.permissions.to_string());

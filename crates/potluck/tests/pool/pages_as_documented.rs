@@ -1,4 +1,4 @@
-//! Types the commands of README and of the pages about members, settings, monitoring and uploads as they
+//! Types the commands of README and of the pages about members, settings, monitoring, uploads and old versions as they
 //! stand, on machines with a pool that README's lines made.
 
 use super::docs::{Typist, blocks};
@@ -134,6 +134,20 @@ fn a_checkpoint_is_committed_as_documented() {
     let said = alice.sh(&format!("set -e; {}", lines.join("; "))).ok().text();
     assert!(said.contains("pot://lab/step-5"), "{said}");
     assert_eq!(alice.sh("potluck ls pot://lab/step-5").ok().text(), "a\nb\n");
+}
+
+#[test]
+fn versions_are_kept_and_brought_back_as_documented() {
+    let test = "versions_are_kept_and_brought_back_as_documented";
+    let Some(lab) = lab_of(test, &["alice", "bob"]) else { return };
+    let typist = Typist::new(&lab);
+    for block in blocks("docs/versions.md", "Keeping, restoring and undeleting") {
+        typist.types(&block, "alice");
+    }
+    let alice = lab.machine("alice");
+    assert_eq!(alice.sh("potluck cat pot://lab/notes").ok().text(), "one\n");
+    let kept = alice.sh("potluck --json versions pot://lab/notes").ok().json()["kept"].clone();
+    assert_eq!(kept.as_array().map(Vec::len), Some(0), "{kept}");
 }
 
 #[test]

@@ -39,6 +39,7 @@ pub async fn copy(
             }
             _ => {
                 let version = args.if_version.map(VersionId);
+                let path = &source_of(args, path, client).await?;
                 cat(client, path, ByteRange::ALL, version, Piped::stdout(), progress).await
             }
         };
@@ -63,6 +64,18 @@ impl CpReport {
     }
 }
 
+/// Where the source of a copy is read: of an old version, where that is kept.
+pub(super) async fn source_of(
+    args: &CpArgs,
+    path: &PoolPath,
+    client: &Pool,
+) -> Result<PoolPath, Failure> {
+    match args.version_id {
+        Some(number) => client.version_at(path, VersionId(number)).await,
+        None => Ok(path.clone()),
+    }
+}
+
 async fn copy_one(
     args: &CpArgs,
     source: &CopyPlace,
@@ -72,12 +85,14 @@ async fn copy_one(
     client: &Pool,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
+    let named = path;
+    let path = &source_of(args, path, client).await?;
     let kind = if args.recursive { client.kind(path).await? } else { None };
     let is_dir = kind == Some(EntryKind::Dir);
     let takes_in = landing.takes_in(is_dir) && !source.contents;
     let mut target = to.to_path_buf();
     if takes_in {
-        target.push(path.file_name().unwrap_or(path.space()));
+        target.push(named.file_name().unwrap_or(named.space()));
     }
     if !is_dir {
         let if_version = args.if_version.map(VersionId);

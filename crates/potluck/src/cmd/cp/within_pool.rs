@@ -1,6 +1,7 @@
 //! Copies files and trees from the pool to the pool.
 
 use super::at_once::Destination;
+use super::outward::source_of;
 use super::place::bad_path;
 use super::{
     CopyPlace, CpReport, FailedFile, Landing, PlacedAt, StoredVersion, one_version,
@@ -59,6 +60,8 @@ impl Copying<'_> {
         shown: bool,
         report: &mut CpReport,
     ) -> Result<(), Failure> {
+        let named = from;
+        let from = &source_of(self.args, from, &self.client).await?;
         let stated = self.client.stat(from).await?;
         let is_dir = stated.entry.kind == EntryKind::Dir;
         if is_dir && !self.args.recursive {
@@ -70,7 +73,7 @@ impl Copying<'_> {
             return Err(one_version());
         }
         let takes_in = self.landing.takes_in(is_dir) && !contents;
-        let name = takes_in.then(|| from.file_name().unwrap_or(from.space()));
+        let name = takes_in.then(|| named.file_name().unwrap_or(named.space()));
         let to = target(self.to, name)?;
         if to == *from {
             let what = format!(

@@ -1,0 +1,380 @@
+//! What is kept of files, directories and links that were replaced or removed, for as long as the policy of their
+//! directory says ([`potluck_core::policy::Retention`]).
+//!
+//! What is kept stays an entry: it moves into the directory [`KEPT_DIR`] beside it, under its number. So it is repaired,
+//! scanned, counted and logged as all files are, moves with its directory, and inherits its policies. A row says which
+//! name it had, and when it goes ([note 0012](../../../docs/notes/0012-versions-and-trash.md)).
+
+use super::changes::{self, ChangeOp};
+use super::chunks::ReferenceCounts;
+use super::dir_policies;
+use super::entries::{self, DirId, EntryPlace, FoundEntry};
+use super::error::Error;
+use super::kept_entry::KeptEntry;
+use super::kept_rows::{self, KeptRow};
+use super::meta::Counter;
+use super::names::{WhatIsKept, When, split};
+use super::spaces::{self, Sums};
+use super::trash;
+use super::versions;
+use crate::sql::Tx;
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::checkpoint::StagedPlace;
+use potluck_core::ids::VersionId;
+use potluck_core::kept_place::{KEPT_DIR, KeptPlace};
+use potluck_core::path::{MAX_PATH, PoolPath};
+use potluck_core::policy::{MOST_VERSIONS, Retention};
+
+/// An entry that loses its name.
+pub(crate) struct Leaving<'a> {
+    /// The directory that it is in.
+    pub dir: DirId,
+    /// Its path.
+    pub path: &'a PoolPath,
+    /// What it is.
+    pub place: &'a EntryPlace,
+    /// Whether it is removed; otherwise something else takes its place.
+    pub removed: bool,
+}
+
+impl Leaving<'_> {
+    fn name(&self) -> &str {
+        self.path.file_name().unwrap_or_default()
+    }
+}
+
+/// What a policy says of things at `path`, where anything is kept at all.
+pub(crate) fn retention(db: &Tx, path: &PoolPath, when: When) -> Result<Retention, Error> {
+    let keeps = when.keeps == WhatIsKept::AsPoliciesSay && keeps_at(path);
+    let policy = || dir_policies::effective(db, path).map(|policy| policy.retention());
+    if keeps { policy() } else { Ok(Retention::default()) }
+}
+
+/// Whether anything is kept of what is at a path: not of the pool's own metadata, of what a checkpoint stages, and of
+/// what is kept.
+pub(crate) fn keeps_at(path: &PoolPath) -> bool {
+    !path.is_system() && StagedPlace::of(path).is_none() && !KeptPlace::is_on(path)
+}
+
+/// Keeps what leaves its name, if it is to be kept: it has no name any more then, counts in its space as before, and the
+/// change is told. Otherwise nothing is done.
+pub(crate) fn keep(
+    db: &Tx,
+    leaving: &Leaving<'_>,
+    retention: Retention,
+    when: When,
+) -> Result<bool, Error> {
+    let until_ms = match leaving.removed {
+        true if retention.removed.is_none() => return Ok(false),
+        true => Some(when.pool_ms + retention.removed.ms()),
+        // Nothing but its target is in a link.
+        false if matches!(leaving.place, EntryPlace::Link(_)) => return Ok(false),
+        false if retention.replaced.is_none() => return Ok(false),
+        false => retention.replaced.time.map(|time| when.pool_ms + time.ms()),
+    };
+    put_away(db, leaving, until_ms, when)?;
+    let Leaving { dir, removed, .. } = *leaving;
+    if let (true, Some(until_ms)) = (removed, until_ms) {
+        // Those that are kept by their number would never be enough.
+        end_by(db, (leaving.dir, leaving.path), until_ms, true)?;
+    }
+    let most = if removed { MOST_VERSIONS } else { retention.replaced.newest };
+    trim(db, (dir, leaving.name()), most, when)?;
+    Ok(true)
+}
+
+/// Refuses to keep a tree in which something would have a longer path than any may have. It reads the whole tree where
+/// its path gets longer, so it is asked before the removal and outside of its transaction.
+pub(crate) fn check_lengths(db: &Tx, path: &PoolPath, when: When) -> Result<(), Error> {
+    let found = entries::resolve(db, path)?.map(|found| found.place);
+    let Some(EntryPlace::Dir(dir)) = found else { return Ok(()) };
+    if retention(db, path, when)?.removed.is_none() {
+        return Ok(());
+    }
+    let above = path.parent().unwrap_or_else(PoolPath::root);
+    let longest = KeptPlace { dir: above, number: VersionId(u64::MAX) }.path();
+    let bytes = longest.map(|longest| longest.to_string().len());
+    let bytes = bytes.unwrap_or(MAX_PATH) + entries::longest_below(db, dir)?;
+    if bytes > MAX_PATH { Err(Error::TooLongToKeep(path.clone())) } else { Ok(()) }
+}
+
+/// A name leads to nothing any more, and what it led to is not kept: of one that was removed nothing is, and of one that
+/// was moved away what is kept is what was removed before, for as long as that.
+pub(crate) fn forget_name(
+    db: &Tx,
+    (dir, path): (DirId, &PoolPath),
+    removed: bool,
+    when: When,
+) -> Result<(), Error> {
+    match when.keeps {
+        WhatIsKept::AsTheLogSays => Ok(()),
+        _ if removed => end_by(db, (dir, path), when.pool_ms, false),
+        _ => {
+            let time = retention(db, path, when)?.removed;
+            end_by(db, (dir, path), when.pool_ms + time.ms(), true)
+        }
+    }
+}
+
+fn end_by(
+    db: &Tx,
+    (dir, path): (DirId, &PoolPath),
+    until_ms: u64,
+    only_endless: bool,
+) -> Result<(), Error> {
+    let name = path.file_name().unwrap_or_default();
+    if kept_rows::end_by(db, dir, name, until_ms, only_endless)? {
+        let path = path.clone();
+        changes::append(db, &ChangeOp::KeptUntil { path, until_ms, only_endless })?;
+    }
+    Ok(())
+}
+
+/// Moves an entry to where it is kept.
+fn put_away(
+    db: &Tx,
+    leaving: &Leaving<'_>,
+    until_ms: Option<u64>,
+    when: When,
+) -> Result<(), Error> {
+    let Leaving { dir, path, place, removed } = *leaving;
+    let number = match place {
+        EntryPlace::File(version) => *version,
+        EntryPlace::Dir(_) | EntryPlace::Link(_) => VersionId(Counter::Version.take(db, 1)? as u64),
+    };
+    let above = path.parent().ok_or_else(|| Error::OutsideSpaces(path.clone()))?;
+    let place = KeptPlace { dir: above, number };
+    let at = place.path().map_err(|_| Error::TooLongToKeep(path.clone()))?;
+    let holder = match entries::lookup(db, dir, KEPT_DIR)? {
+        Some(FoundEntry { place: EntryPlace::Dir(holder), .. }) => holder,
+        Some(_) => return Err(Error::Damaged(format!("{KEPT_DIR} above {at} is no directory"))),
+        None => entries::make_dir(db, dir, KEPT_DIR, EntryAttributes::of_dir(when.wall_ms))?,
+    };
+    entries::rename(db, (dir, leaving.name()), (holder, &place.name()))?;
+    let row = KeptRow {
+        number,
+        dir,
+        name: leaving.name().into(),
+        removed,
+        kept_wall_ms: when.wall_ms,
+        kept_ms: when.pool_ms,
+        by: when.by,
+        until_ms,
+    };
+    kept_rows::put(db, &row)?;
+    changes::append(db, &ChangeOp::Kept { from: path.clone(), entry: entry(row, at) })
+}
+
+/// The row as the log tells of it.
+fn entry(row: KeptRow, at: PoolPath) -> KeptEntry {
+    let KeptRow { name, removed, kept_wall_ms, kept_ms, by, until_ms, .. } = row;
+    KeptEntry { at, name, removed, kept_wall_ms, kept_ms, by, until_ms }
+}
+
+/// The row about what a path leads to, as the log tells of it.
+pub(crate) fn entry_at(db: &Tx, at: &PoolPath) -> Result<Option<KeptEntry>, Error> {
+    let Some(place) = KeptPlace::of(at) else { return Ok(None) };
+    Ok(kept_rows::get(db, place.number)?.map(|row| entry(row, at.clone())))
+}
+
+/// Takes over a row that the log tells of.
+pub(crate) fn replay(db: &Tx, told: &KeptEntry) -> Result<(), Error> {
+    let outside = || Error::OutsideSpaces(told.at.clone());
+    let place = KeptPlace::of(&told.at).ok_or_else(outside)?;
+    let dir = entries::existing_dir(db, &place.dir)?;
+    let KeptEntry { name, removed, kept_wall_ms, kept_ms, by, until_ms, .. } = told.clone();
+    let number = place.number;
+    let row = KeptRow { number, dir, name, removed, kept_wall_ms, kept_ms, by, until_ms };
+    kept_rows::put(db, &row)?;
+    Counter::Version.pass(db, number.0 as i64)
+}
+
+/// Has what is kept of a name go as the log tells.
+pub(crate) fn replay_end(
+    db: &Tx,
+    path: &PoolPath,
+    until_ms: u64,
+    only_endless: bool,
+) -> Result<(), Error> {
+    let (above, name) = split(path)?;
+    let dir = entries::existing_dir(db, &above)?;
+    kept_rows::end_by(db, dir, name, until_ms, only_endless).map(drop)
+}
+
+/// Forgets the row of what was at a path, if that was kept there.
+pub(crate) fn forget_at(db: &Tx, path: &PoolPath) -> Result<(), Error> {
+    KeptPlace::of(path).map_or(Ok(()), |place| kept_rows::forget(db, place.number))
+}
+
+/// Has what is kept of a name beyond the `most` newest go at once, which the upkeep does.
+fn trim(db: &Tx, (dir, name): (DirId, &str), most: u32, when: When) -> Result<(), Error> {
+    if kept_rows::count_of_name(db, dir, name)? <= most.into() {
+        return Ok(());
+    }
+    let live = kept_rows::of_name(db, dir, name)?.into_iter();
+    let live: Vec<KeptRow> = live.filter(|row| row.is_live(when.pool_ms)).collect();
+    let replaced = live.iter().filter(|row| !row.removed).skip(most as usize);
+    let any = live.iter().skip(MOST_VERSIONS as usize);
+    let path = entries::path_of(db, dir)?;
+    for row in replaced.chain(any) {
+        kept_rows::end_one(db, row.number, when.pool_ms)?;
+        let place = path.clone().map(|dir| KeptPlace { dir, number: row.number });
+        if let Some(at) = place.and_then(|place| place.path().ok()) {
+            let ended = KeptRow { until_ms: Some(when.pool_ms), ..row.clone() };
+            changes::append(db, &ChangeOp::KeptAs(entry(ended, at)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets one go for good: its place is given up at once, and a tree is taken apart in the background.
+pub(crate) fn let_go(db: &Tx, row: &KeptRow, when: When) -> Result<(), Error> {
+    kept_rows::forget(db, row.number)?;
+    // Where no path leads to its directory it is taken apart with that.
+    let Some(above) = entries::path_of(db, row.dir)? else { return Ok(()) };
+    let place = KeptPlace { dir: above, number: row.number };
+    let Some((holder, found)) = find(db, row)? else { return Ok(()) };
+    let at = place.path().map_err(|why| Error::Bug(why.to_string()))?;
+    let space = spaces::named(db, at.space())?.id;
+    entries::delete(db, holder, &place.name())?;
+    let mut sums = Sums::default();
+    match found.place {
+        EntryPlace::File(version) => {
+            let mut counts = ReferenceCounts::new(db, when.pool_ms);
+            sums.sub(versions::delete(db, version, &mut counts)?.size as i64);
+            counts.close()?;
+        }
+        EntryPlace::Link(_) => sums.sub(0),
+        EntryPlace::Dir(dir) => trash::throw(db, dir, space)?,
+    }
+    spaces::add_sums(db, space, sums)?;
+    changes::append(db, &ChangeOp::Removed(at))?;
+    leave(db, row.dir, &place.dir, holder)
+}
+
+/// The entry that a row is about, with the directory that it is in.
+pub(crate) fn find(db: &Tx, row: &KeptRow) -> Result<Option<(DirId, FoundEntry)>, Error> {
+    let holder = entries::lookup(db, row.dir, KEPT_DIR)?.map(|found| found.place);
+    let Some(EntryPlace::Dir(holder)) = holder else { return Ok(None) };
+    let found = entries::lookup(db, holder, &row.number.0.to_string())?;
+    Ok(found.map(|found| (holder, found)))
+}
+
+/// Removes the directory in which things are kept, if that was the last.
+fn leave(db: &Tx, dir: DirId, path: &PoolPath, holder: DirId) -> Result<(), Error> {
+    if entries::has_children(db, holder)? {
+        return Ok(());
+    }
+    entries::delete(db, dir, KEPT_DIR)?;
+    let path = path.join(KEPT_DIR).map_err(|why| Error::Bug(why.to_string()))?;
+    changes::append(db, &ChangeOp::Removed(path))
+}
+
+/// Lets the first `limit` go whose time is over; whether there may be more.
+pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> {
+    let due = kept_rows::due(db, now_ms, limit)?;
+    let when = When { pool_ms: now_ms, ..When::default() };
+    for row in &due {
+        let_go(db, row, when)?;
+    }
+    Ok(due.len() == limit)
+}
+
+/// Whether the time of something is over.
+pub(crate) fn any_due(db: &Tx, now_ms: u64) -> Result<bool, Error> {
+    Ok(!kept_rows::due(db, now_ms, 1)?.is_empty())
+}
+
+/// Lets those of these go that are kept of `path`, or below it.
+pub(crate) fn let_go_of(
+    db: &Tx,
+    path: &PoolPath,
+    numbers: &[VersionId],
+    when: When,
+) -> Result<(), Error> {
+    for number in numbers {
+        let Some(row) = kept_rows::get(db, *number)? else { continue };
+        let of = entries::path_of(db, row.dir)?.and_then(|dir| dir.join(&row.name).ok());
+        if of.is_some_and(|of| of.is_inside(path)) {
+            let_go(db, &row, when)?;
+        }
+    }
+    Ok(())
+}
+
+/// What was brought back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BroughtBack {
+    /// The number of the version, or of the directory or link.
+    pub number: VersionId,
+    /// Whether something was there, which is kept now.
+    pub replaced: bool,
+}
+
+/// Gives what is kept of a name that name again: this one, or what was kept last. With `removed`, it must have been
+/// removed, and nothing may have the name. What has it is kept as if it were replaced; where the policy keeps nothing
+/// any more, for as long as what takes its place would have been.
+pub(crate) fn bring_back(
+    db: &Tx,
+    path: &PoolPath,
+    number: Option<VersionId>,
+    removed: bool,
+    when: When,
+) -> Result<BroughtBack, Error> {
+    let (above, name) = split(path)?;
+    let parent = above_of(db, path, &above, when.pool_ms)?;
+    let rows = kept_rows::of_name(db, parent, name)?;
+    let is_meant = |row: &KeptRow| {
+        row.is_live(when.pool_ms)
+            && number.is_none_or(|number| number == row.number)
+            && (row.removed || !removed)
+    };
+    let none = || Error::NotKept { path: path.clone(), number };
+    let row = rows.into_iter().find(is_meant).ok_or_else(none)?;
+    let (holder, found) = find(db, &row)?.ok_or_else(none)?;
+    let current = entries::lookup(db, parent, name)?.map(|found| found.place);
+    let is_dir = |place: &EntryPlace| matches!(place, EntryPlace::Dir(_));
+    kept_rows::forget(db, row.number)?;
+    if let Some(current) = &current {
+        if removed || is_dir(current) != is_dir(&found.place) {
+            return Err(Error::Exists(path.clone()));
+        }
+        let leaving = Leaving { dir: parent, path, place: current, removed: false };
+        let retention = retention(db, path, when)?;
+        if !keep(db, &leaving, retention, when)? {
+            put_away(db, &leaving, row.until_ms, when)?;
+        }
+    }
+    let place = KeptPlace { dir: above.clone(), number: row.number };
+    let from = place.path().map_err(|why| Error::Bug(why.to_string()))?;
+    entries::rename(db, (holder, &place.name()), (parent, name))?;
+    changes::append(db, &ChangeOp::Moved { from, to: path.clone() })?;
+    leave(db, parent, &above, holder)?;
+    Ok(BroughtBack { number: row.number, replaced: current.is_some() })
+}
+
+/// The directory above a path, or which of those above was removed.
+pub(crate) fn above_of(
+    db: &Tx,
+    path: &PoolPath,
+    above: &PoolPath,
+    now_ms: u64,
+) -> Result<DirId, Error> {
+    let mut dir = spaces::named(db, path.space())?.root;
+    for (depth, name) in above.names().iter().enumerate() {
+        dir = match entries::lookup(db, dir, name)?.map(|found| found.place) {
+            Some(EntryPlace::Dir(next)) => next,
+            Some(_) => return Err(Error::NotADirectory(entries::ancestor(path, depth + 1))),
+            None => {
+                let missing = entries::ancestor(path, depth + 1);
+                let rows = kept_rows::of_name(db, dir, name)?;
+                let was_removed = |row: &KeptRow| row.removed && row.is_live(now_ms);
+                return Err(match rows.iter().any(was_removed) {
+                    true => Error::RemovedAbove { path: path.clone(), removed: missing },
+                    false => Error::NoEntry(missing),
+                });
+            }
+        };
+    }
+    Ok(dir)
+}

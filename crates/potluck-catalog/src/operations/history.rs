@@ -1,0 +1,57 @@
+//! What is kept of files, directories and links that were replaced or removed.
+
+use crate::checkpoint_rows;
+use crate::history::{self, BroughtBack};
+use crate::kept;
+use crate::names::When;
+use crate::{Catalog, Durability, Error};
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{KeptListed, KeptScope};
+
+/// Kept things that one transaction lets go: each may have a thousand chunks.
+const LET_GO_AT_ONCE: usize = 8;
+
+impl Catalog {
+    /// A page of what is kept of a name, or below a directory.
+    pub async fn kept(
+        &self,
+        path: PoolPath,
+        scope: KeptScope,
+        after: Option<String>,
+        now_ms: u64,
+    ) -> Result<KeptListed, Error> {
+        self.read(move |db| kept::list(db, &path, scope, after.as_deref(), now_ms)).await
+    }
+
+    /// Gives something that is kept of a name that name again; what has it is kept in turn. With `removed`, it must have been
+    /// removed, and nothing may have the name.
+    pub async fn bring_back(
+        &self,
+        path: PoolPath,
+        number: Option<VersionId>,
+        removed: bool,
+        when: When,
+    ) -> Result<BroughtBack, Error> {
+        let bring = move |db: &_| {
+            checkpoint_rows::check_writable(db, &path, None)?;
+            history::bring_back(db, &path, number, removed, when)
+        };
+        self.write(Durability::Disk, bring).await
+    }
+
+    /// Lets those of these go for good that are kept of `path` or below it; a few in each transaction.
+    pub async fn let_go(
+        &self,
+        path: PoolPath,
+        numbers: Vec<VersionId>,
+        when: When,
+    ) -> Result<(), Error> {
+        for numbers in numbers.chunks(LET_GO_AT_ONCE) {
+            let (path, numbers) = (path.clone(), numbers.to_vec());
+            let let_go = move |db: &_| history::let_go_of(db, &path, &numbers, when);
+            self.write(Durability::Disk, let_go).await?;
+        }
+        Ok(())
+    }
+}

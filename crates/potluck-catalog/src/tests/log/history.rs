@@ -1,0 +1,112 @@
+//! Steps of what is kept of what was replaced or removed, for the tests that a replayed catalog is equal to the original.
+
+use super::{MADE, WHEN};
+use crate::fixture::{Fixture, file, path};
+use crate::links;
+use crate::names::{self, WhatIsKept, When};
+use crate::sql::Tx;
+use crate::{entries, history, kept_rows, policy_changes};
+use potluck_core::attributes::FileTime;
+use potluck_core::ids::VersionId;
+use potluck_core::policy::Override;
+use potluck_wire::control::{Condition, NewLink};
+
+/// Later than the time of anything that these steps keep.
+const LATER_MS: u64 = 1 << 40;
+
+/// What the rows about kept things say, as far as something is kept.
+pub fn told(db: &Tx) -> Vec<String> {
+    let mut told = Vec::new();
+    for number in 0..1000 {
+        let Some(row) = kept_rows::get(db, VersionId(number)).expect("read") else { continue };
+        let dir = entries::path_of(db, row.dir).expect("read");
+        told.push(format!("{dir:?} {:?}", kept_rows::KeptRow { dir: entries::DirId::ROOT, ..row }));
+    }
+    told
+}
+
+/// Every kind of change to what is kept, one step at a time.
+pub fn steps() -> Vec<fn(&mut Fixture)> {
+    fn remove(f: &Fixture, at: &str) {
+        names::remove(&f.db, &path(at), true, WHEN).expect("removed");
+    }
+    fn bring_back(f: &Fixture, at: &str, number: Option<VersionId>, removed: bool) {
+        history::bring_back(&f.db, &path(at), number, removed, WHEN).expect("brought back");
+    }
+    fn versions(f: &Fixture, at: &str) -> Vec<VersionId> {
+        let at = path(at);
+        let dir = at.parent().expect("a directory");
+        let dir = entries::existing_dir(&f.db, &dir).expect("there");
+        let rows = kept_rows::of_name(&f.db, dir, at.file_name().expect("a name"));
+        rows.expect("read").into_iter().map(|row| row.number).collect()
+    }
+    vec![
+        |f| {
+            names::make_dir(&f.db, &path("pot://lab/kept/d"), true, MADE).expect("made");
+            let over = Override {
+                keep_versions: Some("2".parse().expect("versions")),
+                trash: Some("1h".parse().expect("a time")),
+                ..Override::default()
+            };
+            policy_changes::set(&f.db, &path("pot://lab/kept"), &over).expect("set");
+        },
+        |f| {
+            for chunk in 40..44 {
+                f.put(file("pot://lab/kept/d/a", &[chunk], &[1]));
+            }
+            f.commit(vec![
+                file("pot://lab/kept/d/a", &[44], &[1]),
+                file("pot://lab/kept/d/a", &[45], &[1]),
+            ]);
+            assert_eq!(versions(f, "pot://lab/kept/d/a").len(), 5, "none is let go yet");
+        },
+        |f| while history::expire(&f.db, 1, 6).expect("let go") {},
+        |f| {
+            let [newer, older] = versions(f, "pot://lab/kept/d/a")[..] else { panic!("two") };
+            bring_back(f, "pot://lab/kept/d/a", Some(older), false);
+            bring_back(f, "pot://lab/kept/d/a", Some(newer), false);
+            bring_back(f, "pot://lab/kept/d/a", None, false);
+        },
+        |f| {
+            f.put(file("pot://lab/kept/d/b", &[46], &[1]));
+            f.put(file("pot://lab/kept/d/b", &[47], &[1]));
+            f.put(file("pot://lab/kept/d/c", &[48], &[1]));
+            let (from, to) = (path("pot://lab/kept/d/c"), path("pot://lab/kept/d/b"));
+            names::move_entry(&f.db, &from, &to, false, WHEN).expect("moved");
+            names::move_entry(&f.db, &to, &path("pot://lab/away"), false, WHEN).expect("moved");
+        },
+        |f| {
+            let (path, target) = (path("pot://lab/kept/d/l"), "x".to_owned().try_into());
+            let target = target.expect("a target");
+            let new = [NewLink { path, target, mtime: Some(FileTime(1)) }];
+            links::make_all(&f.db, &new, true, Condition::Always, WHEN).expect("made");
+            remove(f, "pot://lab/kept/d/l");
+            remove(f, "pot://lab/kept/d/a");
+        },
+        |f| {
+            f.put(file("pot://lab/kept/d/t/x", &[49], &[1]));
+            f.put(file("pot://lab/kept/d/t/x", &[50], &[1]));
+            remove(f, "pot://lab/kept/d/t");
+            bring_back(f, "pot://lab/kept/d/t", None, true);
+            bring_back(f, "pot://lab/kept/d/t/x", None, false);
+        },
+        |f| {
+            let (from, to) = (path("pot://lab/kept/d"), path("pot://lab/kept/e"));
+            names::move_entry(&f.db, &from, &to, false, WHEN).expect("moved");
+            bring_back(f, "pot://lab/kept/e/a", None, true);
+        },
+        |f| {
+            let forever = When { keeps: WhatIsKept::Nothing, ..WHEN };
+            names::remove(&f.db, &path("pot://lab/kept/e/a"), true, forever).expect("removed");
+            remove(f, "pot://lab/kept/e/t");
+            let number = versions(f, "pot://lab/kept/e/t")[0];
+            history::let_go_of(&f.db, &path("pot://lab/kept"), &[number], WHEN).expect("gone");
+            while crate::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
+        },
+        |f| {
+            remove(f, "pot://lab/kept/e");
+            while history::expire(&f.db, 1, LATER_MS).expect("let go") {}
+            while crate::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
+        },
+    ]
+}

@@ -1,0 +1,89 @@
+//! What the pool keeps of files, directories and links that were replaced or removed.
+
+use crate::pool::Pool;
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{
+    BringBack, BroughtBackAs, KeptAbout, KeptList, KeptListed, KeptScope, LetGo, MOST_LET_GO,
+    Remove, Removed,
+};
+use potluck_wire::error::{ErrorKind, Failure, code};
+
+impl Pool {
+    /// What is at a path, and what is kept of it, what was kept last first.
+    ///
+    /// Errors: [`code::NO_ENTRY`] where nothing is, and nothing is kept; [`code::NOT_KEPT`] where a directory above was
+    /// removed.
+    pub async fn versions(&self, path: &PoolPath) -> Result<KeptListed, Failure> {
+        let (path, scope) = (path.clone(), KeptScope::OfName);
+        self.call(&KeptList { path, scope, after: None }).await
+    }
+
+    /// What is kept at and below a path.
+    pub async fn kept_below(
+        &self,
+        path: &PoolPath,
+        scope: KeptScope,
+    ) -> Result<Vec<KeptAbout>, Failure> {
+        let (mut kept, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.call(&KeptList { path: path.clone(), scope, after }).await?;
+            kept.extend(page.kept);
+            after = page.next;
+            if after.is_none() {
+                return Ok(kept);
+            }
+        }
+    }
+
+    /// Where this version of what is, or was, at a path is read.
+    ///
+    /// Errors: [`code::NOT_KEPT`] where it is not kept.
+    pub async fn version_at(
+        &self,
+        path: &PoolPath,
+        number: VersionId,
+    ) -> Result<PoolPath, Failure> {
+        let listed = self.versions(path).await?;
+        if listed.current.is_some_and(|current| current.version == Some(number)) {
+            return Ok(path.clone());
+        }
+        let found = listed.kept.into_iter().find(|about| about.number == number);
+        let at = found.map(|about| about.at);
+        at.ok_or_else(|| {
+            let what = format!("version {number} of {path} is not kept");
+            Failure::new(ErrorKind::NotFound, code::NOT_KEPT, what)
+                .hint(format!("`potluck versions {path}` lists those that are"))
+        })
+    }
+
+    /// Makes what is kept of a path current again: this version, or what was kept last. What is at the path is kept in
+    /// turn. With `removed` it must have been removed, and nothing may be at the path.
+    ///
+    /// Errors: [`code::NOT_KEPT`]; [`code::EXISTS`] where something is there that cannot give way.
+    pub async fn bring_back(
+        &self,
+        path: &PoolPath,
+        number: Option<VersionId>,
+        removed: bool,
+    ) -> Result<BroughtBackAs, Failure> {
+        self.call(&BringBack { path: path.clone(), number, removed }).await
+    }
+
+    /// Lets kept things go for good that are of `path`, or below it.
+    pub async fn let_go(&self, path: &PoolPath, numbers: &[VersionId]) -> Result<(), Failure> {
+        for numbers in numbers.chunks(MOST_LET_GO) {
+            self.call(&LetGo { path: path.clone(), numbers: numbers.to_vec() }).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes what is at a path as [`Pool::remove`] does, and keeps nothing of it, whatever the policy says.
+    pub async fn remove_forever(
+        &self,
+        path: &PoolPath,
+        recursive: bool,
+    ) -> Result<Removed, Failure> {
+        self.call(&Remove { path: path.clone(), recursive, forever: true }).await
+    }
+}

@@ -1,0 +1,69 @@
+//! Where the catalog keeps what was replaced or removed: in a directory of a reserved name beside it.
+//!
+//! Old versions are entries like all others, in the directory [`KEPT_DIR`] of the directory that they were in, under
+//! their numbers. So they are kept safe, counted, read and logged as all files are; listings leave them out, and nothing
+//! but the catalog writes there.
+
+use crate::ids::VersionId;
+use crate::path::{BadPath, PoolPath};
+
+/// The name of the directory in which a directory keeps what was replaced or removed in it.
+pub const KEPT_DIR: &str = ".potluck-kept";
+
+/// The place of something that was replaced or removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptPlace {
+    /// The directory in which it was.
+    pub dir: PoolPath,
+    /// Its number: that of the version, of a directory or a link one of its own.
+    pub number: VersionId,
+}
+
+impl KeptPlace {
+    /// The place that a path leads to, if it is one.
+    pub fn of(path: &PoolPath) -> Option<Self> {
+        let number = path.file_name()?.parse().ok()?;
+        let dir = path.parent()?;
+        let place = Self { dir: dir.parent()?, number: VersionId(number) };
+        (dir.file_name() == Some(KEPT_DIR) && path.file_name() == Some(&place.name()))
+            .then_some(place)
+    }
+
+    /// The name that it has in [`KEPT_DIR`].
+    pub fn name(&self) -> String {
+        self.number.0.to_string()
+    }
+
+    /// The path that leads to it.
+    pub fn path(&self) -> Result<PoolPath, BadPath> {
+        self.dir.join(KEPT_DIR)?.join(&self.name())
+    }
+
+    /// Whether a path leads to or through such a directory, where nobody writes.
+    pub fn is_on(path: &PoolPath) -> bool {
+        path.names().iter().any(|name| name == KEPT_DIR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_place_is_known_by_its_path() {
+        let at = |text: &str| text.parse::<PoolPath>().expect("a path");
+        let place = KeptPlace { dir: at("pot://lab/a"), number: VersionId(7) };
+        let path = place.path().expect("short");
+        assert_eq!(path, at("pot://lab/a/.potluck-kept/7"));
+        assert_eq!(KeptPlace::of(&path), Some(place));
+        let in_space = KeptPlace::of(&at("pot://lab/.potluck-kept/12")).expect("a place");
+        assert_eq!(in_space.dir, at("pot://lab"));
+        for other in
+            ["pot://lab/.potluck-kept", "pot://lab/.potluck-kept/07", "pot://lab/a/7", "pot://lab"]
+        {
+            assert_eq!(KeptPlace::of(&at(other)), None, "{other}");
+        }
+        assert!(KeptPlace::is_on(&at("pot://lab/a/.potluck-kept/7/b/c")));
+        assert!(!KeptPlace::is_on(&at("pot://lab/a.potluck-kept/7")));
+    }
+}

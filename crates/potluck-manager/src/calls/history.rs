@@ -1,0 +1,74 @@
+//! What is kept of files, directories and links that were replaced or removed: lists of it, and how it comes back or
+//! goes.
+
+use super::Answer;
+use crate::access::Access;
+use crate::callers::{CallingMember, KnownMembers};
+use crate::handles::handles;
+use crate::pool_time::PoolTime;
+use crate::wakeup::Wakeup;
+use potluck_catalog::{BroughtBack, Catalog};
+use potluck_core::rights::Right;
+use potluck_wire::control::{
+    BringBack, BroughtBackAs, Done, KeptList, KeptListed, LetGo, MOST_LET_GO,
+};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use std::sync::Arc;
+
+handles! {
+    /// The handles for answering calls about what is kept.
+    pub struct HistoryCalls {
+        time: PoolTime,
+        catalog: Catalog,
+        members: Arc<KnownMembers>,
+        background: Wakeup,
+        access: Access,
+    }
+}
+
+impl Answer<KeptList> for HistoryCalls {
+    async fn answer(self, call: KeptList, caller: CallingMember) -> Result<KeptListed, Failure> {
+        let KeptList { path, scope, after } = call;
+        let rights = self.access.need(&caller, Right::List, &path).await?;
+        let mut listed = self.catalog.kept(path, scope, after, self.time.now_ms()).await?;
+        if !rights.allow(Right::Read) {
+            let kept = listed.kept.iter_mut().map(|about| &mut about.entry);
+            listed.current.iter_mut().chain(kept).for_each(|entry| entry.digest = None);
+        }
+        for about in &mut listed.kept {
+            about.by = about.member.and_then(|by| self.members.names(&[by]).pop());
+        }
+        Ok(listed)
+    }
+}
+
+impl Answer<BringBack> for HistoryCalls {
+    async fn answer(
+        self,
+        call: BringBack,
+        caller: CallingMember,
+    ) -> Result<BroughtBackAs, Failure> {
+        let BringBack { path, number, removed } = call;
+        self.access.need(&caller, Right::Write, &path).await?;
+        let when = self.time.when().made_by(caller.member()?.member);
+        let BroughtBack { number, replaced } =
+            self.catalog.bring_back(path, number, removed, when).await?;
+        self.background.wake();
+        Ok(BroughtBackAs { number, replaced })
+    }
+}
+
+impl Answer<LetGo> for HistoryCalls {
+    async fn answer(self, call: LetGo, caller: CallingMember) -> Result<Done, Failure> {
+        let LetGo { path, numbers } = call;
+        self.access.need(&caller, Right::Write, &path).await?;
+        if numbers.len() > MOST_LET_GO {
+            let what = format!("one call lets at most {MOST_LET_GO} versions go");
+            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint("let them go by several calls"));
+        }
+        self.catalog.let_go(path, numbers, self.time.when()).await?;
+        self.background.wake();
+        Ok(Done {})
+    }
+}

@@ -1,0 +1,220 @@
+//! Old versions of files, and what was removed: kept as policies say, read, brought back, and let go.
+
+use super::content::{arg, assert_same, file};
+use super::lab::{Cli, Lab};
+use super::mounts::mounted;
+use super::waiting::{DEADLINE, wait_until};
+use serde_json::Value;
+use std::fs;
+use std::io::ErrorKind;
+
+/// The numbers of the versions that are kept of a path, the last that was replaced first.
+fn versions(cli: &Cli, path: &str) -> Vec<u64> {
+    let listed = cli.json(&["versions", path]);
+    let number = |about: &Value| about["number"].as_u64().expect("a number");
+    listed["kept"].as_array().expect("a list").iter().map(number).collect()
+}
+
+/// The paths of what was removed below one.
+fn removed(cli: &Cli, path: &str) -> Vec<String> {
+    let listed = cli.json(&["trash", "ls", path]);
+    let path = |about: &Value| about["path"].as_str().expect("a path").to_owned();
+    listed["removed"].as_array().expect("a list").iter().map(path).collect()
+}
+
+#[test]
+fn an_old_version_is_listed_read_copied_and_restored_also_when_a_donor_died() {
+    let mut lab = Lab::with_options(3, &["--repair-grace", "1h"]);
+    let space = ["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"];
+    lab.cli.ok(&[&space[..], &["--keep-versions", "30d,10"]].concat());
+    let (first, old) = file(lab.dir(), "first", 1, 1 << 20);
+    let (second, new) = file(lab.dir(), "second", 2, 1 << 20);
+    lab.cli.ok(&["cp", arg(&first), "pot://lab/d/a"]);
+    lab.cli.ok(&["cp", arg(&second), "pot://lab/d/a"]);
+    let kept = versions(&lab.cli, "pot://lab/d/a");
+    let [number] = kept[..] else { panic!("{kept:?}") };
+    let shown = lab.cli.ok(&["versions", "pot://lab/d/a"]).text();
+    assert!(shown.contains("current") && shown.contains("replaced"), "{shown}");
+    assert_eq!(lab.cli.ok(&["ls", "pot://lab/d"]).text(), "a\n", "no listing shows it");
+    let used = lab.cli.json(&["du", "pot://lab"]);
+    assert_eq!((&used["files"], &used["kept_files"]), (&1.into(), &1.into()), "{used}");
+    assert_eq!(used["kept_bytes"], 1 << 20, "{used}");
+
+    lab.kill_donor("donor-1");
+    let number = number.to_string();
+    let cat = lab.cli.ok(&["cat", "pot://lab/d/a", "--version-id", &number]);
+    assert_same(&cat.stdout, &old, "the old version");
+    let out = lab.dir().join("out");
+    fs::create_dir(&out).expect("made");
+    let into = format!("{}/", arg(&out));
+    lab.cli.ok(&["cp", "pot://lab/d/a", &into, "--version-id", &number]);
+    assert_same(&fs::read(out.join("a")).expect("read"), &old, "its copy, under its name");
+    lab.cli.ok(&["cp", "pot://lab/d/a", "pot://lab/copy", "--version-id", &number]);
+    assert_same(&lab.cli.cat("pot://lab/copy"), &old, "its copy in the pool");
+
+    let restored = lab.cli.json(&["restore", "pot://lab/d/a", "--version-id", &number]);
+    assert_eq!(restored["replaced"], true, "{restored}");
+    assert_same(&lab.cli.cat("pot://lab/d/a"), &old, "what is current again");
+    let kept = versions(&lab.cli, "pot://lab/d/a");
+    let newer = kept[0].to_string();
+    let cat = lab.cli.ok(&["cat", "pot://lab/d/a", "--version-id", &newer]);
+    assert_same(&cat.stdout, &new, "what was current is kept in turn");
+    let refused = lab.cli.fails(3, &["restore", "pot://lab/d/a", "--version-id", "999999"]);
+    assert_eq!(refused.code, "POT-E014", "{refused:?}");
+}
+
+#[test]
+fn what_was_removed_is_brought_back_file_by_file_and_as_trees() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--trash", "7d"]);
+    let (input, content) = file(lab.dir(), "input", 3, 300_000);
+    for at in ["pot://lab/a", "pot://lab/d/b", "pot://lab/d/deep/c"] {
+        lab.cli.ok(&["cp", arg(&input), at]);
+    }
+    lab.cli.ok(&["rm", "pot://lab/a"]);
+    lab.cli.ok(&["rm", "pot://lab/d/b"]);
+    lab.cli.ok(&["rm", "-r", "pot://lab/d"]);
+    assert_eq!(lab.cli.ok(&["ls", "-r", "pot://lab"]).text(), "");
+    assert_eq!(removed(&lab.cli, "pot://lab"), ["pot://lab/a", "pot://lab/d"]);
+    let inside = lab.cli.fails(3, &["undelete", "pot://lab/d/b"]);
+    assert!(inside.hint.contains("potluck undelete pot://lab/d"), "{inside:?}");
+
+    lab.cli.ok(&["undelete", "pot://lab/a", "pot://lab/d"]);
+    assert_eq!(lab.cli.ok(&["ls", "-r", "pot://lab"]).text(), "a\nd/\nd/deep/\nd/deep/c\n");
+    let there = lab.cli.fails(10, &["undelete", "pot://lab/d"]);
+    assert!(there.hint.contains("-r"), "{there:?}");
+    lab.cli.ok(&["undelete", "-r", "pot://lab/d"]);
+    for at in ["pot://lab/a", "pot://lab/d/b", "pot://lab/d/deep/c"] {
+        assert_same(&lab.cli.cat(at), &content, at);
+    }
+    // What took the name meanwhile stays.
+    lab.cli.ok(&["rm", "pot://lab/a"]);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/a"]);
+    assert_eq!(lab.cli.fails(10, &["undelete", "pot://lab/a"]).code, "POT-E020");
+    lab.cli.fails(3, &["undelete", "pot://lab/never"]);
+}
+
+#[test]
+fn what_is_let_go_or_removed_for_ever_gives_its_room_back_at_once() {
+    let lab = Lab::with_options(1, &["--gc-delay", "1s"]);
+    let space = ["space", "create", "lab", "--keep-versions", "10", "--trash", "7d"];
+    lab.cli.ok(&[&space[..], &["--chunk-size", "64KiB"]].concat());
+    lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "1MiB"]);
+    let (input, _) = file(lab.dir(), "input", 4, 400_000);
+    let (other, _) = file(lab.dir(), "other", 5, 400_000);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/a"]);
+    lab.cli.ok(&["cp", arg(&other), "pot://lab/a"]);
+    let refused = lab.cli.fails(6, &["cp", arg(&input), "pot://lab/b"]);
+    assert_eq!(refused.code, "POT-E035", "what is kept counts: {refused:?}");
+    let would = lab.cli.json(&["trash", "empty", "pot://lab", "-n"]);
+    assert_eq!((&would["kept"], &would["let_go"]), (&1.into(), &false.into()), "{would}");
+    assert_eq!(versions(&lab.cli, "pot://lab/a").len(), 1, "it was only looked at");
+    lab.cli.ok(&["trash", "empty", "pot://lab", "-y"]);
+    assert_eq!(versions(&lab.cli, "pot://lab/a").len(), 0);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/b"]);
+
+    lab.cli.ok(&["rm", "pot://lab/b"]);
+    lab.cli.fails(6, &["cp", arg(&input), "pot://lab/c"]);
+    lab.cli.ok(&["undelete", "pot://lab/b"]);
+    lab.cli.ok(&["rm", "--forever", "pot://lab/a", "pot://lab/b"]);
+    assert_eq!(removed(&lab.cli, "pot://lab").len(), 0);
+    lab.wait_clean(0);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/c"]);
+}
+
+#[test]
+fn versions_go_by_themselves_when_their_time_is_over() {
+    let lab = Lab::with_options(1, &["--gc-delay", "1s"]);
+    let space = ["space", "create", "lab", "--keep-versions", "2s", "--chunk-size", "64KiB"];
+    lab.cli.ok(&space);
+    let (input, _) = file(lab.dir(), "input", 6, 100_000);
+    let (other, content) = file(lab.dir(), "other", 7, 100_000);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/a"]);
+    lab.cli.ok(&["cp", arg(&other), "pot://lab/a"]);
+    assert_eq!(versions(&lab.cli, "pot://lab/a").len(), 1);
+    wait_until("the old version to be let go", DEADLINE, || {
+        versions(&lab.cli, "pot://lab/a").is_empty()
+    });
+    lab.wait_clean(2);
+    assert_same(&lab.cli.cat("pot://lab/a"), &content, "the current version");
+}
+
+#[test]
+fn a_directory_keeps_what_its_policy_says_and_shows_it() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    lab.cli.ok(&["mkdir", "pot://lab/d", "--keep-versions", "10"]);
+    lab.cli.ok(&["policy", "set", "pot://lab/d", "--trash", "12h"]);
+    lab.cli.ok(&["mkdir", "pot://lab/d/deep"]);
+    let shown = lab.cli.json(&["policy", "show", "pot://lab/d/deep"]);
+    assert_eq!(shown["policy"]["keep_versions"], "10", "{shown}");
+    assert_eq!(shown["policy"]["trash"], "12h", "{shown}");
+    let text = lab.cli.ok(&["policy", "show", "pot://lab/d/deep"]).text();
+    assert!(text.contains("versions   10\n") && text.contains("removed    12h\n"), "{text}");
+    let text = lab.cli.ok(&["stat", "pot://lab/d"]).text();
+    assert!(text.contains("old versions kept: 10, what is removed: 12h"), "{text}");
+    let text = lab.cli.ok(&["policy", "show", "pot://lab"]).text();
+    assert!(text.contains("versions   none\n") && text.contains("removed    none\n"), "{text}");
+    let bad = lab.cli.run(&["policy", "set", "pot://lab", "--keep-versions", "2000"]).exits(2);
+    assert!(bad.stderr.contains("at most 1000"), "{}", bad.stderr);
+}
+
+#[test]
+fn who_may_read_reads_old_versions_and_who_may_write_brings_them_back() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--keep-versions", "10"]);
+    let (input, old) = file(lab.dir(), "input", 8, 100_000);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/a"]);
+    let (other, _) = file(lab.dir(), "other", 9, 100_000);
+    lab.cli.ok(&["cp", arg(&other), "pot://lab/a"]);
+    let number = versions(&lab.cli, "pot://lab/a")[0].to_string();
+    let token = lab.token("user");
+    let user = lab.cli.at_home(&lab.dir().join("user"));
+    user.ok(&["join", &token]);
+    let cat = ["cat", "pot://lab/a", "--version-id", &number];
+    assert_eq!(user.fails(3, &["versions", "pot://lab/a"]).code, "POT-E011");
+    lab.cli.ok(&["space", "grant", "lab", "everyone", "list"]);
+    let listed = user.json(&["versions", "pot://lab/a"]);
+    assert!(listed["kept"][0]["entry"]["digest"].is_null(), "{listed}");
+    assert_eq!(user.fails(8, &cat).code, "POT-E067");
+    lab.cli.ok(&["space", "grant", "lab", "everyone", "read"]);
+    assert_same(&user.ok(&cat).stdout, &old, "the old version");
+    for args in [
+        &["restore", "pot://lab/a"][..],
+        &["undelete", "pot://lab/a"],
+        &["trash", "empty", "pot://lab", "-y"],
+        &["rm", "--forever", "pot://lab/a"],
+    ] {
+        assert_eq!(user.fails(8, args).code, "POT-E067", "{args:?}");
+    }
+    lab.cli.ok(&["space", "grant", "lab", "everyone", "write"]);
+    user.ok(&["restore", "pot://lab/a"]);
+    let by = lab.cli.json(&["versions", "pot://lab/a"])["kept"][0]["by"].clone();
+    assert!(by.is_string(), "who replaced it is told: {by}");
+}
+
+#[test]
+fn what_a_program_removes_in_a_mount_comes_back_and_nobody_writes_where_it_is_kept() {
+    let test = "what_a_program_removes_in_a_mount_comes_back";
+    let keeps = ["--keep-versions", "10", "--trash", "7d"];
+    let Some((lab, mount)) = mounted(test, 1, &keeps, &[]) else { return };
+    fs::create_dir(mount.at("d")).expect("made");
+    fs::write(mount.at("d/a"), b"first").expect("written");
+    fs::write(mount.at("d/a"), b"second").expect("written");
+    wait_until("the old version to be listed", DEADLINE, || {
+        !versions(&lab.cli, "pot://lab/d/a").is_empty()
+    });
+    let names = |dir: &str| fs::read_dir(mount.at(dir)).expect("read").count();
+    assert_eq!(names("d"), 1, "nobody sees where it is kept");
+    lab.cli.ok(&["restore", "pot://lab/d/a"]);
+    wait_until("the mount to show it", DEADLINE, || {
+        fs::read(mount.at("d/a")).expect("read") == b"first"
+    });
+    let refused = fs::write(mount.at("d/.potluck-kept/x"), b"mine").expect_err("refused");
+    assert_ne!(refused.kind(), ErrorKind::NotFound, "{refused}");
+    fs::remove_dir_all(mount.at("d")).expect("removed");
+    assert_eq!(names(""), 0);
+    lab.cli.ok(&["undelete", "-r", "pot://lab/d"]);
+    wait_until("the mount to show what came back", DEADLINE, || mount.at("d/a").exists());
+    assert_eq!(fs::read(mount.at("d/a")).expect("read"), b"first");
+}
