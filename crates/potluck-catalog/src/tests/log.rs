@@ -11,12 +11,13 @@ use crate::fixture::{Fixture, chunk, coded, file, in_parts, new_space, path};
 use crate::log_position::{Advance, LogCopy, Position};
 use crate::members::{self, NewMember, StoredMember};
 use crate::meta;
-use crate::names::{self, AttributesToSet, WhatIsKept, When};
+use crate::names::{self, AttributesToSet};
 use crate::records::Record;
 use crate::replay::Replay;
 use crate::spaces::{self, NewSpace};
 use crate::sql::{Tx, params};
 use crate::walk::{Walk, What};
+use crate::when::{WhatIsKept, When};
 use crate::{
     Error, changes, conversions, dir_policies, donors, grants, groups, links, log_position, notes,
     parts, policy_changes, quotas, reaping, restored, sessions, units, versions,
@@ -104,7 +105,7 @@ fn told(db: &Tx) -> Vec<String> {
         told.push(format!("{:?}", grants::in_space(db, &root.name).expect("grants")));
         let mut walk = Walk::new(db, root.dir, true, None).expect("a walk");
         while let Some(item) = walk.next_item().expect("read") {
-            let at = format!("{}/{}", root.name, item.path);
+            let at = format!("{}/{} {} {}", root.name, item.path, item.since.0.max(1), item.pinned);
             match item.what {
                 What::Dir(dir) => {
                     told.push(format!("{at} {:?}", dir_policies::get(db, dir).expect("read")));
