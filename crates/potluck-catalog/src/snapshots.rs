@@ -63,7 +63,9 @@ pub(crate) fn put(db: &Tx, taken: &TakenSnapshot) -> Result<(), Error> {
     let outside = || Error::OutsideSpaces(taken.at.clone());
     let place = SnapshotPlace::of(&taken.at).ok_or_else(outside)?;
     let of = entries::existing_dir(db, &place.dir)?;
-    let attributes = EntryAttributes::of_dir(taken.made_wall_ms);
+    let TakenSnapshot { number, made_wall_ms, by, .. } = *taken;
+    snapshot_rows::put(db, &SnapshotRow { number, dir: of, made_wall_ms, by })?;
+    let attributes = EntryAttributes::of_dir(made_wall_ms);
     let mut holder = of;
     for name in [SNAPSHOT_DIR, SNAPSHOTS] {
         holder = match entries::lookup(db, holder, name)? {
@@ -72,9 +74,7 @@ pub(crate) fn put(db: &Tx, taken: &TakenSnapshot) -> Result<(), Error> {
             None => entries::make_dir(db, holder, name, attributes)?,
         };
     }
-    let TakenSnapshot { number, made_wall_ms, by, .. } = *taken;
-    entries::add_snapshot(db, holder, &place.name, number, attributes)?;
-    snapshot_rows::put(db, &SnapshotRow { number, dir: of, made_wall_ms, by })
+    entries::add_snapshot(db, holder, &place.name, number, attributes)
 }
 
 /// Removes a snapshot; what only it kept is let go in the background.
