@@ -147,6 +147,10 @@ impl Run {
         self.waits("a stat, while inventories come", &asking.end()?);
         let used = self.pool.manager_cpu()?.as_secs_f64();
         self.figure("processor time until then", used, "s", Limit::None);
+        let put_off = self.done.put_off.load(Ordering::Relaxed) as f64;
+        self.figure("lists that were put off", put_off, "", Limit::None);
+        let memory = self.pool.manager_memory()?.peak as f64 / MIB;
+        self.figure("most memory until then", memory, "MiB", Limit::None);
         interrupt::wait_until("the first walk", WITHIN, STEP, || {
             Ok(Scrape::of(&self.metrics)?.value(SCANNED).is_some())
         })?;

@@ -157,12 +157,20 @@ fn users() -> Vec<Vec<u8>> {
                 holders: Vec::new(),
                 avoid: vec![DonorId(1)],
                 whole: false,
+                file: Some(c::GrowingFile { path: path(), bytes: 1 }),
             },
         ),
         at(4, &c::Commit { session, batch: 0, files: vec![file], done: true }),
         at(6, &c::Open { path: path(), recursive: true, after: Some("a/b".into()), leased: true }),
         at(9, &c::List { path: path(), recursive: true, after: Some("a/b".into()) }),
-        at(36, &c::CheckpointBegin { id: CheckpointId([1; 16]), target: path(), style: CommitStyle::Replace }),
+        at(
+            36,
+            &c::CheckpointBegin {
+                id: CheckpointId([1; 16]),
+                target: path(),
+                style: CommitStyle::Replace,
+            },
+        ),
         at(34, &c::Watch { stream: Some(WatchId([1; 16])), heard: 1 }),
         at(35, &c::Refresh { watch: None, dirs: vec![known] }),
     ]

@@ -36,6 +36,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_millis(200);
 /// The time after which a call that failed is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
+/// The first pause after the manager had no time for a list, which doubles twice.
+const LIST_PAUSE: Duration = Duration::from_secs(1);
 /// Donors that join side by side.
 const JOINING: usize = 16;
 
@@ -46,6 +48,8 @@ pub struct Done {
     pub listed: AtomicU64,
     pub heartbeats: AtomicU64,
     pub failed_calls: AtomicU64,
+    /// How often the manager had no time for a list.
+    pub put_off: AtomicU64,
     /// Microseconds that heartbeats took together.
     pub heartbeat_us: AtomicU64,
     /// Chunks that were stored by order.
@@ -252,17 +256,33 @@ impl Donor {
 /// Sends a donor's list page by page, until the manager has all of it.
 async fn list(layout: Arc<Layout>, place: usize, caller: Caller, done: Arc<Done>) {
     let holding = |chunk| Holding { name: layout.name(chunk), len: LEN };
-    let held: Vec<Holding> = layout.held_by(place).map(holding).collect();
     let mut page = 0;
+    let mut held: Vec<Holding> = Vec::new();
+    let mut put_off = 0;
     loop {
-        let from = held.len().min(page * INVENTORY_PAGE);
-        let to = held.len().min(from + INVENTORY_PAGE);
-        let last = to - from < INVENTORY_PAGE;
+        // Page 0 is empty: it asks whether the manager has time.
+        let from = held.len().min(INVENTORY_PAGE * (page as usize).saturating_sub(1));
+        let to = held.len().min(INVENTORY_PAGE * page as usize);
+        let last = page > 0 && to - from < INVENTORY_PAGE;
         let holdings = Packed(held[from..to].to_vec());
-        let inventory = Inventory { incarnation: INCARNATION, page: page as u32, holdings, last };
+        let inventory = Inventory { incarnation: INCARNATION, page, holdings, last };
         match caller.call(&inventory).await {
             Ok(_) if last => break,
-            Ok(_) => page += 1,
+            Ok(_) => {
+                if page == 0 {
+                    held = layout.held_by(place).map(holding).collect();
+                    // As a donor lists them.
+                    held.sort_unstable_by_key(|holding| holding.name);
+                }
+                (page, put_off) = (page + 1, 0);
+            }
+            Err(why) if page == 0 && why.kind == ErrorKind::Retry => {
+                done.put_off.fetch_add(1, Ordering::Relaxed);
+                // Not all of them ask again in the same moment.
+                let share = 0.5 + 0.5 * (place as f64 / layout.donors.len() as f64);
+                sleep(LIST_PAUSE.mul_f64(share * f64::from(1 << put_off))).await;
+                put_off = (put_off + 1).min(2);
+            }
             Err(why) => {
                 done.failed_calls.fetch_add(1, Ordering::Relaxed);
                 if why.kind == ErrorKind::Conflict {

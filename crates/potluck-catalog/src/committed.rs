@@ -1,4 +1,5 @@
-//! Who hears of changes once they are committed, before those who made them hear that they are.
+//! Tells mounts and others who listen what a commit changed, before the commit is answered: from the rows that it wrote for
+//! the metadata log it makes the paths that came, changed or went. Who hears of which is decided by the manager's watches.
 
 use crate::changes::{self, ChangeOp};
 use crate::entries;

@@ -17,6 +17,7 @@ mod commit;
 mod committed;
 mod conversions;
 mod copies;
+mod counted_copies;
 mod dir_id;
 mod dir_policies;
 mod donors;
@@ -96,6 +97,7 @@ pub use commit::{Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, Sto
 pub use committed::{ChangeListener, CommittedChange};
 pub use conversions::{Computed, Encoded};
 pub use copies::{Copied, CopiedVersion, CopyOutcome, CopyRequest};
+pub use counted_copies::CountedCopies;
 pub use donors::{Goal, StoredDonor};
 pub use durability::Durability;
 pub use error::Error;
@@ -115,7 +117,7 @@ pub use operations::{
     CommittedFiles, DonorNote, Founding, GroupEdit, Learnt, LogAhead, LogCommitted, TermStart,
     Upkeep, WrittenDown,
 };
-pub use placements::ToldCopies;
+pub use placements::{Compared, ToldCopies};
 pub use policy_changes::PolicyScope;
 pub use quotas::StoredQuota;
 pub use rebuild::{Rebuild, Revival};

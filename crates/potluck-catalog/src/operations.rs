@@ -23,7 +23,7 @@
 //! | Rights and groups (`grants`) | `rights` `grants` `change_rights` `groups` `edit_group` |
 //! | Quotas (`quotas`) | `set_quota` `quotas` |
 //! | Members (`members`) | `add_token` `tokens` `remove_token` `join` `revoke` |
-//! | Donors and their copies (`donors`) | `note_donor` `note_repair` `compare` `tell` `unlisted_at` `mark_missing` `used_at` `bytes_by_part` `sample` `dispensable` `held_bytes` `referrers_at` |
+//! | Donors and their copies (`donors`) | `note_donor` `note_repair` `compare` `counted_at` `tell` `unlisted_at` `mark_missing` `used_at` `bytes_by_part` `sample` `dispensable` `held_bytes` `referrers_at` |
 //! | Redundancy (`redundancy`) | `set_safe` `arrive` `learn_parity` `mark_excess` |
 //! | Garbage (`garbage`) | `unused_chunks` `condemn` `condemned_chunks` `still_condemned` `forget_copies` |
 //! | Terms of managers (`terms`) | `authority` `begin_term` `is_unknown_term` `freeze_gc` `end_gc_freeze` |

@@ -13,6 +13,10 @@ use std::ops::Range;
 // Statements that read a part of what one donor has: each by the index of donors, and not all chunks.
 const COUNTED_AT: &str = "SELECT chunk FROM placements
      WHERE donor = ?1 AND chunk > ?2 AND state = 0 ORDER BY chunk LIMIT ?3";
+// What is gone from every donor is nobody's copy, whatever is written of it.
+const NAMES_COUNTED_AT: &str =
+    "SELECT p.chunk, c.name FROM placements p JOIN chunks c ON c.id = p.chunk
+     WHERE p.donor = ?1 AND p.chunk > ?2 AND p.state = 0 AND c.state <> 2 ORDER BY p.chunk LIMIT ?3";
 const BYTES_BY_PART: &str =
     "SELECT p.chunk, c.name, c.len FROM placements p JOIN chunks c ON c.id = p.chunk
      WHERE p.donor = ?1 AND p.chunk > ?2 AND p.state IN (0, 3) ORDER BY p.chunk LIMIT ?3";
@@ -28,7 +32,8 @@ const NEXT_AT: &str = "SELECT c.id, c.name, c.len FROM placements p JOIN chunks 
 
 /// The statements that read the placements of one donor.
 #[cfg(test)]
-pub const BY_DONOR: [&str; 6] = [SOME_AT, COUNTED_AT, BYTES_BY_PART, USED_AT, ROWS_AT, NEXT_AT];
+pub const BY_DONOR: [&str; 7] =
+    [SOME_AT, COUNTED_AT, NAMES_COUNTED_AT, BYTES_BY_PART, USED_AT, ROWS_AT, NEXT_AT];
 
 /// The state of a copy; the values of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,6 +269,20 @@ pub(crate) fn counted_at(
 ) -> Result<Vec<ChunkId>, Error> {
     let mut rows = db.prepare(COUNTED_AT)?;
     let page = rows.query_map(params![donor.0, after, limit as i64], |row| row.get(0))?;
+    page.collect()
+}
+
+/// A page of the chunks counted at a donor with their names, in order of their numbers, after `after`.
+pub(crate) fn names_counted_at(
+    db: &Tx,
+    donor: DonorId,
+    after: ChunkId,
+    limit: usize,
+) -> Result<Vec<(ChunkId, ChunkName)>, Error> {
+    let mut rows = db.prepare(NAMES_COUNTED_AT)?;
+    let page = rows.query_map(params![donor.0, after, limit as i64], |row| {
+        Ok((row.get(0)?, ChunkName(row.get(1)?)))
+    })?;
     page.collect()
 }
 

@@ -1,4 +1,4 @@
-//! Quotas of spaces and of members. A member's is on all spaces that they made, whoever writes there, so that
+//! Quotas of spaces and of members, and the refusal of what exceeds one. A member's is on all spaces that they made, whoever writes there, so that
 //! a question touches the running sums of a few spaces and no file.
 
 use super::changes::{self, ChangeOp};

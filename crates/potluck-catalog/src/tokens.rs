@@ -1,4 +1,4 @@
-//! Join tokens that were made and can be used, or asked about.
+//! Join tokens: they are made here, and checked when somebody uses one.
 //!
 //! They are in no log, and a restore forgets them all: a copy of the catalog cannot know which
 //! of them were used or removed since.
@@ -34,7 +34,7 @@ pub struct Token {
 /// A moment on both clocks that a token's expiry is judged by.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
-    /// this term of the manager.
+    /// The term of the manager.
     pub epoch: Epoch,
     /// The pool's time in milliseconds.
     pub pool_ms: u64,

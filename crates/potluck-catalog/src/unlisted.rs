@@ -30,7 +30,8 @@ impl ListedNames {
     }
 }
 
-fn start(name: &ChunkName) -> u64 {
+/// The first eight bytes of a name, as a number.
+pub(crate) fn start(name: &ChunkName) -> u64 {
     name.0.iter().take(8).fold(0, |start, byte| start << 8 | u64::from(*byte))
 }
 

@@ -6,7 +6,7 @@ use super::versions::{self, COLUMNS};
 use crate::sql::{Tx, params};
 use potluck_core::ids::VersionId;
 use potluck_core::merkle::Tree;
-use potluck_core::recipe::PART_CHUNKS;
+use potluck_core::recipe;
 use potluck_pool::redundancy::Version;
 
 /// A part of a whole, which must be there.
@@ -34,7 +34,9 @@ pub(crate) fn sum(db: &Tx, file: &Version) -> Result<Option<Sum>, Error> {
     let (mut tree, mut size, mut count) = (Tree::default(), 0, 0);
     let mut sum = Sum { chunks: 0, safe: true };
     let mut whole_so_far = true;
-    let row = PART_CHUNKS as u64 * u64::from(file.chunk_size);
+    let Some(row) = recipe::part_bytes_of(file.size, file.chunk_size, file.parts) else {
+        return Ok(None);
+    };
     while let Some(found) = rows.next()? {
         let number: i64 = found.get(0)?;
         let Some(part) = versions::of_row(&found, 1)? else { return Ok(None) };
@@ -42,7 +44,7 @@ pub(crate) fn sum(db: &Tx, file: &Version) -> Result<Option<Sum>, Error> {
         if number != count || !whole_so_far || !same {
             return Ok(None);
         }
-        whole_so_far = part.size == row && part.chunks == PART_CHUNKS as u64;
+        whole_so_far = part.size == row;
         tree.push(part.digest.0);
         size += part.size;
         sum.chunks += part.chunks;

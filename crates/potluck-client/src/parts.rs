@@ -8,7 +8,7 @@ use potluck_core::chunk::Digest;
 use potluck_core::ids::VersionId;
 use potluck_core::merkle::Tree;
 use potluck_core::path::PoolPath;
-use potluck_core::recipe::PART_CHUNKS;
+use potluck_core::recipe;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::{OpenFile, OpenPart};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -48,12 +48,11 @@ impl OpenedParts {
     ) -> Result<Self, Failure> {
         let mut tree = Tree::default();
         file.parts.0.iter().for_each(|digest| tree.push(digest.0));
-        let row = PART_CHUNKS as u64 * u64::from(file.chunk_size);
         let count = file.parts.0.len() as u64;
-        let fits = row > 0 && file.size.div_ceil(row) == count;
-        if !fits || tree.root() != file.digest.0 {
-            return Err(wrong(format!("the parts of “{}” do not make the file", file.path)));
-        }
+        let row = recipe::part_bytes_of(file.size, file.chunk_size, count);
+        let row = row
+            .filter(|_| tree.root() == file.digest.0)
+            .ok_or_else(|| wrong(format!("the parts of “{}” do not make the file", file.path)))?;
         Ok(Self {
             client: client.clone(),
             path,

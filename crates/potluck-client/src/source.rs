@@ -1,6 +1,7 @@
 //! The sources of stored files: local files or a stream, cut into named chunks; with an erasure code into
 //! groups of them with their parity.
 
+mod by_content;
 mod parity;
 
 use crate::body::{Body, FileRange};
@@ -9,10 +10,10 @@ use parity::Grouping;
 use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::{ChunkHasher, ChunkName, Digest, FileDigest, INLINE_MAX};
 use potluck_core::erasure::Ec;
-use potluck_core::merkle::SegmentHashes;
+use potluck_core::merkle::{SegmentHashes, Tree};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
-use potluck_core::recipe::{Entry, PART_CHUNKS};
+use potluck_core::recipe::{self, Entry, PART_CHUNKS};
 use potluck_core::seal::{Meaning, SpaceKey};
 use potluck_wire::bulk::PIECE;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -76,6 +77,8 @@ pub enum Cut {
         file: u32,
         /// The path at which the file becomes visible.
         path: PoolPath,
+        /// The digest of the part.
+        digest: Digest,
     },
     /// File number `file` is complete.
     End {
@@ -135,8 +138,8 @@ pub struct Facts {
     pub size: u64,
     /// The digest of the file's plaintext.
     pub digest: Digest,
-    /// The digest of what follows its last whole part.
-    pub rest: Digest,
+    /// The digest of its last part; of a file without parts its own.
+    pub last_part: Digest,
     /// When the file was modified; `None` for a stream.
     pub mtime: Option<FileTime>,
     /// Who may do what with it.
@@ -152,6 +155,10 @@ pub struct Facts {
 pub struct Cutter {
     items: Items,
     chunk_size: usize,
+    /// Whether the content says where chunks end.
+    by_content: bool,
+    /// Bytes of each part of a file but the last.
+    part_bytes: u64,
     key: Option<SpaceKey>,
     grouping: Option<Grouping>,
     /// Whether small content goes into the catalog.
@@ -172,10 +179,18 @@ struct Current {
     left: Option<u64>,
     /// A short chunk was cut: it is the last, whatever a file that still grows would add.
     ended: bool,
+    /// Bytes that were read.
     size: u64,
+    /// Bytes at the end of these that are in no chunk yet, as the content of the last one ended before them.
+    uncut: Vec<u8>,
     /// Chunks of the part that is being cut.
     in_part: usize,
+    /// The digest of the part that is being cut.
     digest: FileDigest,
+    /// The digest of the part before it, until it is known that more follows.
+    whole_part: Option<Digest>,
+    /// The digests of all parts before.
+    parts: Tree,
     mtime: Option<FileTime>,
     permissions: Permissions,
     stream: bool,
@@ -192,6 +207,8 @@ impl Cutter {
         Self {
             items,
             chunk_size: policy.chunk_size as usize,
+            by_content: policy.is_cut_by_content(),
+            part_bytes: recipe::part_bytes(policy.chunk_size, policy.is_cut_by_content()),
             key,
             grouping: policy.ec.map(Grouping::new),
             inline: true,
@@ -226,17 +243,21 @@ impl Cutter {
                 Ok(Some(Piece::Group { data, parity })) => {
                     bytes += data.iter().map(|(_, body)| body.len()).sum::<usize>();
                     bytes += parity.iter().map(|(_, body)| body.len()).sum::<usize>();
+                    let goes_on = self.by_content && !current.ended;
                     current.add(data, parity, &mut cuts);
                     self.current = Some(current);
+                    if goes_on {
+                        break; // a pushed file has no more than it fed for one chunk
+                    }
                 }
                 Ok(Some(Piece::Inline(content))) => {
                     bytes += content.len();
                     files += 1;
-                    cuts.push(current.end(Some(content), self.chunk_size));
+                    cuts.push(current.end(Some(content)));
                 }
                 Ok(None) => {
                     files += 1;
-                    cuts.push(current.end(None, self.chunk_size));
+                    cuts.push(current.end(None));
                 }
                 Err(error) => {
                     files += 1;
@@ -254,6 +275,7 @@ impl Cutter {
         let Some(mut current) = self.current.take().or_else(|| self.open_next(&mut cuts)) else {
             return cuts;
         };
+        current.begin_part(self.part_bytes);
         for (entry, _) in &data {
             current.digest.push_chunk(&entry.digest, u64::from(entry.segments()));
             current.size += u64::from(entry.len);
@@ -261,6 +283,11 @@ impl Cutter {
         current.add(data, parity, &mut cuts);
         self.current = Some(current);
         cuts
+    }
+
+    /// The bytes that were read and are in no chunk yet.
+    pub fn uncut(&self) -> &[u8] {
+        self.current.as_ref().map_or(&[], |current| &current.uncut)
     }
 
     fn open_next(&mut self, cuts: &mut Vec<Cut>) -> Option<Current> {
@@ -282,15 +309,17 @@ impl Cutter {
         if current.ended {
             return Ok(None);
         }
+        current.begin_part(self.part_bytes);
         if current.size == 0 && current.left.is_some_and(|left| left <= INLINE_MAX) {
             if let Some(content) = current.read_whole_if_small()? {
                 return Ok(Some(Piece::Inline(self.seal_inline(content, current))));
             }
-        } else if current.left == Some(0) && current.at_end()? {
+        } else if current.left == Some(0) && current.uncut.is_empty() && current.at_end()? {
             return Ok(None);
         }
         match self.grouping.as_ref().map(Grouping::ec) {
             Some(ec) => self.cut_group(ec, current, claim),
+            None if self.by_content => Ok(self.cut_by_content(current, claim)?),
             None => Ok(self.cut_chunk(current, claim)?),
         }
     }
@@ -307,7 +336,7 @@ impl Cutter {
         self.piece.resize(PIECE, 0);
         while len < self.chunk_size {
             let piece = &mut self.piece[..PIECE.min(self.chunk_size - len)];
-            let read = current.fill(piece, &mut hasher)?;
+            let read = current.fill(piece, |bytes| hasher.update(bytes))?;
             len += read;
             if read < piece.len() {
                 break;
@@ -333,11 +362,11 @@ impl Cutter {
         }
         let mut body = claim.split(want).buffer(want);
         let mut hasher = ChunkHasher::default();
-        let mut len = current.fill(&mut body, &mut hasher)?;
+        let mut len = current.fill(&mut body, |bytes| hasher.update(bytes))?;
         if len < self.chunk_size && current.left == Some(0) && !current.at_end()? {
             // It grew meanwhile: on to a whole chunk, for only the last may be short.
             body.bytes_mut().resize(self.chunk_size, 0);
-            len += current.fill(&mut body[len..], &mut hasher)?;
+            len += current.fill(&mut body[len..], |bytes| hasher.update(bytes))?;
         }
         current.ended = len < self.chunk_size;
         body.bytes_mut().truncate(len);
@@ -473,12 +502,24 @@ impl Current {
             left,
             ended: false,
             size: 0,
+            uncut: Vec::new(),
             in_part: 0,
             digest: FileDigest::default(),
+            whole_part: None,
+            parts: Tree::default(),
             mtime,
             permissions,
             stream: left.is_none(),
         })
+    }
+
+    /// Begins another part if `part_bytes` are cut of the one before.
+    fn begin_part(&mut self, part_bytes: u64) {
+        let cut = self.size - self.uncut.len() as u64;
+        if cut > 0 && cut.is_multiple_of(part_bytes) {
+            self.whole_part = Some(std::mem::take(&mut self.digest).finish());
+            self.in_part = 0;
+        }
     }
 
     /// Adds a group, and before it the end of a part that is full.
@@ -489,21 +530,22 @@ impl Current {
         cuts: &mut Vec<Cut>,
     ) {
         let file = self.file;
-        if self.in_part == PART_CHUNKS {
-            cuts.push(Cut::PartEnd { file, path: self.path.clone() });
-            self.in_part = 0;
+        if let Some(digest) = self.whole_part.take() {
+            self.parts.push(digest.0);
+            cuts.push(Cut::PartEnd { file, path: self.path.clone(), digest });
         }
         self.in_part += data.len();
         cuts.push(Cut::Group { file, data, parity });
     }
 
-    fn end(self, inline: Option<Vec<u8>>, chunk_size: usize) -> Cut {
-        let (digest, rest) = self.digest.finish_with_rest((PART_CHUNKS * chunk_size) as u64);
+    fn end(mut self, inline: Option<Vec<u8>>) -> Cut {
+        let last_part = self.whole_part.unwrap_or_else(|| self.digest.finish());
+        self.parts.push(last_part.0);
         let facts = Facts {
             path: self.path,
             size: self.size,
-            digest,
-            rest,
+            digest: Digest(self.parts.root()),
+            last_part,
             mtime: self.mtime,
             permissions: self.permissions,
             stream: self.stream,
@@ -569,8 +611,8 @@ impl Current {
         Ok(false)
     }
 
-    /// Fills `body` as far as the input goes, hashing pieces while they are in the cache.
-    fn fill(&mut self, body: &mut [u8], hasher: &mut ChunkHasher) -> io::Result<usize> {
+    /// Fills `body` as far as the input goes; `hash` is given the pieces while they are in the cache.
+    fn fill(&mut self, body: &mut [u8], mut hash: impl FnMut(&[u8])) -> io::Result<usize> {
         let (mut filled, mut hashed) = (0, 0);
         loop {
             let end = (filled + PIECE).min(body.len());
@@ -581,7 +623,7 @@ impl Current {
             filled += read;
             let done = read == 0 || filled == body.len();
             if filled - hashed >= PIECE || done {
-                hasher.update(&body[hashed..filled]);
+                hash(&body[hashed..filled]);
                 hashed = filled;
             }
             if done {

@@ -136,9 +136,11 @@ impl Writer {
         if self.flushed == self.written {
             return Ok(shared.policy.ack);
         }
-        let rest = match self.feed.len() {
-            0 => None,
-            _ => Some(self.store_rest(&shared).await?),
+        let has_rest = self.feed.len() > 0
+            || self.cutter.as_ref().is_some_and(|cutter| !cutter.uncut().is_empty());
+        let rest = match has_rest {
+            false => None,
+            true => Some(self.store_rest(&shared).await?),
         };
         for file in [Some(self.file), rest.as_ref().map(|rest| rest.0)].into_iter().flatten() {
             let (done, stored) = oneshot::channel();
@@ -198,7 +200,8 @@ impl Writer {
 
     /// Stores what is fed as the content of a file that never becomes visible.
     async fn store_rest(&mut self, shared: &Arc<SessionHandle>) -> Result<Hidden, Failure> {
-        let content = Box::new(Cursor::new(self.feed.copy()));
+        let cut_before = self.cutter.as_ref().map_or(&[][..], |cutter| cutter.uncut());
+        let content = Box::new(Cursor::new([cut_before, &self.feed.copy()].concat()));
         let (file, cutter) = shared.cutter(self.path.clone(), content);
         let hidden = Hidden(file, Arc::clone(shared));
         let (_, mut cuts) = shared.cut(Box::new(cutter.without_inline())).await;

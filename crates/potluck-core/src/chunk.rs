@@ -1,4 +1,5 @@
-//! Chunks: immutable bytes named by what they are.
+//! Chunks: immutable bytes named by what they are; and the digest of a file, which is made of its segments however it is
+//! cut into chunks ([`FileDigest`]).
 //!
 //! Bytes that come from outside become trusted in one way only: by a [`Verifier`] that was told
 //! the name they must have.
@@ -198,16 +199,9 @@ impl FileDigest {
     }
 
     /// The digest of the file.
-    pub fn finish(self) -> Digest {
-        self.finish_with_rest(1).0
-    }
-
-    /// The digest of the file, and that of what follows its last whole row of `row` bytes, which are segments whose
-    /// number is a power of two.
-    pub fn finish_with_rest(mut self, row: u64) -> (Digest, Digest) {
+    pub fn finish(mut self) -> Digest {
         self.cutter.finish().into_iter().for_each(|segment: Hash| self.tree.push(segment));
-        let segments = (row / u64::from(SEGMENT)).max(1);
-        (Digest(self.tree.root()), Digest(self.tree.root_after_rows(segments)))
+        Digest(self.tree.root())
     }
 }
 

@@ -27,8 +27,8 @@ const SECOND_GAIN: f64 = 2.0;
 /// Seconds below which waiting is jitter (a scheduler's turn, a flush), and nothing is sent twice.
 const JITTER_S: f64 = 0.02;
 
-/// A donor that owes us something is given up when for this long it sent nothing, or hardly anything
-/// of a chunk, unless it took what we send meanwhile, and not hardly anything.
+/// A donor that owes an answer is given up when it makes no progress for this long: of what it sends fewer than
+/// [`LEAST_RECEIVED`] bytes came, and it took as little of what is sent to it.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(8);
 /// Bytes of a chunk that must come within [`STALL_TIMEOUT`]; at less than this it would take hours.
 pub const LEAST_RECEIVED: usize = 64 << 10;

@@ -4,7 +4,8 @@
 //! segment is its BLAKE3. Segments form a binary tree whose left part is the largest power of two that
 //! is smaller than their number; the hash of two parts is keyed BLAKE3 of one after the other. So a root
 //! commits to every segment, its place and their number, and a range of segments is verified with the
-//! roots of the parts beside it: two for each level at most.
+//! roots of the parts beside it: two for each level at most ([`proven_root`], which [`crate::chunk`] compares with the
+//! name of the chunk).
 
 use std::ops::Range;
 
@@ -60,14 +61,6 @@ impl Tree {
     /// The root over all segments; of none, BLAKE3 of nothing.
     pub fn root(&self) -> Hash {
         joined(&self.subtrees)
-    }
-
-    /// The root over the segments that follow the last whole row of `row` segments, which is a power of two; of
-    /// none, BLAKE3 of nothing.
-    pub fn root_after_rows(&self, row: u64) -> Hash {
-        // Each bit of the number of segments is a subtree, and those below `row` follow the rows.
-        let after = (self.segments % row).count_ones() as usize;
-        joined(&self.subtrees[self.subtrees.len() - after..])
     }
 }
 
@@ -296,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_segments_and_what_follows_them_give_the_root_of_all() {
+    fn rows_of_segments_give_the_root_of_all() {
         for count in 1..=40_usize {
             let hashes = SegmentHashes((0..count as u8).map(|n| [n; 32]).collect());
             let mut tree = Tree::default();
@@ -304,8 +297,6 @@ mod tests {
             let mut rows = Tree::default();
             hashes.0.chunks(8).for_each(|row| rows.push(root(row)));
             assert_eq!(rows.root(), tree.root(), "{count}");
-            let after = &hashes.0[count / 8 * 8..];
-            assert_eq!(tree.root_after_rows(8), root(after), "{count}");
         }
     }
 

@@ -154,6 +154,42 @@ impl From<Race> for String {
     }
 }
 
+/// Where files are cut into chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cutting {
+    /// After every [`Policy::chunk_size`] bytes. A version that was changed in place shares all other chunks with the
+    /// one before.
+    #[default]
+    Fixed,
+    /// Where the content says, after a quarter of [`Policy::chunk_size`] at the earliest and all of it at the latest. A
+    /// version into which bytes were inserted shares the chunks behind them, too.
+    Content,
+}
+
+/// Bytes of the largest chunk of files that are cut by content.
+pub const MAX_CUT_BY_CONTENT: u32 = 4 << 20;
+
+impl FromStr for Cutting {
+    type Err = BadPolicy;
+    fn from_str(text: &str) -> Result<Self, BadPolicy> {
+        match text {
+            "fixed" => Ok(Self::Fixed),
+            "content" => Ok(Self::Content),
+            _ => Err(BadPolicy(format!("unknown cut “{text}”: use fixed or content"))),
+        }
+    }
+}
+
+impl std::fmt::Display for Cutting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Fixed => "fixed",
+            Self::Content => "content",
+        })
+    }
+}
+
 /// The redundancy that keeps a file through the death of donors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -212,6 +248,9 @@ pub const MAX_WIDTH: u32 = 256;
 pub struct Policy {
     /// Bytes per chunk; a power of two.
     pub chunk_size: u32,
+    /// Where chunks end. Files of an erasure code are cut as [`Cutting::Fixed`] says whatever this is, since the chunks of a
+    /// group are of one length.
+    pub cut: Cutting,
     /// Donors a file is written to at once.
     pub stripe_width: Width,
     /// Copies of every chunk, each on its own donor; 1 where `ec` is set.
@@ -243,6 +282,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             chunk_size: DEFAULT_CHUNK,
+            cut: Cutting::default(),
             stripe_width: Width::Auto,
             copies: 1,
             ec: None,
@@ -269,6 +309,9 @@ pub struct Override {
     /// The chunk size instead of [`Policy::chunk_size`], in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunk_size: Option<u32>,
+    /// Where chunks end, instead of [`Policy::cut`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cutting>,
     /// The stripe width instead of [`Policy::stripe_width`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stripe_width: Option<Width>,
@@ -321,6 +364,7 @@ impl Override {
         let redundancy = if inner.copies.is_some() || inner.ec.is_some() { inner } else { self };
         Self {
             chunk_size: inner.chunk_size.or(self.chunk_size),
+            cut: inner.cut.or(self.cut),
             stripe_width: inner.stripe_width.or(self.stripe_width),
             copies: redundancy.copies,
             ec: redundancy.ec,
@@ -376,6 +420,7 @@ impl Policy {
         };
         let policy = Self {
             chunk_size: over.chunk_size.unwrap_or(self.chunk_size),
+            cut: over.cut.unwrap_or(self.cut),
             stripe_width: over.stripe_width.unwrap_or(self.stripe_width),
             copies,
             ec,
@@ -389,6 +434,11 @@ impl Policy {
         };
         policy.check()?;
         Ok(policy)
+    }
+
+    /// Whether the content of a file says where its chunks end.
+    pub fn is_cut_by_content(&self) -> bool {
+        self.cut == Cutting::Content && self.ec.is_none()
     }
 
     /// Returns the redundancy that keeps a file.
@@ -418,6 +468,13 @@ impl Policy {
             return refuse(format!(
                 "chunk size {} is not a power of two from 64KiB to 64MiB",
                 self.chunk_size
+            ));
+        }
+        if self.is_cut_by_content() && self.chunk_size > MAX_CUT_BY_CONTENT {
+            return refuse(format!(
+                "chunks of {} are too large to be cut by content: use chunks of {} or less",
+                format_size(u64::from(self.chunk_size)),
+                format_size(u64::from(MAX_CUT_BY_CONTENT)),
             ));
         }
         if !(1..=MAX_COPIES).contains(&self.copies) {

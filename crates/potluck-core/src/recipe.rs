@@ -23,6 +23,23 @@ pub const PAGE_ENTRIES: usize = 1024;
 /// the last has as many, so that its digest is a whole subtree of the file's, and it is one page.
 pub const PART_CHUNKS: usize = PAGE_ENTRIES;
 
+/// Bytes of each part but the last, in files that are cut into chunks of `chunk_size` bytes, or `by_content` into such as
+/// have a quarter of that at least. It is a power of two where `chunk_size` is one.
+pub fn part_bytes(chunk_size: u32, by_content: bool) -> u64 {
+    let bytes = PART_CHUNKS as u64 * u64::from(chunk_size);
+    if by_content { bytes / CUT_BY_CONTENT_LEAST } else { bytes }
+}
+
+/// Bytes of each part but the last of a file of `size` bytes in so many parts, which are more than one; `None` where no
+/// way of cutting it makes so many.
+pub fn part_bytes_of(size: u64, chunk_size: u32, parts: u64) -> Option<u64> {
+    let ways = [false, true].map(|by_content| part_bytes(chunk_size, by_content));
+    ways.into_iter().find(|bytes| *bytes > 0 && size.div_ceil(*bytes) == parts)
+}
+
+/// The least chunk that is cut by content, but for the last of a part, is one of so many parts of the largest.
+pub const CUT_BY_CONTENT_LEAST: u64 = 4;
+
 const MAGIC: &[u8; 4] = b"PLR2";
 const HEADER: usize = 8;
 const CHECK: usize = 16;

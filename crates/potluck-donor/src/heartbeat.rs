@@ -70,6 +70,10 @@ pub(crate) struct Heartbeats {
     listing: Option<Listing>,
     /// Rounds of the scrub after which all was listed; `None` when it is to be anew.
     listed: Option<u64>,
+    /// When the manager is asked to take a list, or the rest of one, that it had no time for.
+    list_after: Tick,
+    /// How often in a row it had none.
+    put_off: u32,
     next_heartbeat: Tick,
     last_heartbeat: Tick,
     failures: u32,
@@ -88,7 +92,6 @@ pub(crate) struct Heartbeats {
 struct Listing {
     cursor: Cursor,
     page: u32,
-    not_before: Tick,
 }
 
 /// The outcome of a step of the loop.
@@ -121,6 +124,8 @@ impl Heartbeats {
             registered: false,
             listing: None,
             listed: None,
+            list_after: Tick::ZERO,
+            put_off: 0,
             next_heartbeat: Tick::ZERO,
             last_heartbeat: Tick::ZERO,
             failures: 0,
@@ -170,10 +175,11 @@ impl Heartbeats {
             return self.send_heartbeat().await.map(|()| Stepped::Heard);
         }
         let (rounds, there) = (self.service.scrub.rounds(), !self.service.store.is_missing());
-        if there && self.listing.is_none() && self.listed != Some(rounds) {
+        let may_list = there && self.list_after <= now;
+        if may_list && self.listing.is_none() && self.listed != Some(rounds) {
             return self.list_again(rounds).await.map(|()| Stepped::Waited);
         }
-        match self.listing.take_if(|listing| there && listing.not_before <= now) {
+        match self.listing.take_if(|_| may_list) {
             Some(listing) => self.send_page(listing).await.map(|()| Stepped::Waited),
             None => {
                 self.wait(now).await;
@@ -192,6 +198,7 @@ impl Heartbeats {
         };
         tokio::select! {
             () = tokio::time::sleep(self.next_heartbeat - now) => {}
+            () = tokio::time::sleep(self.list_after.saturating_sub(now)), if now < self.list_after => {}
             () = answered => self.next_heartbeat = Tick::ZERO,
             () = self.service.lending_terms.unheard() => self.next_heartbeat = Tick::ZERO,
         }
@@ -241,20 +248,37 @@ impl Heartbeats {
             self.service.store.changes().restart(); // the inventory tells it all
         }
         self.registered = true;
-        self.listing = Some(Listing::default());
-        self.listed = Some(self.service.scrub.rounds());
+        (self.listing, self.listed) = (None, None);
+        (self.list_after, self.put_off) = (Tick::ZERO, 0);
         Ok(())
     }
 
-    /// Lists everything anew after a round of the scrub, and when the manager asks for it: a round reads what
-    /// is there, and only the manager knows what is missing.
+    /// Lists everything anew after it registered, after a round of the scrub, and when the manager asks for it: a round
+    /// reads what is there, and only the manager knows what is missing.
     async fn list_again(&mut self, rounds: u64) -> Result<(), Failure> {
         let incarnation = self.service.store.incarnation();
         let holdings = Packed::default();
-        // Nothing yet: the manager has to watch what arrives before the first bucket is listed.
-        self.caller.call(&Inventory { incarnation, page: 0, holdings, last: false }).await?;
+        // Nothing yet: the manager has to watch what arrives before the first bucket is listed, and to have time for it.
+        let first = Inventory { incarnation, page: 0, holdings, last: false };
+        if let Err(why) = self.caller.call(&first).await {
+            return self.put_off(why);
+        }
+        self.put_off = 0;
         self.listing = Some(Listing { page: 1, ..Listing::default() });
         self.listed = Some(rounds);
+        Ok(())
+    }
+
+    /// The manager did not take a page. Where it has no time the donor asks again after a pause, which is a longer one each
+    /// time, and sends its heartbeats meanwhile.
+    fn put_off(&mut self, why: Failure) -> Result<(), Failure> {
+        if why.kind != ErrorKind::Retry {
+            return Err(why);
+        }
+        let pause = pause(self.put_off, &*self.service.env.entropy);
+        // It matters less than a heartbeat, and a thousand donors may ask.
+        self.list_after = self.service.env.clock.now() + 2 * pause;
+        self.put_off = self.put_off.saturating_add(1);
         Ok(())
     }
 
@@ -409,8 +433,8 @@ impl Heartbeats {
             Ok(page) => page,
             Err(why) => {
                 tracing::warn!("cannot list the store: {why}");
-                let not_before = self.service.env.clock.now() + LISTING_PAUSE;
-                self.listing = Some(Listing { not_before, ..listing });
+                self.list_after = self.service.env.clock.now() + LISTING_PAUSE;
+                self.listing = Some(listing);
                 return Ok(());
             }
         };
@@ -424,16 +448,16 @@ impl Heartbeats {
                 ErrorKind::Conflict => self.listed = None,
                 _ => self.listing = Some(listing),
             }
-            return Err(why);
+            return self.put_off(why);
         }
+        self.put_off = 0;
         if last && self.state.begins_anew() {
             let saved = self.change_state(|state, disk| state.has_begun_anew(disk)).await;
             if let Err(why) = saved {
                 tracing::warn!("cannot write {}: {why}", self.state.path().display());
             }
         }
-        self.listing =
-            page.next.map(|cursor| Listing { cursor, page: number + 1, not_before: Tick::ZERO });
+        self.listing = page.next.map(|cursor| Listing { cursor, page: number + 1 });
         Ok(())
     }
 

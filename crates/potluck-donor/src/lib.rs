@@ -10,10 +10,11 @@
 //! - `serve`: the port, from strangers to sessions; `session`: requests and answers; `socket`: the
 //!   streams under them;
 //! - `tasks`: numbered work for the manager; `chunk_orders`: chunks to delete and to verify; `copy`, `rebuild`, `peer_connections`: chunks that come from
-//!   other donors; `audit`: questions about chunks here; `fault`: why it could not be;
+//!   other donors; `audit`: questions about chunks here; `task_failure`: why one
+//!   could not be done;
 //! - `mirror`: puts are passed on to other donors; `peer_addresses`: where those are;
 //! - `scrub`: everything is read back, round after round;
-//! - `stall_timeout`, `tickets`, `registration`: how long, how much, and until when a peer may;
+//! - `stall_timeout`, `session_budgets`, `registration`: how long, how much, and until when a peer may;
 //! - `heartbeat`, `load`, `lending_terms`, `state`: what the manager hears, and what outlives a restart.
 
 mod audit;

@@ -1,10 +1,9 @@
 //! Reading back everything that is held, round after round, so that a chunk that rots is found
 //! while there are others to make it from again (promise R1).
 //!
-//! A round takes as long as the owner's machine is meant to notice nothing of it; one that the manager
-//! asked for is faster. Where it is, is remembered: desktops are switched off every evening, and a round that
-//! began anew each morning would never see the end of the disk. What they miss meanwhile they make
-//! good while they are on.
+//! A round is spread over weeks, so that the owner notices nothing of it; one that the manager asked for is faster. The
+//! place that it has reached is remembered: desktops are switched off every evening, and a round that began anew each
+//! morning would never see the end of the disk. The time that a machine was off is made good while it is on.
 
 use crate::disk::{Disk, read_small, replace_durably};
 use crate::service::Service;

@@ -1,8 +1,9 @@
 //! Which watch streams watch which directories, and what each has still to hear of them.
 //!
-//! A change costs as much as its directory has watchers, whatever the pool holds. What a stream has to hear is bounded:
-//! names become "anything in this directory", and these "anything", with which the watches end until the client asks
-//! about the directories again.
+//! Commits tell their changes here (`catalog/committed`). A change costs as much as its directory has watchers, whatever the
+//! pool holds. What a stream has to hear is bounded. When there is too much, the names of a directory are replaced by
+//! "anything in this directory", and too many of these by "anything": with that the stream's watches end, until its client
+//! asks about the directories again.
 
 mod news;
 

@@ -20,8 +20,8 @@ use crate::complaints::Complaints;
 use crate::donor_snapshot::Losses;
 use crate::donor_table::DonorTable;
 use crate::expected_donors::ExpectedDonors;
+use crate::given_up_donors::GivenUpDonors;
 use crate::limits::PoolLimits;
-use crate::listing_turns::ListingTurns;
 use crate::offered::OfferedChunks;
 use crate::pending_chunk_orders::PendingChunkOrders;
 use crate::redundancy::Repairs;
@@ -51,7 +51,7 @@ pub struct Pool {
     pub(crate) circuit_breaker: CircuitBreaker,
     pub(crate) complaints: Complaints,
     pub(crate) probation: RunningProbations,
-    pub(crate) given_up: ListingTurns,
+    pub(crate) given_up: GivenUpDonors,
     pub(crate) losses: Losses,
     /// When somebody's rights ended last, by the time by which tickets are issued.
     pub(crate) rights_ended_ms: Option<u64>,
@@ -75,7 +75,7 @@ impl Pool {
             circuit_breaker: CircuitBreaker::default(),
             complaints: Complaints::default(),
             probation: RunningProbations::default(),
-            given_up: ListingTurns::default(),
+            given_up: GivenUpDonors::default(),
             losses: Losses::default(),
             rights_ended_ms: None,
             repairs: Repairs::new(limits.repair_rate, limits.repair_donor_rate, Tick::ZERO),

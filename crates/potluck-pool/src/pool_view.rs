@@ -34,13 +34,13 @@ pub struct DonorView {
     pub domain: Domain,
     /// Bytes it can still take.
     pub free: u64,
-    /// Copies with names in parts below this leave.
+    /// Copies in name partitions below this one are being moved away.
     pub below: u32,
     /// The rule under which copies leave.
     pub rule: LeavingRule,
     /// Versions that may be lost for that, in order.
     pub lose: Arc<[VersionId]>,
-    /// Whether its owner needs the space now.
+    /// Whether its owner needs the space now: it holds more than its owner lends.
     pub over_quota: bool,
     /// Whether it takes copies.
     pub takes: bool,

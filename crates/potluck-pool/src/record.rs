@@ -27,7 +27,8 @@ pub struct DonorRecord {
     pub giving: Option<Giving>,
     /// Bytes beyond its owner's limits.
     pub excess: u64,
-    /// Copies in name partitions `0..quota_below` are being moved away because this donor is over its quota.
+    /// Copies in name partitions `0..quota_below` are being moved away because this donor holds more than its owner
+    /// lends.
     pub quota_below: u32,
     pub scrub: Scrubbed,
     /// Where it was when it registered last, also with an earlier term of the manager.

@@ -117,6 +117,14 @@ impl Drive {
         state.locks.clear();
     }
 
+    /// The disk is thrown away, whoever still has a handle of it: there is nothing on it, and every call fails.
+    pub fn scrap(&self) {
+        self.kill();
+        let mut state = self.state();
+        (state.copy, state.durable) = (None, Tree::new());
+        state.show(Tree::new());
+    }
+
     /// Somebody else's files take all but `left` bytes; `None` removes them again.
     pub fn fill(&self, left: Option<u64>) {
         let mut state = self.state();

@@ -71,8 +71,9 @@ pub use watching::{
     WATCH_WAIT, Watch, WatchNews, refreshed_at_once,
 };
 pub use writing::{
-    Abort, Commit, Committed, CommittedParts, Condition, DonorAccess, FileCommit, Grow, Grown,
-    Held, InParts, LostParts, Offer, Offered, Outcome, Renew, Renewed, Reserve, Reserved,
+    Abort, Commit, Committed, CommittedParts, Condition, DonorAccess, FileCommit, Grow,
+    GrowingFile, Grown, Held, InParts, LostParts, Offer, Offered, Outcome, Renew, Renewed, Reserve,
+    Reserved,
 };
 
 use serde::de::DeserializeOwned;

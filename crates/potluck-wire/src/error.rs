@@ -1,4 +1,5 @@
-//! How a refusal travels and what it means to a person.
+//! How a refusal travels and what it means to a person: its stable code, its kind, and by that its HTTP status and the exit
+//! code of the command.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -4,7 +4,8 @@
 //! registers). A ticket is a random id and a chain of caveats, macaroon-style: each caveat is
 //! folded into the signature with keyed BLAKE3, so anybody may narrow a ticket and nobody can
 //! widen it (Birgisson et al., NDSS 2014). The final signature never travels on the bulk plane: it
-//! keys the connection ([`crate::bulk`]), the way a Kerberos session key does.
+//! keys the connection ([`crate::bulk`]), the way a Kerberos session key does. So a
+//! forged ticket fails at the first frame, whose MAC is wrong.
 
 use crate::packed::PackedRecord;
 use base64::Engine;
@@ -22,13 +23,13 @@ use std::time::Duration;
 /// manager that is away, which goes on by the tickets there are.
 pub const TICKET_LIFE: Duration = Duration::from_secs(600);
 
-/// How far the manager's clock may be ahead of what a donor makes of its last word: a manager that is started
-/// anew begins minutes later. A ticket that was issued later than this is of a time that a restore has forgotten, with
+/// How far the manager's clock may be ahead of what a donor reckons from the time in its last heartbeat reply: the clock of
+/// a manager that is started anew begins minutes later than the last one ended. A ticket that was issued later than this is of a time that a restore has forgotten, with
 /// all that happened in it, such as the end of somebody's rights.
 pub const CLOCK_SLACK: Duration = Duration::from_secs(600);
 
-/// The moment at which a ticket was issued by who knows no time of the pool: a restore, which has the donor's key
-/// from the donor itself.
+/// Stands for the time of a ticket that a restore issues: it knows no time of the pool, and has the donor's key from
+/// the donor itself.
 pub const OUT_OF_TIME: u64 = u64::MAX;
 
 /// The longest ticket a donor reads.

@@ -11,6 +11,7 @@ mod keys;
 mod log;
 mod mount_helper;
 mod output;
+mod program_pages;
 mod progress_bar;
 mod ready;
 mod running;
@@ -56,17 +57,24 @@ fn main() -> ExitCode {
             return output.fail(&Failure::new(ErrorKind::Other, "POT-E081", what));
         }
     };
+    if is_daemon(&args.command) {
+        runtime.spawn(program_pages::unmap_for_ever());
+    }
     let done = runtime.block_on(cmd::run(args.command, &settings, &output));
     // Threads that are stuck in a system call must not keep the process from ending.
     runtime.shutdown_background();
     end(done, &output)
 }
 
+/// Whether the command goes on until it is told to stop.
+fn is_daemon(command: &Command) -> bool {
+    matches!(command, Command::Manager(_) | Command::Lend(_) | Command::Up(_) | Command::Mount(_))
+}
+
 /// Lets the process have as many files and connections open as the system allows.
 fn allow_open_files(command: &Command) {
     let limit = open_files::raise();
-    let is_daemon = matches!(command, Command::Manager(_) | Command::Lend(_) | Command::Up(_));
-    if is_daemon && limit < open_files::ENOUGH {
+    if is_daemon(command) && limit < open_files::ENOUGH {
         tracing::warn!(
             "this process may have {limit} files and connections open at once: with hundreds of \
              members, some will be turned away; let it have {} (LimitNOFILE= of its unit, or ulimit -Hn)",

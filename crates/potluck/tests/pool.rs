@@ -74,6 +74,7 @@ mod pool {
     mod pages_as_documented;
     mod policy_set;
     mod ranges;
+    mod reads_beside_failed_donors;
     mod renumbered;
     mod repair;
     mod resumed_uploads;

@@ -1,5 +1,6 @@
 //! Operations on the facts kept about donors, and on the chunks that they hold.
 
+use crate::counted_copies::{self, CountedCopies};
 use crate::donors::{self, Goal};
 use crate::placements::{self, Compared, CopyState, DrawnCopy, ToldCopies};
 use crate::referrers::{self, Referrers};
@@ -77,6 +78,21 @@ impl Catalog {
     /// Compares what a donor says it holds with what is counted at it.
     pub async fn compare(&self, donor: DonorId, holdings: Vec<Holding>) -> Result<Compared, Error> {
         self.read(move |db| placements::compare(db, donor, &holdings)).await
+    }
+
+    /// The copies that count at a donor, up to about `most` of them: what its list is compared with first, so that names are
+    /// looked up in the catalog only where the two differ. They are read page by page, each of its own moment; what
+    /// changes meanwhile is told of by the donor's heartbeats, or seen by its next list.
+    pub async fn counted_at(&self, donor: DonorId, most: usize) -> Result<CountedCopies, Error> {
+        let mut counted = CountedCopies::default();
+        let mut after = Some(ChunkId::FIRST);
+        while let Some(from) = after.filter(|_| counted.count() < most) {
+            let page = move |db: &_| counted_copies::run(db, donor, from, PAGE_COPIES);
+            let run = self.read(page).await?;
+            after = run.next;
+            counted.add(run);
+        }
+        Ok(counted)
     }
 
     /// Writes down what a donor told of its copies, in jobs of [`TOLD_PER_JOB`] one after the other. Who fails in between

@@ -69,6 +69,25 @@ async fn a_copy_that_is_not_listed_is_counted_as_missing_and_still_recorded_d5()
 }
 
 #[tokio::test]
+async fn a_list_is_compared_with_what_counts_at_its_donor_before_names_are_looked_up() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/a", &[1, 2, 3], &[1])).await;
+    stage.put(file("pot://lab/b", &[4], &[2])).await;
+    stage.tell(1, ToldCopies { spoiled: vec![chunk(3)], ..ToldCopies::default() }, 0).await;
+    let part = async |most| {
+        let counted = stage.catalog.counted_at(DonorId(1), most).await.expect("read");
+        let (known, others) = counted.part([1, 2, 3, 4, 77].map(listed).into());
+        assert_eq!(known.len(), counted.count());
+        (known, others)
+    };
+    let (known, others) = part(10).await;
+    assert_eq!(others, [3, 4, 77].map(listed), "spoiled, of another donor, and unknown");
+    let looked_up = stage.catalog.compare(DonorId(1), [1, 2].map(listed).into()).await;
+    assert_eq!(looked_up.expect("compared").known, known, "the same chunks by name");
+    assert_eq!(part(0).await.1.len(), 5, "no more is read than may be kept");
+}
+
+#[tokio::test]
 async fn a_donors_word_changes_the_count_of_its_own_copies_only() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/a", &[1], &[1, 2])).await;

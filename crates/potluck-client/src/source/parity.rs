@@ -1,4 +1,4 @@
-//! Cutting groups: data chunks that together get parity (docs/format/erasure.md).
+//! Encodes groups while files are cut: data chunks that together get parity (docs/format/erasure.md).
 
 use super::{Current, CutError};
 use crate::buffer::{Buffer, Claim};
@@ -145,7 +145,7 @@ fn read_up_to(
             break;
         }
         let mut body = claim.split(want).buffer(want);
-        let filled = current.fill(&mut body, &mut hasher)?;
+        let filled = current.fill(&mut body, |bytes| hasher.update(bytes))?;
         let hashes = hasher.finish();
         body.bytes_mut().truncate(filled);
         if filled > 0 {

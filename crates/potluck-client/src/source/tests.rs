@@ -153,4 +153,5 @@ async fn a_file_that_grew_since_it_was_measured_is_read_to_its_end() {
     assert_eq!((size, bytes), ((CHUNK + 9) as u64, CHUNK + 9));
 }
 
+mod by_content;
 mod grouped;

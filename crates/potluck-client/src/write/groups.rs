@@ -1,4 +1,4 @@
-//! Groups on their way to donors. With an erasure code a group is some data chunks and their parity; a chunk
+//! Groups on their way to donors, encoded before (`source/parity`). With an erasure code a group is some data chunks and their parity; a chunk
 //! with n copies is a group of one chunk, which the 1-of-n code makes n equal ones of. So both go one way.
 //!
 //! A group is a row of *slots*, each of which ends on a donor of its own. A slot is given a donor that no other

@@ -4,10 +4,11 @@
 use crate::pool::Pool;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId};
+use potluck_core::path::PoolPath;
 use potluck_core::policy::AckLevel;
 use potluck_wire::control::{
-    Abort, Commit, Committed, CommittedParts, FileCommit, Grow, Grown, LostParts, Offer, Offered,
-    Renew, Renewed, Reserve, Reserved,
+    Abort, Commit, Committed, CommittedParts, FileCommit, Grow, GrowingFile, Grown, LostParts,
+    Offer, Offered, Renew, Renewed, Reserve, Reserved,
 };
 use potluck_wire::error::Failure;
 use potluck_wire::packed::Packed;
@@ -22,6 +23,8 @@ pub struct Reservation {
     pub promised: u64,
     /// Plaintext bytes that the writer said it will write.
     pub bytes: Option<u64>,
+    /// Where the file, or the tree, will be.
+    pub root: PoolPath,
     armed: bool,
 }
 
@@ -30,6 +33,18 @@ pub struct Reservation {
 pub struct SessionCalls {
     client: Pool,
     session: SessionId,
+}
+
+/// More room, as a session asks for it.
+pub struct Growth {
+    /// More plaintext bytes.
+    pub bytes: u64,
+    /// Donors that failed.
+    pub avoid: Vec<DonorId>,
+    /// Whether only places for all redundancy are of use.
+    pub whole: bool,
+    /// The one file of the session, if its size was unknown.
+    pub file: Option<GrowingFile>,
 }
 
 /// Bytes promised at first to a session of unknown size; as the manager does.
@@ -44,7 +59,8 @@ impl Reservation {
         let data = reserved.policy.ec.map_or(1, |ec| ec.data() as u64);
         let planned = reserved.plan.chunks() * data * u64::from(reserved.policy.chunk_size);
         let promised = reserve.bytes.unwrap_or(planned.min(FIRST_PROMISE));
-        Ok(Self { calls, reserved, promised, bytes: reserve.bytes, armed: true })
+        let root = reserve.path.clone();
+        Ok(Self { calls, reserved, promised, bytes: reserve.bytes, root, armed: true })
     }
 
     /// Returns the calls of this session.
@@ -83,15 +99,10 @@ impl SessionCalls {
         self.client.call_retrying(&offer).await
     }
 
-    /// Asks for room for `bytes` more, for all redundancy if it is to be `whole`; `wait` while donors may still report to a new manager.
-    pub async fn grow(
-        self,
-        bytes: u64,
-        avoid: Vec<DonorId>,
-        whole: bool,
-        wait: bool,
-    ) -> Result<Grown, Failure> {
-        let grow = Grow { session: self.session, bytes, holders: Vec::new(), avoid, whole };
+    /// Asks for more room; `wait` while donors may still report to a new manager.
+    pub async fn grow(self, growth: Growth, wait: bool) -> Result<Grown, Failure> {
+        let Growth { bytes, avoid, whole, file } = growth;
+        let grow = Grow { session: self.session, bytes, holders: Vec::new(), avoid, whole, file };
         match wait {
             true => self.client.call_retrying(&grow).await,
             false => self.client.call_for_manager(&grow).await,
@@ -101,7 +112,7 @@ impl SessionCalls {
     /// Asks how the donors of the session can be reached now, and those `holders` that are not of its plan.
     pub async fn reach(self, holders: Vec<DonorId>) -> Result<Grown, Failure> {
         let (session, avoid) = (self.session, Vec::new());
-        let grow = Grow { session, bytes: 0, holders, avoid, whole: false };
+        let grow = Grow { session, bytes: 0, holders, avoid, whole: false, file: None };
         self.client.call_retrying(&grow).await
     }
 

@@ -206,7 +206,7 @@ impl Window {
             Event::Pushed(from, push) => self.take_pushed(from, push),
             Event::Offered(offer, offered) => self.take_offered(offer, offered?),
             Event::Put { name, donor, result } => self.take_put(name, donor, result)?,
-            Event::Grown(bytes, grown) => self.take_grown(bytes, grown),
+            Event::Grown(bytes, grown) => self.take_grown(bytes, grown)?,
             Event::Committed(files, Ok(committed)) => self.take_committed(files, committed),
             Event::Committed(files, Err(failure)) => {
                 for finished in files.into_iter().filter_map(|(_, finished)| finished) {

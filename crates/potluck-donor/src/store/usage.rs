@@ -1,4 +1,5 @@
-//! How much of the disk Potluck takes, and the promise that it never takes more.
+//! How much of the disk Potluck takes, and the promise that it never takes more than its owner lends: each write reserves its
+//! bytes here first, and is refused where they do not fit.
 
 use crate::disk::DiskSpace;
 use potluck_core::owner_limits::{DiskState, Limits, excess, room};
@@ -74,7 +75,8 @@ impl Counts {
     }
 }
 
-/// A moment just before the disk is asked.
+/// The counts just before the disk is asked how much it has left, which takes a while: what is written meanwhile is told
+/// from what the answer has already.
 #[derive(Debug, Clone, Copy)]
 pub struct Asking {
     kept: u64,

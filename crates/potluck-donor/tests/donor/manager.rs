@@ -48,6 +48,8 @@ pub struct State {
     pub lost_answer: Option<u32>,
     /// The page that is lost itself, once.
     pub lost_page: Option<u32>,
+    /// How often a donor that begins to list is told that there is no time for it.
+    pub has_no_time: u32,
     /// Given with every answer until they are answered.
     pub tasks: Vec<Task>,
     /// Given with every answer until cleared.
@@ -177,6 +179,10 @@ impl Manager {
             let mut state = self.state();
             let number = page.page;
             state.page_numbers.push(number);
+            if number == 0 && state.has_no_time > 0 {
+                state.has_no_time -= 1;
+                return Ok(away());
+            }
             if state.lost_page.take_if(|lost| *lost == number).is_some() {
                 return Ok(away());
             }

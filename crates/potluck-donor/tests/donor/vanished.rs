@@ -109,6 +109,27 @@ async fn a_page_of_the_inventory_that_is_lost_is_sent_again_and_no_other() {
 }
 
 #[tokio::test]
+async fn a_manager_that_has_no_time_for_a_list_is_asked_again_while_heartbeats_go_on() {
+    let pool = Pool::start().await;
+    let names = stored(&pool, 3).await;
+    pool.manager.until("the first inventory", listed).await;
+    let heartbeats = {
+        let mut state = pool.manager.state();
+        state.page_numbers.clear();
+        state.has_no_time = 2;
+        state.forgetful = true;
+        state.heartbeats.len()
+    };
+    pool.manager.until("it to register", |state| (!state.forgetful).then_some(())).await;
+    let whole: BTreeSet<ChunkName> = names.into_iter().collect();
+    let seen = |state: &State| (listed(state)? == whole).then_some(());
+    pool.manager.until("all that is there", seen).await;
+    let state = pool.manager.state();
+    assert_eq!(state.page_numbers, [0, 0, 0, 1], "nothing is listed before the manager has time");
+    assert!(state.heartbeats.len() > heartbeats, "it was heard meanwhile");
+}
+
+#[tokio::test]
 async fn files_that_vanished_are_told_after_a_round_of_the_scrub_l1() {
     let pool = Pool::start().await;
     let names = stored(&pool, 6).await;

@@ -5,14 +5,14 @@ use crate::applying_task_results::ApplyingTaskResults;
 use crate::callers::CallingMember;
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
-use crate::inventory_turns::InventoryTurns;
+use crate::inventory_turns::{Counted, InventoryTurns, MOST_COUNTED};
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::stale_catalog::StaleCatalog;
 use crate::tasks::signpost::OwnWhereabouts;
-use potluck_catalog::{Catalog, DonorNote, Term, ToldCopies};
+use potluck_catalog::{Catalog, Compared, DonorNote, Term, ToldCopies};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{ChunkId, DonorId, Epoch, Incarnation, SessionId};
 use potluck_core::size::count;
@@ -259,14 +259,16 @@ impl Answer<Inventory> for DonorCalls {
     async fn answer(self, call: Inventory, caller: CallingMember) -> Result<Done, Failure> {
         let donor = donor_of(&caller)?;
         let (incarnation, last) = (call.incarnation, call.last);
-        let _turn = self.inventory_turns.next().await?;
+        let mut turn = self.inventory_turns.take(donor, incarnation, self.time.tick())?;
         let page = self
             .pool
             .lock()
             .inventory_page(donor, incarnation, call.page)
             .map_err(Failure::from)?;
-        let holdings = call.holdings.0;
-        let mut compared = self.catalog.compare(donor, holdings).await?;
+        if call.page == 0 {
+            *turn = None;
+        }
+        let mut compared = self.compare_page(donor, call.holdings.0, &mut turn).await?;
         if self.gc_freeze.why().is_none() && self.pool.lock().is_given_up(donor) {
             let (offered, given_up) = self.pool.lock().part_offered(&compared.unknown);
             compared.known.extend(self.take_in(donor, &given_up).await?);
@@ -282,17 +284,43 @@ impl Answer<Inventory> for DonorCalls {
         if !compared.uncounted.is_empty() {
             let told = ToldCopies { added: compared.uncounted, ..ToldCopies::default() };
             self.catalog.tell(donor, told, self.time.now_ms()).await?;
+            self.scan_state.changed_at(donor, self.time.tick());
         }
         if last {
             self.sweep(donor, incarnation).await?;
             self.pool.lock().inventory_done(donor, incarnation);
-            self.scan_state.changed_at(donor, self.time.tick());
+            self.inventory_turns.end(donor);
+            // Where the list is as the catalog says, no more has changed than how the donor is, which a scan sees.
+            self.scan_state.changed(self.time.tick());
         }
         Ok(Done {})
     }
 }
 
 impl DonorCalls {
+    /// Compares a page of a donor's list with what counts there, which is read when the first chunks come.
+    async fn compare_page(
+        &self,
+        donor: DonorId,
+        holdings: Vec<Holding>,
+        counted: &mut Counted,
+    ) -> Result<Compared, Failure> {
+        if holdings.is_empty() {
+            return Ok(Compared::default());
+        }
+        let counted = match counted {
+            Some(counted) => counted,
+            None => counted.insert(self.catalog.counted_at(donor, MOST_COUNTED).await?),
+        };
+        let (known, others) = counted.part(holdings);
+        if others.is_empty() {
+            return Ok(Compared { known, ..Compared::default() });
+        }
+        let mut compared = self.catalog.compare(donor, others).await?;
+        compared.known.extend(known);
+        Ok(compared)
+    }
+
     /// Gives those chunks that arrived at a donor, that the catalog does not know, and that nobody wants: write
     /// sessions brought them that this very process opened, and never offered them. Of a session that
     /// another term opened nobody can say that here: another catalog may have files of it.

@@ -9,7 +9,7 @@ use potluck_core::chunk::{ChunkName, Digest, INLINE_MAX, MAX_CHUNK, MIN_CHUNK, S
 use potluck_core::ids::{DonorId, SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::MAX_COPIES;
-use potluck_core::recipe::{self, Entry, PART_CHUNKS};
+use potluck_core::recipe::{self, CUT_BY_CONTENT_LEAST, Entry, PART_CHUNKS};
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::{FileCommit, InParts};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -114,6 +114,10 @@ impl Against {
             file.ec.map_or(0, |ec| entries.len().saturating_sub(1) / ec.data() * ec.data());
         let (front, tail) = entries.split_at(if file.ec.is_some() { whole_groups } else { 0 });
         let even = |entries: &[Entry], len: u32| entries.iter().all(|entry| entry.len == len);
+        let least = file.chunk_size / CUT_BY_CONTENT_LEAST as u32;
+        let is_cut_by_content = file.ec.is_none()
+            && entries.iter().all(|entry| entry.len <= file.chunk_size)
+            && entries.split_last().is_none_or(|(_, rest)| rest.iter().all(|it| it.len >= least));
         let full = even(front, file.chunk_size)
             && tail.split_last().is_none_or(|(last, before)| {
                 let len = match (file.ec, before.first()) {
@@ -122,7 +126,7 @@ impl Against {
                 };
                 len <= file.chunk_size && even(before, len) && last.len <= len
             });
-        if size != file.size || !full {
+        if size != file.size || !(full || is_cut_by_content) {
             return Err(bad(file, "its chunks do not have the lengths its size asks for"));
         }
         Ok(entries)

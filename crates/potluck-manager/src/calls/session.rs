@@ -21,7 +21,8 @@ use potluck_core::policy::{AckLevel, AskedPolicy};
 use potluck_core::rights::Right;
 use potluck_pool::{NewSession, Pool, Ticketed};
 use potluck_wire::control::{
-    Abort, Done, DonorAccess, Grow, Grown, Held, Offer, Offered, Renew, Renewed, Reserve, Reserved,
+    Abort, Condition, Done, DonorAccess, Grow, GrowingFile, Grown, Held, Offer, Offered, Renew,
+    Renewed, Reserve, Reserved,
 };
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -160,6 +161,10 @@ impl WriteSessionCalls {
 impl Answer<Grow> for WriteSessionCalls {
     async fn answer(self, call: Grow, caller: CallingMember) -> Result<Grown, Failure> {
         let (entered, _in_session) = self.sessions.enter(call.session, &caller)?;
+        if let Some(GrowingFile { path, bytes }) = call.file {
+            self.access.need(&caller, Right::Write, &path).await?;
+            self.catalog.admit_write(path, Condition::Always, bytes).await?;
+        }
         self.wait_until.donors_reported(Pool::expects_reports).await;
         let (session, redundancy) = (call.session, entered.policy.redundancy());
         if call.bytes == 0 {
@@ -219,7 +224,8 @@ impl Answer<Offer> for WriteSessionCalls {
         // Copies of a donor that has not listed them count for nothing: all would be sent again.
         self.wait_until.donors_reported(Pool::expects_listings).await;
         let (session, names, ack) = (call.session, call.chunks.0, call.ack);
-        // First the protection, then the question: what is found in use now stays (pool.rs).
+        // First the protection, then the question: what is found in use now stays, for nothing that a
+        // session has offered is condemned.
         let new = self.pool.lock().offer(&session, &names)?;
         let asked = Arc::new(names);
         let found = self.catalog.offer(session, new, Arc::clone(&asked), ack).await?;

@@ -5,7 +5,7 @@
 //! 1. A chunk is condemned only while no file uses it and no session has offered it.
 //! 2. Who needs it afterwards must offer it, is told that it is not held, and puts it again.
 //! 3. An order carries what the donor had counted at a moment when no session had the chunk
-//!    ([`Pool::decide`](potluck_pool::Pool::decide)), so that later put voids it.
+//!    ([`Pool::decide`](potluck_pool::Pool::decide)), so that a later put voids it.
 //! 4. A file committed from a put before that moment belongs to a session that had ended by then;
 //!    its commit is in the catalog, which is asked again after that moment.
 

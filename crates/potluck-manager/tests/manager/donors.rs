@@ -1,6 +1,6 @@
 //! Donors as the manager sees them: liveness, inventories, addresses, and a disk that is missing.
 
-use crate::lab::{Lab, chunk, eventually, write};
+use crate::lab::{Donor, Lab, chunk, eventually, write};
 use potluck_core::ids::Incarnation;
 use potluck_wire::control::{
     Alarm, DiskFault, DonorState, Holding, Inventory, Register, Stat, Status,
@@ -196,4 +196,28 @@ async fn a_later_inventory_finds_what_is_missing_while_the_rest_goes_on_to_count
     donor.caller.call(&page(1, &[0, 2], true)).await.expect("listed");
     let counted = [live(0).await, live(1).await, live(2).await, live(3).await];
     assert_eq!(counted, [1, 0, 1, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_few_donors_list_at_once_and_the_others_are_told_to_ask_again() {
+    let lab = Lab::new().await;
+    let mut donors = Vec::new();
+    for number in 0..9 {
+        donors.push(lab.donor(&format!("donor-{number}")).await);
+    }
+    let page = |donor: &Donor, page, last| {
+        let (incarnation, holdings) = (donor.incarnation, Packed::default());
+        let (caller, page) =
+            (donor.caller.clone(), Inventory { incarnation, page, holdings, last });
+        async move { caller.call(&page).await }
+    };
+    let (late, first) = donors.split_last().expect("nine of them");
+    for donor in first {
+        page(donor, 0, false).await.expect("begun");
+    }
+    let refused = page(late, 0, false).await.expect_err("eight list");
+    assert_eq!(refused.kind, ErrorKind::Retry, "{refused}");
+    page(&first[0], 1, true).await.expect("listed");
+    page(late, 0, false).await.expect("it has its turn now");
+    page(late, 1, true).await.expect("listed");
 }

@@ -102,6 +102,7 @@ async fn a_group_is_planned_on_as_many_donors_as_it_has_chunks() {
         holders: Vec::new(),
         avoid: Vec::new(),
         whole: false,
+        file: None,
     };
     assert_eq!(user.call(&grow).await.expect("grown").plan.chunks(), 2);
 }

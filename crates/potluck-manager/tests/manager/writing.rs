@@ -60,6 +60,7 @@ async fn a_file_is_visible_after_its_commit_and_only_then() {
         holders: Vec::new(),
         avoid: Vec::new(),
         whole: false,
+        file: None,
     };
     let grown = user.call(&grow).await.expect("grown");
     let access = &grown.donors[0];

@@ -41,8 +41,8 @@ impl Pool {
                 }
                 (true, false) => {
                     record.dead = false;
-                    // An incarnation that went on lists nothing again, and from now on counts: its next
-                    // silence is one like any other's. A new one lists first.
+                    // A donor that is heard again without a restart lists nothing, and counts from now on. One that
+                    // restarted has to list what it holds first.
                     record.stale &= !donor
                         .registration
                         .as_ref()

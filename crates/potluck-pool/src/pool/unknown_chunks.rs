@@ -1,7 +1,7 @@
-//! What donors hold and the catalog does not know: they list it once an admin has given it up.
+//! Gives up chunks that donors hold and the catalog does not know, when an admin says so: the donors list them in turns.
 
 use super::Pool;
-use crate::listing_turns::{ListingTurn, ListingTurns};
+use crate::given_up_donors::{GivenUpDonors, ListingTurn};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
@@ -22,7 +22,7 @@ impl Pool {
 
     /// Ends the giving up of unknown chunks.
     pub fn keep_unknown(&mut self) {
-        self.given_up = ListingTurns::default();
+        self.given_up = GivenUpDonors::default();
     }
 
     /// Whether to ask a donor, which has just been heard, to list what it holds.

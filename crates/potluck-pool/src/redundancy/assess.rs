@@ -1,4 +1,4 @@
-//! The findings of a scan.
+//! The findings of a scan, and how urgent it is to make each unit whole again.
 
 use super::excess::{Excess, Ground, MAX_EXCESS, MAX_VOTES, Vote};
 use super::job::{CopyToMake, Encode, Make, RepairJob, ShardAt, parity_bytes};
@@ -515,7 +515,8 @@ impl Findings {
             .then(|| (Ground::Leaves(LeavingRule::WhenSafe), look.relied(|_, stand| apart(stand))))
     }
 
-    /// A unit cannot do without a copy: that chunk's votes never reach its references.
+    /// A unit cannot do without a copy. Other units that use the chunk may vote for the copy to go; it goes only with a vote of
+    /// each, and this one gives none.
     fn needs(&mut self, look: &Look<'_>, piece: usize, copy: &Copy) {
         let chunk = &look.layout.pieces[piece];
         if look.counts(piece) {

@@ -19,7 +19,7 @@ use potluck_wire::control::{Shard, Source, Work};
 /// Where tasks of one round go: asked of the pool once, and kept in step with what is handed out.
 struct Round<'a> {
     takers: Vec<Helper>,
-    /// Whether an owner waits, so that budgets are not asked.
+    /// Whether an owner waits for their space, so that the tasks are not held back by the budgets of repair.
     over_quota: bool,
     now: Tick,
     source: &'a dyn Fn(DonorContact) -> Option<Source>,

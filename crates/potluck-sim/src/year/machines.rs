@@ -237,6 +237,13 @@ impl DonorMachine {
     }
 }
 
+impl Drop for DonorMachine {
+    /// A machine that is gone took its disk along, whatever tasks of its last process are left.
+    fn drop(&mut self) {
+        self.drive.scrap();
+    }
+}
+
 /// The manager's limits in a pool of desktops that sleep at night, whose clocks may pass `speed` seconds between
 /// heartbeats that are a second apart.
 pub fn limits(speed: u32) -> ManagerConfig {

@@ -179,8 +179,8 @@ const NO_SESSION: SessionId = SessionId([0; 16]);
 
 /// All that a donor holds, in pages of up to [`INVENTORY_PAGE`], after it registered, after each
 /// round of its scrub, and when the manager asks for it. Chunks that arrive meanwhile are reported by heartbeats as well, and the
-/// manager watches for them from registration or page 0 on: unless it has just registered, a donor
-/// lists nothing before it sent an empty page 0.
+/// manager watches for them from registration or page 0 on: a donor lists nothing before the manager took an empty page 0.
+/// The manager compares few inventories at once. It refuses a page 0 when it has no time, and the donor asks again later.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Inventory {
     /// The incarnation that registered.

@@ -152,8 +152,21 @@ pub struct Grow {
     /// Whether only places for all redundancy are of use, as when donors failed for want of room.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
+    /// The one file of the session, if its size was unknown: refused where a quota would refuse its commit even if no more
+    /// came, so that a stream is not sent to its end for nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<GrowingFile>,
 }
 call!(Grow => Grown, "grow");
+
+/// A file whose size is not known yet.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct GrowingFile {
+    /// Where the file will be.
+    pub path: PoolPath,
+    /// Its plaintext bytes so far.
+    pub bytes: u64,
+}
 
 /// More places to write.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use super::{
 use clap::Subcommand;
 use potluck_core::erasure::Ec;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{AckLevel, Mirror, Race, Width};
+use potluck_core::policy::{AckLevel, Cutting, Mirror, Race, Width};
 use potluck_core::size::parse_size;
 
 /// The parts of the policy that one command sets differently from the space's.
@@ -31,6 +31,10 @@ pub struct PolicyOptions {
     /// Bytes per chunk, a power of two from 64KiB to 64MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub chunk_size: Option<u64>,
+    /// Where chunks end: fixed (all are of one size) or content (where the bytes say, so that what follows
+    /// inserted bytes is not sent again; chunks of a quarter of the chunk size and more)
+    #[arg(long, value_name = "HOW")]
+    pub cut: Option<Cutting>,
     /// When a write counts: memory (survives kill -9) or disk (survives a power cut)
     #[arg(long, value_name = "LEVEL")]
     pub ack: Option<AckLevel>,

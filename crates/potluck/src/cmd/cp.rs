@@ -286,6 +286,7 @@ pub fn policy_override(options: &PolicyOptions) -> Result<Override, Failure> {
     })?;
     Ok(Override {
         chunk_size,
+        cut: options.cut,
         stripe_width: options.width,
         copies: options.copies,
         ec: options.ec,

@@ -1,4 +1,4 @@
-//! How commands end.
+//! How commands end that did not fail. The exit code of a failure is that of its kind (`potluck-wire/src/error.rs`).
 
 use potluck_wire::error::ErrorKind;
 

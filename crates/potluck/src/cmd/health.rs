@@ -75,6 +75,15 @@ pub fn width(width: Width) -> String {
     }
 }
 
+/// Formats the chunks that files are cut into.
+pub fn chunks(policy: &Policy) -> String {
+    let most = format_size(policy.chunk_size.into());
+    match policy.is_cut_by_content() {
+        true => format!("up to {most}, cut by content"),
+        false => most,
+    }
+}
+
 /// How long what is removed is kept.
 pub fn removed(policy: &Policy) -> String {
     policy.retention().removed.to_string()
@@ -97,7 +106,7 @@ pub fn policy(policy: &Policy) -> String {
         "{}{protocol}, stripes of {}, chunks of {}, ack {}, {}{kept}",
         policy.redundancy(),
         width(policy.stripe_width),
-        format_size(policy.chunk_size.into()),
+        chunks(policy),
         policy.ack,
         match (policy.sealed, policy.strict) {
             (true, false) => "sealed",

@@ -46,7 +46,7 @@ fn text(path: &str, policy: &policy::Policy) -> String {
     line("mirror", policy.mirror.to_string());
     line("race", policy.race.to_string());
     line("width", health::width(policy.stripe_width));
-    line("chunks", format_size(policy.chunk_size.into()));
+    line("chunks", health::chunks(policy));
     line("ack", policy.ack.to_string());
     let strict = match policy.strict {
         true => "yes: refused unless all redundancy is there",
@@ -66,7 +66,7 @@ async fn set(args: PolicySetArgs, client: &Pool, output: &Output) -> Result<Endi
     if over == Override::default() {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, "nothing to set is named")
             .hint(
-                "give --copies, --ec, --mirror, --race, --width, --chunk-size, --ack, --strict, --keep-versions, --trash, --keep-last or --purge-after",
+                "give --copies, --ec, --mirror, --race, --width, --chunk-size, --cut, --ack, --strict, --keep-versions, --trash, --keep-last or --purge-after",
             ));
     }
     let before = client.stat(&args.path).await?.policy;

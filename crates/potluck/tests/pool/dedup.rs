@@ -76,6 +76,56 @@ fn only_what_changed_is_sent() {
 }
 
 #[test]
+fn what_follows_inserted_bytes_is_not_sent_where_files_are_cut_by_content() {
+    let mut lab = Lab::with_donors(3);
+    let (input, first) = file(lab.dir(), "input", 9, 40 << 20);
+    let mut content = first.clone();
+    content.splice(1000..1000, bytes(10, 333));
+    for (space, options) in [("sealed", &["--copies", "2"][..]), ("open", &["--plain"])] {
+        let create = ["space", "create", space, "--chunk-size", "64KiB", "--cut", "content"];
+        lab.cli.ok(&[&create[..], options].concat());
+        // More chunks than a part of a file has.
+        fs::write(&input, &first).expect("the file");
+        let path = format!("pot://{space}/f");
+        lab.cli.ok(&["cp", arg(&input), &path]);
+        assert_same(&lab.cli.cat(&path), &first, "cut by content");
+        let hash = lab.cli.json(&["hash", arg(&input)]);
+        let stat = lab.cli.json(&["stat", &path]);
+        assert_eq!(stat["entry"]["digest"], hash["digest"], "{stat}");
+        fs::write(&input, &content).expect("the changed file");
+        let report = lab.cli.json(&["cp", arg(&input), &path]);
+        // Each part of 16 MiB ends where the last one did.
+        let sent = report["sent_bytes"].as_u64().expect("a number");
+        assert!(sent < 2 << 20, "{report}");
+        assert_same(&lab.cli.cat(&path), &content, "the changed file");
+        let range = |from: usize, to: usize| {
+            let range = format!("{from}-{}", to - 1);
+            assert_same(
+                &lab.cli.ok(&["cat", &path, "--range", &range]).stdout,
+                &content[from..to],
+                &range,
+            );
+        };
+        range(0, 10);
+        range((16 << 20) - 100_000, (16 << 20) + 100_000);
+        range(content.len() - 70_001, content.len());
+    }
+    // The chunks of such a file are put into groups as they are.
+    lab.cli.ok(&["policy", "set", "pot://open", "--ec", "2+1", "-y"]);
+    wait_until("the file has its code", DEADLINE * 4, || {
+        let text = lab.cli.ok(&["stat", "pot://open/f"]).text();
+        text.contains("kept as    2+1") && lab.cli.is_safe("pot://open/f")
+    });
+    lab.kill_donor(1);
+    assert_same(&lab.cli.cat("pot://open/f"), &content, "without one donor");
+    let range = "30000000-30000099";
+    let part = lab.cli.ok(&["cat", "pot://open/f", "--range", range]).stdout;
+    assert_same(&part, &content[30_000_000..30_000_100], "a part of a chunk that is rebuilt");
+    let shown = lab.cli.ok(&["policy", "show", "pot://open"]).text();
+    assert!(!shown.contains("by content"), "files with a code are cut evenly: {shown}");
+}
+
+#[test]
 fn a_file_that_repeats_itself_is_sent_once() {
     let lab = Lab::with_donors(2);
     lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);

@@ -5,9 +5,12 @@ use super::lab::{Cli, Lab, Lending};
 use super::lent::Lent;
 use super::program::Ran;
 use super::small_disk::SmallDisk;
-use super::waiting::{DEADLINE, wait_until};
+use super::waiting::{DEADLINE, pause, wait_until};
 use rustix::process::Signal;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The person whose machine a donor is: without an identity of the pool but the donor's own.
 pub struct Owner {
@@ -194,6 +197,64 @@ fn an_owner_who_fills_the_disk_gets_the_space_and_no_file_is_lost() {
     println!("6 MiB were handed back after {took:?}");
     assert_same(&lab.cli.cat("pot://lab/f"), &content, "a file with more copies");
     assert_same(&lab.cli.cat("pot://once/f"), &single_content, "a file with one copy");
+}
+
+/// Writes as an owner who is in no hurry and does not stop, at a steady rate; gives when the last byte was written.
+fn write_steadily(path: &Path, bytes: u64, bytes_a_second: u64) -> Instant {
+    let mut file = File::create(path).expect("the owner's file");
+    let (began, piece) = (Instant::now(), vec![7; 1 << 20]);
+    let mut written = 0;
+    while written < bytes {
+        let next = piece.len().min((bytes - written) as usize);
+        file.write_all(&piece[..next]).expect("room for the owner: what is to stay free is there");
+        written += next as u64;
+        let due = Duration::from_secs_f64(written as f64 / bytes_a_second as f64);
+        pause(due.saturating_sub(began.elapsed()));
+    }
+    Instant::now()
+}
+
+#[test]
+fn an_owner_who_fills_a_disk_at_200_mb_a_second_has_the_space_back_within_ten_seconds_s2() {
+    const NAME: &str = "an_owner_who_fills_a_disk_at_200_mb_a_second";
+    const DISK: u64 = 768 << 20;
+    /// What the owner always has left: more than three seconds of writing.
+    const RESERVE: u64 = 256 << 20;
+    let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
+    let at = lab.dir().join("disk");
+    let Some(disk) = SmallDisk::of_a_loop_device(NAME, at, DISK) else { return };
+    let lending = Lending {
+        dir: Some(disk.path().join("lent")),
+        keep_free: "256MiB".into(),
+        ..Lending::default()
+    };
+    lab.lend("small", lending);
+    (1..=2).for_each(|number| lab.lend(&format!("donor-{number}"), Lending::default()));
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "spare", "--copies", "3", "--chunk-size", "1MiB"]);
+    lab.cli.ok(&["space", "create", "once", "--chunk-size", "1MiB", "--width", "3"]);
+    let (spare, spare_content) = file(lab.dir(), "spare", 11, 128 << 20);
+    lab.cli.ok(&["cp", arg(&spare), "pot://spare/f"]);
+    let (once, once_content) = file(lab.dir(), "once", 12, 128 << 20);
+    lab.cli.ok(&["cp", arg(&once), "pot://once/f"]);
+    lab.wait_settled();
+    let free = || {
+        let about = rustix::fs::statvfs(disk.path()).expect("the disk");
+        about.f_bavail * about.f_frsize
+    };
+    let (before, had) = (held(&lab.lent("small")), free());
+    assert!(had > RESERVE, "{had} bytes are free");
+    // All but 32 MiB of what is free, the reserve too.
+    let filled = write_steadily(&disk.path().join("owners"), had - (32 << 20), 200_000_000);
+    wait_until("what is to stay free", DEADLINE, || {
+        free() >= RESERVE || held(&lab.lent("small")) == 0
+    });
+    let took = filled.elapsed();
+    let given = before - held(&lab.lent("small"));
+    println!("{given} of {before} bytes were handed back {took:?} after the disk was filled");
+    assert!(took <= Duration::from_secs(10), "{took:?}");
+    assert_same(&lab.cli.cat("pot://spare/f"), &spare_content, "a file with more copies");
+    assert_same(&lab.cli.cat("pot://once/f"), &once_content, "a file with one copy");
 }
 
 #[test]

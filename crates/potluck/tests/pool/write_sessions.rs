@@ -6,6 +6,7 @@ use super::program::code_of;
 use super::waiting::{DEADLINE, wait_until};
 use super::writer::Writer;
 use serde_json::Value;
+use std::io::Write;
 
 fn promised(cli: &Cli) -> u64 {
     let status = cli.status();
@@ -199,4 +200,31 @@ fn a_space_that_is_removed_under_a_writer_takes_nothing() {
     lab.cli.ok(&["space", "rm", "-r", "-y", "lab"]);
     assert_ne!(writer.finish(), 0);
     lab.wait_clean(0);
+}
+
+#[test]
+fn a_stream_that_exceeds_a_quota_is_refused_before_all_of_it_was_sent() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "20MiB"]);
+    let mut upload = lab.cli.start(&["--json", "cp", "-", "pot://lab/f"]);
+    let mut pipe = upload.child().stdin.take().expect("a pipe");
+    let mut sent = 0;
+    for piece in 0..400 {
+        // It ends when the command does.
+        match pipe.write_all(&bytes(piece, 1 << 20)) {
+            Ok(()) => sent += 1,
+            Err(_) => break,
+        }
+    }
+    drop(pipe);
+    assert_eq!(code_of(upload.end("the upload")), 6);
+    assert!(lab.cli.said_by_the_last().contains("POT-E035"), "{}", lab.cli.said_by_the_last());
+    assert!((20..200).contains(&sent), "{sent} MiB of 400 were sent");
+    // What fits streams as before, also over a file that is there.
+    for piece in [1, 2] {
+        let mut writer = Writer::start(&lab.cli, "pot://lab/f", &[]);
+        writer.feed(&bytes(piece, 15 << 20));
+        assert_eq!(writer.finish(), 0);
+    }
 }

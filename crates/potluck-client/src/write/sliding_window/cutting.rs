@@ -106,7 +106,7 @@ impl Window {
     fn take_cut(&mut self, cut: Cut) {
         match cut {
             Cut::Group { file, data, parity } => self.take_group(file, data, parity),
-            Cut::PartEnd { file, path } => self.end_part(file, path),
+            Cut::PartEnd { file, path, digest } => self.end_part(file, path, digest),
             Cut::End { file, facts } if self.wholes.contains_key(&file) => {
                 self.end_whole(file, facts);
             }

@@ -9,19 +9,9 @@ use crate::write::pushes::Finished;
 use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
-use potluck_core::recipe::{self, Entry, PART_CHUNKS};
 use potluck_wire::control::{CommittedParts, FileCommit, InParts};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::Packed;
-
-/// The digest of a part, whose chunks are all of one length unless it is the last.
-fn digest_of(entries: &[Entry], chunk_size: u32, rest: Digest) -> Digest {
-    let is_full = entries.len() == PART_CHUNKS && entries.iter().all(|it| it.len == chunk_size);
-    match recipe::digest_of(entries).filter(|_| is_full) {
-        Some(digest) => digest,
-        None => rest,
-    }
-}
 
 impl Window {
     /// A number that no file has: the cutter counts up from 0.
@@ -30,7 +20,7 @@ impl Window {
     }
 
     /// The part of a file that is being cut has all its chunks, and others follow.
-    pub(super) fn end_part(&mut self, file: u32, path: PoolPath) {
+    pub(super) fn end_part(&mut self, file: u32, path: PoolPath, digest: Digest) {
         let whole =
             self.wholes.entry(file).or_insert_with(|| Whole { filling: file, ..Whole::default() });
         let number = whole.filling;
@@ -38,7 +28,7 @@ impl Window {
             whole.flushed = state.flushed.take().or(whole.flushed.take());
             whole.finished = state.finished.take().or(whole.finished.take());
         }
-        self.close_part(file, number, path, Digest::of(b""));
+        self.close_part(file, number, path, digest);
         let Some(next) = self.free_number() else { return };
         self.files.insert(next, FileState::default());
         if let Some(whole) = self.wholes.get_mut(&file) {
@@ -50,14 +40,13 @@ impl Window {
     /// A file in parts was cut to its end.
     pub(super) fn end_whole(&mut self, file: u32, facts: Facts) {
         let Some(whole) = self.wholes.get_mut(&file) else { return };
-        let (number, path, rest) = (whole.filling, facts.path.clone(), facts.rest);
+        let (number, path, digest) = (whole.filling, facts.path.clone(), facts.last_part);
         whole.facts = Some(facts);
-        self.close_part(file, number, path, rest);
+        self.close_part(file, number, path, digest);
         self.complete(number);
     }
 
-    fn close_part(&mut self, file: u32, number: u32, path: PoolPath, rest: Digest) {
-        let chunk_size = self.session.reserved.policy.chunk_size;
+    fn close_part(&mut self, file: u32, number: u32, path: PoolPath, digest: Digest) {
         let (Some(whole), Some(state)) = (self.wholes.get_mut(&file), self.files.get_mut(&number))
         else {
             return;
@@ -65,12 +54,11 @@ impl Window {
         state.part = Some(PartOf { file, number: whole.count });
         whole.uncommitted.insert(whole.count);
         whole.count += 1;
-        let digest = digest_of(&state.entries, chunk_size, rest);
         state.facts = Some(Facts {
             path,
             size: state.entries.iter().map(|entry| u64::from(entry.len)).sum(),
             digest,
-            rest: digest,
+            last_part: digest,
             mtime: None,
             permissions: Permissions::FILE,
             stream: false,

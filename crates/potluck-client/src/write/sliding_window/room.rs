@@ -1,8 +1,10 @@
 //! Room: a session's promise grows, and donors that failed are replaced.
 
 use super::{Event, Window};
-use potluck_wire::control::Grown;
+use crate::write::reservation::Growth;
+use potluck_wire::control::{GrowingFile, Grown};
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Plaintext bytes a session grows by at least.
@@ -42,10 +44,18 @@ impl Window {
         // too (`replace_donors`).
         let whole = self.room.donor_full;
         let wait = !whole && self.client.retry_limits.donors.is_zero();
+        let growth = Growth { bytes, avoid, whole, file: self.growing_file() };
         self.events.push(Box::pin(async move {
-            let grown = calls.grow(bytes, avoid, whole, wait).await;
+            let grown = calls.grow(growth, wait).await;
             Event::Grown(bytes, grown)
         }));
+    }
+
+    /// The one file of this session, if nobody said how large it becomes.
+    fn growing_file(&self) -> Option<GrowingFile> {
+        let is_alone = self.cutting.next_file.load(Ordering::Relaxed) == 1;
+        let (path, bytes) = (self.session.root.clone(), self.cutting.bytes);
+        (is_alone && self.session.bytes.is_none()).then_some(GrowingFile { path, bytes })
     }
 
     /// Too few donors are left for what has been read: asks for others.
@@ -73,7 +83,11 @@ impl Window {
         Ok(())
     }
 
-    pub(super) fn take_grown(&mut self, bytes: u64, grown: Result<Grown, Failure>) {
+    pub(super) fn take_grown(
+        &mut self,
+        bytes: u64,
+        grown: Result<Grown, Failure>,
+    ) -> Result<(), Failure> {
         self.room.growing = false;
         match grown {
             Ok(grown) => {
@@ -83,9 +97,12 @@ impl Window {
                 self.donors.learn(grown.donors);
                 self.targets.extend(grown.plan);
             }
+            // The file of this session is too large already, whatever can still be written.
+            Err(refusal) if refusal.code == code::OVER_QUOTA => return Err(refusal),
             // Bytes that were promised can still be written; the refusal matters when they are not enough.
             Err(refusal) => self.room.refused = Some(refusal),
         }
+        Ok(())
     }
 
     pub(super) fn renew_later(&mut self) {

@@ -188,7 +188,7 @@ impl Window {
             path: file.path,
             size: file.size,
             digest: file.digest,
-            rest: file.digest,
+            last_part: file.digest,
             mtime: Some(file.mtime),
             permissions: file.permissions,
             stream: false,

@@ -1,4 +1,4 @@
-//! Chunks that donors hold and the catalog does not know, and that an admin gave up.
+//! Donors that hold chunks which the catalog does not know and an admin gave up, and the turns in which they list them.
 //!
 //! A donor's list alone never makes a chunk garbage (promise D5): what is unknown may be of a newer
 //! catalog. The admin's word makes it so, for the donors that are there when it is given, and for this
@@ -15,7 +15,7 @@ const TURN: Duration = Duration::from_secs(600);
 
 /// The donors whose unknown chunks were given up, until they listed them.
 #[derive(Debug, Default)]
-pub struct ListingTurns(pub(crate) BTreeMap<DonorId, ListingTurn>);
+pub struct GivenUpDonors(pub(crate) BTreeMap<DonorId, ListingTurn>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListingTurn {
@@ -27,7 +27,7 @@ pub(crate) enum ListingTurn {
     Lists(Tick),
 }
 
-impl ListingTurns {
+impl GivenUpDonors {
     pub(crate) fn at_work(&self, now: Tick) -> usize {
         let works = |turn: &&ListingTurn| match turn {
             ListingTurn::Waits => false,
