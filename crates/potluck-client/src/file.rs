@@ -202,9 +202,8 @@ impl File {
         let About { chunk_size, ec, .. } = self.inner.about;
         let is_subtree =
             chunk_size.is_multiple_of(SEGMENT) && (chunk_size / SEGMENT).is_power_of_two();
-        let is_same = chunk_size == policy.chunk_size
-            && ec == policy.ec
-            && !policy.is_cut_by_content();
+        let is_same =
+            chunk_size == policy.chunk_size && ec == policy.ec && !policy.is_cut_by_content();
         is_subtree && is_same && self.inner.fetcher.is_sealed_with(key)
     }
 
