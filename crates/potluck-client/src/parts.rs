@@ -50,9 +50,9 @@ impl OpenedParts {
         file.parts.0.iter().for_each(|digest| tree.push(digest.0));
         let count = file.parts.0.len() as u64;
         let row = recipe::part_bytes_of(file.size, file.chunk_size, count);
-        let row = row.filter(|_| tree.root() == file.digest.0).ok_or_else(|| {
-            wrong(format!("the parts of “{}” do not make the file", file.path))
-        })?;
+        let row = row
+            .filter(|_| tree.root() == file.digest.0)
+            .ok_or_else(|| wrong(format!("the parts of “{}” do not make the file", file.path)))?;
         Ok(Self {
             client: client.clone(),
             path,
