@@ -10,6 +10,7 @@ mod contests;
 mod crowd;
 mod floor_ec;
 mod floor_echo;
+mod floor_fuse;
 mod floor_runs;
 mod floor_streams;
 mod floors;
@@ -18,6 +19,7 @@ mod library;
 mod links;
 mod machine;
 mod measure;
+mod mounts;
 mod names;
 mod network;
 mod outcome;
@@ -146,6 +148,7 @@ enum Program {
     EchoReads { source: SocketAddr, length: u64, threads: usize },
     RandomReads { identity: PathBuf, path: String, threads: usize },
     Stats { identity: PathBuf, tree: String, files: u64, threads: usize },
+    PassThrough { source: PathBuf, mount_point: PathBuf },
     TouchMemory { bytes: u64 },
 }
 
@@ -289,6 +292,7 @@ fn floor(program: Program, piece: usize) -> Result<()> {
         Program::Stats { identity, tree, files, threads } => {
             library::stats(&identity, &tree, files, threads)
         }
+        Program::PassThrough { source, mount_point } => floor_fuse::serve(&source, &mount_point),
         Program::TouchMemory { bytes } => {
             machine::touch(bytes);
             Ok(())

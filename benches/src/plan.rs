@@ -40,6 +40,8 @@ pub enum Work {
     Crowd,
     /// Very many files are removed while a client stores others.
     Removal,
+    /// Programs that read and write through a mount.
+    Mount,
     /// Very many donors and chunks, all simulated but the manager.
     Scale,
 }
@@ -68,10 +70,10 @@ impl Plan {
     /// Whether anything is measured in the pool that most works share.
     pub fn wants_pool(&self) -> bool {
         let alone = |work: &Work| {
-            use Work::{Comeback, Crowd, Links, Names, RandomReads, Removal, Repair, Scale};
+            use Work::{Comeback, Crowd, Links, Mount, Names, RandomReads, Removal, Repair, Scale};
             matches!(
                 work,
-                Repair | Links | RandomReads | Names | Comeback | Crowd | Removal | Scale
+                Repair | Links | RandomReads | Names | Comeback | Crowd | Removal | Mount | Scale
             )
         };
         Work::value_variants().iter().any(|work| !alone(work) && self.wants(*work))

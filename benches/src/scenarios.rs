@@ -17,6 +17,7 @@ use crate::interrupt;
 use crate::links;
 use crate::machine;
 use crate::measure::{self, Cost, Finished};
+use crate::mounts;
 use crate::names;
 use crate::outcome::{Figure, Limit, Outcome, Pair};
 use crate::plan::{FILE_SIZE, FILES, Plan, Work};
@@ -104,6 +105,9 @@ pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     }
     if plan.wants(Work::Removal) {
         outcome.figures.extend(removal::run(plan, dir)?);
+    }
+    if plan.wants(Work::Mount) {
+        outcome.figures.extend(mounts::run(plan, dir)?);
     }
     if plan.wants(Work::Scale) {
         outcome.figures.extend(scale::run(plan, dir)?);

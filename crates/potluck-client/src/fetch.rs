@@ -7,8 +7,10 @@ mod memory;
 mod outage;
 
 pub use memory::ReadMemory;
+pub use outage::{ChunkLocator, LocatedChunks};
 
 use crate::buffer::Buffer;
+use crate::chunk_cache::SegmentRun;
 use crate::donors::Donors;
 use crate::link::{ChunkRequest, LinkError, Proof};
 use crate::pool::Pool;
@@ -88,6 +90,13 @@ enum End {
     GivenUp { due: Tick },
 }
 
+/// The segments that a piece is in.
+fn segment_run(recipe: &Recipe, piece: &Piece) -> SegmentRun {
+    let entry = &recipe.entries[piece.index];
+    let segments = recipe.segments(piece).unwrap_or(0..entry.segments());
+    SegmentRun { chunk: entry.name, chunk_len: entry.len, segments }
+}
+
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         let now = self.clock.now();
@@ -150,6 +159,9 @@ impl Fetcher {
         pieces: &[Piece],
         mut place: OwnedSemaphorePermit,
     ) -> Result<Vec<Fetched>, Failure> {
+        if let Some(cached) = self.cached(recipe, pieces, &mut place).await {
+            return Ok(cached);
+        }
         let mut pauses = None;
         let mut reopened = false;
         self.renew_tickets(recipe, pieces).await;
@@ -166,9 +178,45 @@ impl Fetcher {
                 }
                 Ok(fetched) => {
                     self.outage.read_some();
+                    self.keep(recipe, pieces, &fetched);
                     return Ok(fetched);
                 }
                 Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// The pieces, if the client's cache has all of them.
+    async fn cached(
+        &self,
+        recipe: &Recipe,
+        pieces: &[Piece],
+        place: &mut OwnedSemaphorePermit,
+    ) -> Option<Vec<Fetched>> {
+        let cache = self.client.cache.as_ref()?;
+        let mut found = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let run = segment_run(recipe, piece);
+            let mut bytes = self.memory.buffers.claim(run.len()).await.buffer(run.len());
+            if !cache.get(&run, &mut bytes).await {
+                return None;
+            }
+            found.push((bytes, run.segments.start * SEGMENT));
+        }
+        let fetched = |(bytes, start)| Fetched::new(bytes, start, place);
+        Some(found.into_iter().map(fetched).collect())
+    }
+
+    /// Has the client's cache keep pieces that were fetched.
+    fn keep(&self, recipe: &Recipe, pieces: &[Piece], fetched: &[Fetched]) {
+        let Some(cache) = &self.client.cache else { return };
+        for (piece, fetched) in pieces.iter().zip(fetched) {
+            let run = segment_run(recipe, piece);
+            // Of a group more may have been fetched than was asked for.
+            let before = (run.segments.start * SEGMENT).checked_sub(fetched.start);
+            let bytes = before.and_then(|at| fetched.bytes.get(at as usize..)?.get(..run.len()));
+            if let Some(bytes) = bytes {
+                cache.put(&run, bytes);
             }
         }
     }

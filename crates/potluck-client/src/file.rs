@@ -7,7 +7,7 @@ use crate::pool::Pool;
 use crate::recipe::{self, Recipe};
 use crate::stored_rows::KeptRow;
 use futures_util::stream::{FuturesOrdered, StreamExt};
-use potluck_core::attributes::EntryAttributes;
+use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::chunk::Digest;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
@@ -15,6 +15,7 @@ use potluck_core::merkle::SEGMENT;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_core::read_plan::Piece;
+use potluck_core::recipe::part_bytes;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::control::{Open, OpenFile};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -66,9 +67,32 @@ enum Content {
     Own(Arc<Recipe>),
     /// The parts of the file, each of which is opened when it is read.
     Parts(Box<OpenedParts>),
+    /// The parts of a file that is not visible yet, each but the last of `row` bytes.
+    Unpublished { parts: Vec<Arc<Recipe>>, row: u64 },
 }
 
 impl File {
+    /// A file that is not visible yet, made of these `parts` of whole chunks. Its digest is that of nothing.
+    pub(crate) fn unpublished(
+        path: &PoolPath,
+        parts: Vec<Arc<Recipe>>,
+        policy: &Policy,
+        fetcher: Fetcher,
+    ) -> Self {
+        let about = About {
+            path: path.to_string(),
+            size: parts.iter().map(|part| part.file.size).sum(),
+            digest: Digest::of(b""),
+            version: VersionId(0),
+            attributes: EntryAttributes { mtime: FileTime(0), permissions: Permissions::FILE },
+            chunk_size: policy.chunk_size,
+            ec: policy.ec,
+        };
+        let row = part_bytes(policy.chunk_size, policy.is_cut_by_content());
+        let (content, turns) = (Content::Unpublished { parts, row }, KeptRow::turns());
+        Self { inner: Arc::new(Inner { about, content, fetcher, turns, _lease: None }) }
+    }
+
     /// The `file` that was found at or below `root`.
     ///
     /// Errors: [`ErrorKind::Integrity`] where its recipe is not that of its digest.
@@ -232,7 +256,7 @@ impl File {
     pub(crate) fn inline(&self) -> Option<&[u8]> {
         match &self.inner.content {
             Content::Own(recipe) => recipe.inline.as_deref(),
-            Content::Parts(_) => None,
+            Content::Parts(_) | Content::Unpublished { .. } => None,
         }
     }
 
@@ -249,6 +273,13 @@ impl File {
                 let recipe = opened.map_err(|failure| self.named(failure))?;
                 let (units, start) = (recipe.units(of_part.clone()), before + of_part.start);
                 Ok(Stretch { recipe, at: start, units, rest: before + of_part.end..range.end })
+            }
+            Content::Unpublished { parts, row } => {
+                let (number, at) = (range.start / row, range.start / row * row);
+                let recipe = Arc::clone(&parts[number as usize]);
+                let end = range.end.min(at + recipe.file.size);
+                let units = recipe.units(range.start - at..end - at);
+                Ok(Stretch { recipe, at: range.start, units, rest: end..range.end })
             }
         }
     }

@@ -28,6 +28,7 @@
 mod body;
 mod buffer;
 mod checkpoint;
+mod chunk_cache;
 mod copy;
 mod donors;
 mod facade;
@@ -46,6 +47,7 @@ mod recipe;
 mod retry_limits;
 mod source;
 mod stored_rows;
+mod suspended;
 mod write {
     //! How bytes get to donors: so far the sliding window (docs/papers.md, checkpoint store).
     pub mod groups;
@@ -60,6 +62,7 @@ mod write {
 mod writer;
 
 pub use checkpoint::{Checkpoint, CheckpointedWork};
+pub use chunk_cache::ChunkCache;
 pub use copy::CopyReport;
 pub use file::{File, Part, Reader};
 pub use get::{ByteRange, GetOptions, GetReport, cat, check_tree, get_file, get_link, get_tree};
@@ -68,7 +71,8 @@ pub use pool::Pool;
 pub use progress::{Progress, Quiet};
 pub use retry_limits::{RetryLimits, Wait};
 pub use source::{Input, Item, Items};
+pub use suspended::{Suspended, SuspendedSession};
 pub use write::options::PutOptions;
 pub use write::report::PutReport;
-pub use write::session::{Session, put};
+pub use write::session::{PendingReport, Session, put};
 pub use writer::{Attributes, Writer};

@@ -1,6 +1,7 @@
 //! A client of one pool.
 
 use crate::buffer::Buffers;
+use crate::chunk_cache::ChunkCache;
 use crate::donors::Donors;
 use crate::fetch::ReadMemory;
 use crate::leases::OpenLeases;
@@ -53,6 +54,8 @@ pub struct Pool {
     pub(crate) watcher: Arc<dyn Progress>,
     /// Memory for what is read.
     reading: Arc<Mutex<Option<ReadMemory>>>,
+    /// What was read is kept there.
+    pub(crate) cache: Option<ChunkCache>,
     /// Memory for what writers push.
     writing: Arc<Mutex<Option<Buffers>>>,
     background: Arc<Mutex<JoinSet<()>>>,
@@ -73,6 +76,7 @@ impl Pool {
             retry_limits: RetryLimits::default(),
             watcher: Arc::new(Quiet),
             reading: Arc::default(),
+            cache: None,
             writing: Arc::default(),
             background: Arc::default(),
             leases: OpenLeases::default(),
@@ -84,6 +88,11 @@ impl Pool {
     /// Returns this client with other limits: it waits as long as `retry_limits` say.
     pub fn with_retry_limits(&self, retry_limits: RetryLimits) -> Self {
         Self { retry_limits, ..self.clone() }
+    }
+
+    /// Returns this client keeping what it reads in `cache`, and reading what is there.
+    pub fn with_cache(&self, cache: ChunkCache) -> Self {
+        Self { cache: Some(cache), ..self.clone() }
     }
 
     /// How long it waits for those who do not answer.

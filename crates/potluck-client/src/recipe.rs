@@ -11,6 +11,7 @@ use potluck_core::recipe::{self, Entry};
 use potluck_core::seal::{Meaning, SpaceKey};
 use potluck_wire::control::OpenFile;
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -121,6 +122,19 @@ impl Recipe {
 
     fn holders_now(&self) -> Arc<Holders> {
         Arc::clone(&self.holders.lock().expect("no holder panics"))
+    }
+
+    /// The names of its chunks, data before parity.
+    pub fn names(&self) -> impl Iterator<Item = ChunkName> {
+        self.entries.iter().map(|entry| entry.name).chain(self.file.parity.0.iter().copied())
+    }
+
+    /// Learns that its chunks are at these donors now.
+    pub fn located(&self, at: &BTreeMap<ChunkName, Vec<DonorId>>) {
+        let holders = |name: &ChunkName| at.get(name).cloned().unwrap_or_default();
+        let data = self.entries.iter().map(|entry| holders(&entry.name)).collect();
+        let parity = self.file.parity.0.iter().map(holders).collect();
+        *self.holders.lock().expect("no holder panics") = Arc::new(Holders { data, parity });
     }
 
     /// Believes the manager about where the chunks are now; `now` is the file at its path. Of another version

@@ -6,6 +6,7 @@
 
 use crate::file::File;
 use crate::source::{Cut, Cutter};
+use crate::suspended::{BroughtChunks, Suspended, SuspendedSession};
 use crate::write::pushes::{Push, SessionHandle, ended};
 use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::ids::VersionId;
@@ -40,6 +41,7 @@ pub struct Writer {
     written: u64,
     /// Bytes that a flush has promised.
     flushed: u64,
+    brought: BroughtChunks,
 }
 
 impl Writer {
@@ -56,7 +58,14 @@ impl Writer {
             feed,
             written: 0,
             flushed: 0,
+            brought: BroughtChunks::new(),
         }
+    }
+
+    /// Begins a file anew whose writing was suspended, in the same session. What it keeps of [`Suspended::file`] is not
+    /// sent again.
+    pub fn anew(session: &SuspendedSession, attributes: Attributes) -> Self {
+        Self::new(Arc::clone(&session.handle), session.path().clone(), attributes)
     }
 
     /// Bytes written so far.
@@ -107,7 +116,9 @@ impl Writer {
             if let Some(row) = row {
                 shared.room().await?;
                 let cutter = self.cutter.as_mut().ok_or_else(|| shared.ended())?;
-                shared.push(Push::Cuts(cutter.keep(row.chunks())))?;
+                let cuts = cutter.keep(row.chunks());
+                self.brought.add(&cuts);
+                shared.push(Push::Cuts(cuts))?;
                 self.written += row.len();
                 at += row.len();
                 continue;
@@ -143,12 +154,25 @@ impl Writer {
             true => Some(self.store_rest(&shared).await?),
         };
         for file in [Some(self.file), rest.as_ref().map(|rest| rest.0)].into_iter().flatten() {
-            let (done, stored) = oneshot::channel();
-            shared.push(Push::Flush(file, done))?;
-            stored.await.map_err(|_| shared.ended())?;
+            stored(&shared, file).await?;
         }
         self.flushed = self.written;
         Ok(shared.policy.ack)
+    }
+
+    /// Ends the writing, and gives what was written so far: what fills chunks is at donors then and can be read, the rest
+    /// is in memory.
+    ///
+    /// Errors: what ended the session; [`code::BAD_REQUEST`] for a file of too many chunks, and after an earlier call
+    /// that failed or was given up.
+    pub async fn suspend(mut self) -> Result<Suspended, Failure> {
+        let shared = self.shared()?;
+        stored(&shared, self.file).await?;
+        let uncut = self.cutter.as_ref().map_or(&[][..], |cutter| cutter.uncut());
+        let rest = [uncut, &self.feed.copy()].concat();
+        let brought = std::mem::take(&mut self.brought);
+        // With the writer goes what the session knows of the file, and not what it knows of its chunks.
+        Suspended::new(shared, self.path.clone(), brought, rest).await
     }
 
     /// Makes the file visible whole, in place of one that was there.
@@ -195,6 +219,7 @@ impl Writer {
             return Err(error.failure());
         }
         self.cutter = Some(cutter);
+        self.brought.add(&cuts);
         Ok(cuts)
     }
 
@@ -217,6 +242,13 @@ impl Drop for Writer {
             let _ = shared.push(Push::Abort(self.file)); // a session that has ended has no file
         }
     }
+}
+
+/// Waits until donors have acknowledged all that was cut of a file.
+async fn stored(session: &SessionHandle, file: u32) -> Result<(), Failure> {
+    let (done, stored) = oneshot::channel();
+    session.push(Push::Flush(file, done))?;
+    stored.await.map_err(|_| session.ended())
 }
 
 /// A file that is forgotten when this is dropped.

@@ -4,8 +4,12 @@ use crate::edit::Edit;
 use crate::errno::errno;
 use crate::record::DraftNote;
 use crate::spool::Spool;
-use potluck_client::{Attributes, File, Pool, PutOptions, Writer};
+use crate::stream::FileStream;
+use crate::write_protocol::WriteLimits;
+use crate::write_rates::{Published, WrittenFiles};
+use potluck_client::{Attributes, File, PendingReport, Pool, PutOptions, Suspended, Writer};
 use potluck_core::attributes::FileTime;
+use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{Condition, SetAttributes};
@@ -14,15 +18,21 @@ use rustix::io::Errno;
 use std::sync::Arc;
 
 /// Bytes of zeros that are streamed at a time.
-const PIECE: usize = 1 << 20;
+const PIECE: u64 = 1 << 20;
 
 /// A file that is being written through this mount. Nobody else sees any of it before [`Draft::publish`].
 pub struct Draft {
     pool: Pool,
     spool: Arc<Spool>,
+    limits: Arc<WriteLimits>,
+    written_files: Arc<WrittenFiles>,
     /// What the mount's record says of it, for the case that the mount dies.
     note: DraftNote,
     content: Content,
+    /// The report of the session of what is streamed.
+    report: Option<PendingReport>,
+    /// When a program opened it.
+    opened: Tick,
     attributes: Attributes,
     condition: Condition,
     /// Whether something was written or cut off since it was published last.
@@ -35,22 +45,30 @@ pub struct Draft {
     failure_noted: bool,
 }
 
+/// The version that a draft became, and the report of the session that wrote it, if that wrote nothing else.
+type Finished = (VersionId, Option<PendingReport>);
+
 /// What a draft is made with.
 pub struct DraftPlace {
     /// The pool in which it appears.
     pub pool: Pool,
     /// Where it is kept if it is not written in order.
     pub spool: Arc<Spool>,
+    /// What the drafts share that are written in order.
+    pub limits: Arc<WriteLimits>,
+    /// Where it is noted how fast it was written.
+    pub written_files: Arc<WrittenFiles>,
     /// The place of the draft in the mount's record.
     pub note: DraftNote,
 }
 
 /// Where the bytes are that were written.
 enum Content {
-    /// They go to donors as they come, in order (the sliding window).
-    Streamed { writer: Option<Box<Writer>>, written: u64 },
-    /// They are those of the version that was opened, if there was one, and what was written since, which is on this
-    /// machine and goes to donors when it is published.
+    /// They go to donors as they come, in order. The stream begins with the first of them. A program may have said how
+    /// large the file is to be before it wrote all of it.
+    Streamed { stream: Option<Box<FileStream>>, written: u64, size: u64 },
+    /// They are those of the version that was opened, or that donors were given, and what was written since, which is
+    /// on this machine and goes to donors when it is synced or published.
     Edited(Box<Edit>),
     /// They were streamed and are published; nothing was written since.
     Published { size: u64 },
@@ -59,16 +77,10 @@ enum Content {
 }
 
 impl Draft {
-    /// A new file, which goes to donors as it is written.
-    pub fn streamed(place: DraftPlace, condition: Condition, attributes: Attributes) -> Self {
-        let content = Content::Streamed { writer: None, written: 0 };
+    /// A new file, which goes to donors as it is written for as long as that is in order.
+    pub fn empty(place: DraftPlace, condition: Condition, attributes: Attributes) -> Self {
+        let content = Content::Streamed { stream: None, written: 0, size: 0 };
         Self::new(place, content, attributes, condition, true)
-    }
-
-    /// An empty file that may be read and written anywhere.
-    pub fn empty(place: DraftPlace, attributes: Attributes) -> Self {
-        let content = Content::Edited(Box::new(Edit::empty(&place.spool)));
-        Self::new(place, content, attributes, Condition::Always, true)
     }
 
     /// What is in a version, to be read and written anywhere.
@@ -88,13 +100,18 @@ impl Draft {
         condition: Condition,
         is_dirty: bool,
     ) -> Self {
-        let DraftPlace { pool, spool, note } = place;
+        let DraftPlace { pool, spool, limits, written_files, note } = place;
+        let opened = pool.now();
         let (version, has_new_attributes, failure_noted) = (None, false, false);
         Self {
             pool,
             spool,
+            limits,
+            written_files,
             note,
             content,
+            report: None,
+            opened,
             attributes,
             condition,
             is_dirty,
@@ -104,15 +121,10 @@ impl Draft {
         }
     }
 
-    /// Publishes under `condition` alone.
-    pub fn with_condition(self, condition: Condition) -> Self {
-        Self { condition, ..self }
-    }
-
     /// Bytes of the file as it is now.
     pub fn size(&self) -> u64 {
         match &self.content {
-            Content::Streamed { written, .. } => *written,
+            Content::Streamed { size, .. } => *size,
             Content::Edited(edit) => edit.size(),
             Content::Published { size } | Content::Lost { size, .. } => *size,
         }
@@ -152,54 +164,86 @@ impl Draft {
 
     /// Writes at `offset`, or where the file ends.
     ///
-    /// Errors: what ended the write session; [`Errno::OPNOTSUPP`] where bytes that went to donors would have to
-    /// change; [`Errno::NOSPC`] where the spool is full; [`Errno::STALE`] where others replaced what was published.
+    /// Errors: what ended the write session; [`Errno::NOSPC`] where the spool is full, and what is in it cannot be stored;
+    /// [`Errno::STALE`] where others replaced what was published.
     pub async fn write(
         &mut self,
         path: &PoolPath,
         offset: Option<u64>,
-        bytes: &[u8],
+        bytes: Vec<u8>,
     ) -> Result<(), Errno> {
         self.open_again(path).await?;
         (self.is_dirty, self.failure_noted) = (true, false);
         self.note(path);
         self.attributes.mtime = None;
         let offset = offset.unwrap_or_else(|| self.size());
-        match &mut self.content {
-            Content::Streamed { writer, written } => {
-                if offset != *written {
-                    tracing::warn!(
-                        "{path} is not written in order: open it for reading and writing"
-                    );
-                    return Err(Errno::OPNOTSUPP);
-                }
-                let options = PutOptions { condition: self.condition, ..PutOptions::default() };
-                let writer = open(&self.pool, path, &options, self.attributes, writer).await?;
-                writer.write(bytes).await.map_err(|failure| errno(&failure))?;
-                *written += bytes.len() as u64;
-            }
-            Content::Edited(edit) => edit.write(offset, bytes)?,
-            Content::Published { .. } => unreachable!("it was opened again"),
-            Content::Lost { why, .. } => return Err(*why),
+        if self.may_stream(path, offset).await? {
+            return self.stream(bytes).await;
         }
+        self.to_edit().await?;
+        match self.edit()?.write(offset, &bytes) {
+            Err(Errno::NOSPC) => {}
+            written => return written,
+        }
+        self.store(path).await?;
+        self.edit()?.write(offset, &bytes).inspect_err(|why| {
+            if *why == Errno::NOSPC {
+                self.spool.log_full();
+            }
+        })
+    }
+
+    /// Whether bytes at `offset` can be streamed: they follow those that were, and the file is streamed or may be. The
+    /// stream begins with the first of them.
+    async fn may_stream(&mut self, path: &PoolPath, offset: u64) -> Result<bool, Errno> {
+        let (stream, written) = match &mut self.content {
+            Content::Streamed { stream, written, .. } => (stream, *written),
+            Content::Lost { why, .. } => return Err(*why),
+            Content::Edited(_) | Content::Published { .. } => return Ok(false),
+        };
+        if offset != written {
+            return Ok(false);
+        }
+        if stream.is_none()
+            && let Some(slot) = self.limits.stream()
+        {
+            let options = PutOptions { condition: self.condition, ..PutOptions::default() };
+            let session = self.pool.session(path, &options).await;
+            let session = session.map_err(|failure| errno(&failure))?;
+            let writer = Box::new(session.create(path.clone(), self.attributes));
+            self.report = Some(session.pending_report());
+            let (limits, spool) = (Arc::clone(&self.limits), Arc::clone(&self.spool));
+            *stream = Some(Box::new(FileStream::begin(writer, limits, spool, slot)));
+        }
+        Ok(stream.is_some())
+    }
+
+    async fn stream(&mut self, bytes: Vec<u8>) -> Result<(), Errno> {
+        let Content::Streamed { stream: Some(stream), written, size } = &mut self.content else {
+            return Err(Errno::IO);
+        };
+        let len = bytes.len() as u64;
+        stream.write(bytes).await?;
+        *written += len;
+        *size = (*size).max(*written);
         Ok(())
     }
 
     /// The bytes at `offset` as they are now.
-    ///
-    /// Errors: [`Errno::OPNOTSUPP`] for one that goes to donors as it is written.
-    pub async fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
-        match &mut self.content {
-            Content::Edited(edit) => edit.read(offset, len).await,
-            Content::Lost { why, .. } => Err(*why),
-            Content::Streamed { .. } | Content::Published { .. } => Err(Errno::OPNOTSUPP),
-        }
+    pub async fn read(
+        &mut self,
+        path: &PoolPath,
+        offset: u64,
+        len: usize,
+    ) -> Result<Vec<u8>, Errno> {
+        self.open_again(path).await?;
+        self.to_edit().await?;
+        self.edit()?.read(offset, len).await
     }
 
     /// Cuts the file off, or extends it by zeros.
     ///
-    /// Errors: [`Errno::OPNOTSUPP`] where bytes that went to donors would have to change; [`Errno::NOSPC`] where
-    /// the spool is full; [`Errno::STALE`] where others replaced what was published.
+    /// Errors: those of [`Draft::write`].
     pub async fn set_size(&mut self, path: &PoolPath, new: u64) -> Result<(), Errno> {
         if new == self.size() && !matches!(self.content, Content::Lost { .. }) {
             return Ok(());
@@ -207,36 +251,94 @@ impl Draft {
         self.open_again(path).await?;
         self.attributes.mtime = None;
         match &mut self.content {
-            Content::Streamed { writer, written } if new == 0 => {
-                *writer = None;
-                *written = 0;
+            Content::Streamed { stream, written, size } if new == 0 => {
+                (*stream, self.report) = (None, None);
+                (*written, *size) = (0, 0);
             }
-            Content::Streamed { written, .. } if new > *written => {
-                let missing = new - *written;
-                for at in (0..missing).step_by(PIECE) {
-                    let zeros = vec![0; (missing - at).min(PIECE as u64) as usize];
-                    Box::pin(self.write(path, None, &zeros)).await?;
-                }
+            // What is not written by the time it is published is zeros.
+            Content::Streamed { written, size, .. } if new >= *written => *size = new,
+            _ => {
+                self.to_edit().await?;
+                self.edit()?.set_size(new)?;
             }
-            Content::Streamed { .. } | Content::Published { .. } => return Err(Errno::OPNOTSUPP),
-            Content::Lost { why, .. } => return Err(*why),
-            Content::Edited(edit) => edit.set_size(new)?,
         }
         (self.is_dirty, self.failure_noted) = (true, false);
         self.note(path);
         Ok(())
     }
 
-    /// Returns when donors have what was streamed so far, at the ack level of the policy. What was not written in order
-    /// is stored by then on this machine's disk alone.
-    pub async fn sync(&mut self) -> Result<(), Errno> {
+    /// Returns when donors have what was written so far, at the ack level of the policy.
+    pub async fn sync(&mut self, path: &PoolPath) -> Result<(), Errno> {
         match &mut self.content {
-            Content::Streamed { writer: Some(writer), .. } => {
-                writer.flush().await.map(drop).map_err(|failure| errno(&failure))
-            }
-            Content::Streamed { writer: None, .. } | Content::Published { .. } => Ok(()),
+            Content::Streamed { stream: Some(stream), .. } => stream.flush().await,
+            Content::Streamed { stream: None, .. } | Content::Published { .. } => Ok(()),
             Content::Lost { why, .. } => Err(*why),
-            Content::Edited(edit) => edit.sync().await,
+            Content::Edited(edit) if edit.is_stored() || !self.is_dirty => Ok(()),
+            Content::Edited(_) => self.store(path).await,
+        }
+    }
+
+    /// Has what was changed stored in a write session, and with that out of the spool.
+    async fn store(&mut self, path: &PoolPath) -> Result<(), Errno> {
+        let options = PutOptions { condition: self.condition, ..PutOptions::default() };
+        let Content::Edited(edit) = &mut self.content else { return Ok(()) };
+        let (writer, _) = edit.writer(&self.pool, path, &options, self.attributes).await?;
+        edit.store(writer).await
+    }
+
+    /// Has a file that was streamed go on as one that may be read and changed anywhere. What was streamed stays where it
+    /// is.
+    async fn to_edit(&mut self) -> Result<(), Errno> {
+        let Content::Streamed { stream, written, size } = &mut self.content else { return Ok(()) };
+        let (written, size) = (*written, *size);
+        self.report = None; // what was streamed keeps the session open
+        let Some(stream) = stream.take() else {
+            let mut edit = Box::new(Edit::empty(&self.spool));
+            edit.set_size(size)?;
+            self.content = Content::Edited(edit);
+            return Ok(());
+        };
+        self.content = Content::Lost { why: Errno::IO, size }; // until it is known where it is
+        let suspend = async {
+            let writer = stream.end().await?;
+            let suspended = writer.suspend().await.map_err(|failure| errno(&failure))?;
+            let edit = Edit::of_streamed(&suspended, &self.spool).and_then(|mut edit| {
+                edit.set_size(size)?;
+                Ok(Content::Edited(Box::new(edit)))
+            });
+            match edit {
+                Ok(edit) => Ok((edit, Ok(()))),
+                // What does not fit the spool goes on as it was, without what the program just wants.
+                Err(why) => {
+                    self.spool.log_full();
+                    let stream = Some(Box::new(self.stream_on(suspended).await?));
+                    Ok((Content::Streamed { stream, written, size }, Err(why)))
+                }
+            }
+        };
+        let (content, outcome) =
+            suspend.await.unwrap_or_else(|why| (Content::Lost { why, size }, Err(why)));
+        self.content = content;
+        outcome
+    }
+
+    /// Streams a file on that was to be changed.
+    async fn stream_on(&self, suspended: Suspended) -> Result<FileStream, Errno> {
+        let slot = self.limits.stream().ok_or(Errno::NOSPC)?;
+        let mut writer = Box::new(Writer::anew(&suspended.session(), self.attributes));
+        let streamed = async {
+            writer.keep(suspended.file(), 0..suspended.file().size()).await?;
+            writer.write(suspended.rest()).await
+        };
+        streamed.await.map_err(|failure| errno(&failure))?;
+        Ok(FileStream::begin(writer, Arc::clone(&self.limits), Arc::clone(&self.spool), slot))
+    }
+
+    fn edit(&mut self) -> Result<&mut Edit, Errno> {
+        match &mut self.content {
+            Content::Edited(edit) => Ok(edit),
+            Content::Lost { why, .. } => Err(*why),
+            Content::Streamed { .. } | Content::Published { .. } => Err(Errno::IO),
         }
     }
 
@@ -249,32 +351,17 @@ impl Draft {
         let options = PutOptions { condition: self.condition, ..PutOptions::default() };
         // The time that is shown of it before is that which it has.
         self.attributes.mtime.get_or_insert(FileTime::of_ms(self.pool.wall_ms()));
-        let size = self.size();
-        let mut fresh = None;
-        let was_streamed = match &mut self.content {
-            Content::Streamed { writer, .. } => {
-                fresh = writer.take();
-                self.content = Content::Lost { why: Errno::IO, size }; // until it is there
-                true
-            }
-            Content::Edited(_) => false,
+        let finished = match self.content {
+            Content::Streamed { .. } => self.finish_stream(path, &options).await,
+            Content::Edited(_) => self.finish_edit(path, &options).await,
             Content::Published { .. } => unreachable!("nothing of it was changed"),
-            Content::Lost { why, .. } => return Err(*why),
+            Content::Lost { why, .. } => return Err(why),
         };
-        let finished = self.finish(path, &options, fresh).await;
-        if was_streamed {
-            self.content = match finished {
-                Ok(_) => Content::Published { size },
-                Err(why) => Content::Lost { why, size },
-            };
-        }
-        self.version = match finished {
-            Ok(version) => Some(version),
-            Err(why) => {
-                self.note.unpublished(path);
-                return Err(why);
-            }
-        };
+        let (version, report) = finished.inspect_err(|_| self.note.unpublished(path))?;
+        self.version = Some(version);
+        let took = self.pool.now().saturating_sub(self.opened);
+        let published = Published { path: path.clone(), bytes: self.size(), took };
+        self.written_files.published(published, report);
         self.note.published();
         (self.is_dirty, self.has_new_attributes) = (false, false);
         self.condition = Condition::Always;
@@ -298,20 +385,56 @@ impl Draft {
         Ok(())
     }
 
-    /// Brings what was not streamed to the writer, and finishes it.
-    async fn finish(
+    /// Publishes what was streamed. A second try would publish a file without it.
+    async fn finish_stream(
         &mut self,
         path: &PoolPath,
         options: &PutOptions,
-        mut writer: Option<Box<Writer>>,
-    ) -> Result<VersionId, Errno> {
-        let opened = open(&self.pool, path, options, self.attributes, &mut writer).await?;
-        if let Content::Edited(edit) = &self.content {
-            edit.write_to(opened).await?;
-        }
-        opened.set_attributes(self.attributes);
-        let writer = writer.expect("just opened");
-        writer.finish().await.map_err(|failure| errno(&failure))
+    ) -> Result<Finished, Errno> {
+        let size = self.size();
+        let lost = |why| Content::Lost { why, size };
+        let content = std::mem::replace(&mut self.content, lost(Errno::IO)); // until it is there
+        let finish = async {
+            let (mut writer, report) = match content {
+                Content::Streamed { stream: Some(stream), .. } => {
+                    (*stream.end().await?, self.report.take())
+                }
+                _ => {
+                    let session = self.pool.session(path, options).await;
+                    let session = session.map_err(|failure| errno(&failure))?;
+                    let writer = session.create(path.clone(), self.attributes);
+                    (writer, Some(session.pending_report()))
+                }
+            };
+            while writer.written() < size {
+                let zeros = vec![0; (size - writer.written()).min(PIECE) as usize];
+                writer.write(&zeros).await.map_err(|failure| errno(&failure))?;
+            }
+            writer.set_attributes(self.attributes);
+            let version = writer.finish().await.map_err(|failure| errno(&failure))?;
+            Ok((version, report))
+        };
+        let finished: Result<Finished, Errno> = finish.await;
+        self.content = match finished {
+            Ok(_) => Content::Published { size },
+            Err(why) => lost(why),
+        };
+        finished
+    }
+
+    /// Publishes what was changed. It can be tried again.
+    async fn finish_edit(
+        &mut self,
+        path: &PoolPath,
+        options: &PutOptions,
+    ) -> Result<Finished, Errno> {
+        let attributes = self.attributes;
+        let Content::Edited(edit) = &self.content else { return Err(Errno::IO) };
+        let (mut writer, report) = edit.writer(&self.pool, path, options, attributes).await?;
+        edit.write_to(&mut writer).await?;
+        writer.set_attributes(attributes);
+        let version = writer.finish().await.map_err(|failure| errno(&failure))?;
+        Ok((version, report))
     }
 
     /// Opens what was streamed and published, if that is all there is, so that it can be changed.
@@ -325,19 +448,4 @@ impl Draft {
         }
         Ok(())
     }
-}
-
-/// The writer of a file, which is opened when its first bytes come.
-async fn open<'a>(
-    pool: &Pool,
-    path: &PoolPath,
-    options: &PutOptions,
-    attributes: Attributes,
-    writer: &'a mut Option<Box<Writer>>,
-) -> Result<&'a mut Writer, Errno> {
-    if writer.is_none() {
-        let opened = pool.create(path, options, attributes).await;
-        *writer = Some(Box::new(opened.map_err(|failure| errno(&failure))?));
-    }
-    Ok(writer.as_mut().expect("just made"))
 }

@@ -1,11 +1,17 @@
 //! A version of a file and what was changed of it. Changed bytes are in the spool; all others are read from the version
 //! when they are wanted, and chunks without a change are not stored again. So what an edit costs does not depend on how
 //! large the file is.
+//!
+//! The chunks that a write session has of a file that is not visible yet serve as well as a version: what was streamed
+//! is changed like that, and what fills the spool is stored and becomes such chunks.
 
 use crate::errno::errno;
 use crate::reading::Reading;
 use crate::spool::{Spool, SpoolFile};
-use potluck_client::{File, Writer};
+use potluck_client::{
+    Attributes, File, PendingReport, Pool, PutOptions, Suspended, SuspendedSession, Writer,
+};
+use potluck_core::path::PoolPath;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,13 +21,17 @@ const PIECE: u64 = 1 << 20;
 
 /// A file that is being changed.
 pub struct Edit {
-    /// The version that it was.
+    /// The version that it was, or what a write session has of it.
     base: Option<Reading>,
+    /// The session that has its base.
+    session: Option<SuspendedSession>,
     /// Bytes of that version that were not cut off.
     kept: u64,
     /// What was written since.
     changed: SpoolFile,
     size: u64,
+    /// Whether donors have all of it.
+    is_stored: bool,
 }
 
 /// Where a run of bytes is.
@@ -38,13 +48,35 @@ enum Source {
 impl Edit {
     /// An empty file.
     pub fn empty(spool: &Arc<Spool>) -> Self {
-        Self { base: None, kept: 0, changed: SpoolFile::new(spool), size: 0 }
+        let changed = SpoolFile::new(spool);
+        Self { base: None, session: None, kept: 0, changed, size: 0, is_stored: false }
     }
 
     /// A version of which nothing is changed yet.
     pub fn of(base: File, spool: &Arc<Spool>) -> Self {
         let size = base.size();
-        Self { base: Some(Reading::new(base)), kept: size, changed: SpoolFile::new(spool), size }
+        let base = Some(Reading::new(base));
+        Self { base, kept: size, size, is_stored: true, ..Self::empty(spool) }
+    }
+
+    /// What was streamed of a file until now.
+    ///
+    /// Errors: [`Errno::NOSPC`] where what fills no chunk does not fit the spool.
+    pub fn of_streamed(suspended: &Suspended, spool: &Arc<Spool>) -> Result<Self, Errno> {
+        let mut edit = Self::empty(spool);
+        edit.go_on_from(suspended)?;
+        Ok(edit)
+    }
+
+    /// Has what a session has of the file for its base, and nothing but the rest of it in the spool.
+    fn go_on_from(&mut self, suspended: &Suspended) -> Result<(), Errno> {
+        let (base, rest) = (suspended.file().clone(), suspended.rest());
+        self.changed.replace(base.size(), rest)?;
+        self.kept = base.size();
+        self.size = self.kept + rest.len() as u64;
+        self.base = Some(Reading::new(base));
+        self.session = Some(suspended.session());
+        Ok(())
     }
 
     /// Bytes of the file as it is now.
@@ -58,6 +90,7 @@ impl Edit {
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
         let end = offset.checked_add(bytes.len() as u64).ok_or(Errno::FBIG)?;
         self.changed.write(offset, bytes)?;
+        self.is_stored = false;
         self.size = self.size.max(end);
         Ok(())
     }
@@ -65,6 +98,7 @@ impl Edit {
     /// Cuts the file off, or extends it by zeros.
     pub fn set_size(&mut self, size: u64) -> Result<(), Errno> {
         self.changed.cut_off(size)?;
+        self.is_stored = false;
         self.kept = self.kept.min(size);
         self.size = size;
         Ok(())
@@ -98,9 +132,42 @@ impl Edit {
         Ok(())
     }
 
-    /// Waits until this machine's disk has what was written.
-    pub async fn sync(&self) -> Result<(), Errno> {
-        self.changed.sync().await
+    /// A writer for the whole file: of the session that has its base, or of a new one, whose report is given with it, where
+    /// there is none, or the file has another path by now.
+    pub async fn writer(
+        &self,
+        pool: &Pool,
+        path: &PoolPath,
+        options: &PutOptions,
+        attributes: Attributes,
+    ) -> Result<(Writer, Option<PendingReport>), Errno> {
+        match self.session.as_ref().filter(|session| session.path() == path) {
+            Some(session) => Ok((Writer::anew(session, attributes), None)),
+            None => {
+                let session = pool.session(path, options).await;
+                let session = session.map_err(|failure| errno(&failure))?;
+                let writer = session.create(path.clone(), attributes);
+                Ok((writer, Some(session.pending_report())))
+            }
+        }
+    }
+
+    /// Brings the file to a `writer` of [`Edit::writer`] and returns when donors have it, at the ack level of the policy.
+    /// All but what fills no chunk leaves the spool.
+    ///
+    /// Errors: those of writing; the file is as it was then.
+    pub async fn store(&mut self, mut writer: Writer) -> Result<(), Errno> {
+        self.write_to(&mut writer).await?;
+        writer.flush().await.map_err(|failure| errno(&failure))?;
+        let suspended = writer.suspend().await.map_err(|failure| errno(&failure))?;
+        self.go_on_from(&suspended)?;
+        self.is_stored = true;
+        Ok(())
+    }
+
+    /// Whether donors have all of it.
+    pub fn is_stored(&self) -> bool {
+        self.is_stored
     }
 
     /// The runs of bytes in a range, as far as the file has it, in order.

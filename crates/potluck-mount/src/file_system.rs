@@ -20,6 +20,8 @@ use crate::inodes::{Inodes, ROOT};
 use crate::reading::Reading;
 use crate::record::MountRecord;
 use crate::spool::Spool;
+use crate::write_protocol::WriteLimits;
+use crate::write_rates::WrittenFiles;
 use potluck_client::{Attributes, Pool};
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::ids::VersionId;
@@ -57,8 +59,6 @@ impl ShownEntry {
 /// The way in which a file is opened.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OpenMode {
-    /// Bytes are read.
-    pub reads: bool,
     /// Bytes are written.
     pub writes: bool,
     /// What is there is cut off.
@@ -74,6 +74,8 @@ pub struct FileSystem {
     pool: Pool,
     metadata: Arc<CoherentMetadata>,
     spool: Arc<Spool>,
+    limits: Arc<WriteLimits>,
+    written_files: Arc<WrittenFiles>,
     record: Arc<MountRecord>,
     inodes: Mutex<Inodes>,
     handles: Mutex<OpenHandles>,
@@ -81,13 +83,20 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// The directory `root`; files that are not written in order are kept in `spool` until they are closed, and
-    /// `record` says which files are not published.
-    pub fn new(pool: Pool, root: PoolPath, spool: Spool, record: Arc<MountRecord>) -> Self {
+    /// The directory `root`; files that are not written in order are kept in `spool` until they are closed, others are
+    /// written as `limits` say, and `record` says which files are not published.
+    pub fn new(
+        pool: Pool,
+        root: PoolPath,
+        spool: Spool,
+        limits: WriteLimits,
+        record: Arc<MountRecord>,
+    ) -> Self {
         let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
         let metadata = Arc::new(CoherentMetadata::new(pool.clone()));
-        let checkpoints = Mutex::default();
-        Self { pool, metadata, spool: Arc::new(spool), record, inodes, handles, checkpoints }
+        let (checkpoints, limits) = (Mutex::default(), Arc::new(limits));
+        let (spool, written_files) = (Arc::new(spool), Arc::default());
+        Self { pool, metadata, spool, limits, written_files, record, inodes, handles, checkpoints }
     }
 
     /// What is known of the pool.
@@ -115,7 +124,8 @@ impl FileSystem {
 
     fn draft_place(&self) -> DraftPlace {
         let (pool, spool) = (self.pool.clone(), Arc::clone(&self.spool));
-        DraftPlace { pool, spool, note: self.record.draft() }
+        let (limits, written_files) = (Arc::clone(&self.limits), Arc::clone(&self.written_files));
+        DraftPlace { pool, spool, limits, written_files, note: self.record.draft() }
     }
 
     fn child(&self, parent: u64, name: &str) -> Result<PoolPath, Errno> {
@@ -293,10 +303,9 @@ impl FileSystem {
         let file = self.pool.open_leased(&path).await.map_err(|failure| errno(&failure))?;
         let place = self.draft_place();
         let attributes = Attributes { mtime: None, permissions: file.attributes().permissions };
-        let mut draft = match (mode.truncates, mode.reads) {
-            (false, _) => Draft::of_version(place, file),
-            (true, true) => Draft::empty(place, attributes),
-            (true, false) => Draft::streamed(place, Condition::Always, attributes),
+        let mut draft = match mode.truncates {
+            false => Draft::of_version(place, file),
+            true => Draft::empty(place, Condition::Always, attributes),
         };
         draft.note(&path);
         Ok(draft)
@@ -324,11 +333,7 @@ impl FileSystem {
         };
         let attributes = Attributes { mtime: None, permissions };
         let place = self.draft_place();
-        let draft = match mode.reads {
-            true => Draft::empty(place, attributes),
-            false => Draft::streamed(place, condition, attributes),
-        };
-        let mut draft = draft.with_condition(condition);
+        let mut draft = Draft::empty(place, condition, attributes);
         draft.note(&path);
         let draft = Arc::new(AsyncMutex::new(draft));
         let inode = self.inodes().of(parent, name);
@@ -346,13 +351,16 @@ impl FileSystem {
             Handle::Reading(reading) => {
                 reading.read(offset, len).await.map_err(|failure| errno(&failure))
             }
-            Handle::Writing { draft, .. } => draft.lock().await.read(offset, len).await,
+            Handle::Writing { draft, .. } => {
+                let path = self.inodes().path(opened.inode);
+                draft.lock().await.read(&path?, offset, len).await
+            }
             Handle::Listing(_) => Err(Errno::ISDIR),
         }
     }
 
     /// Writes to an open file.
-    pub async fn write(&self, handle: u64, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+    pub async fn write(&self, handle: u64, offset: u64, bytes: Vec<u8>) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
         let Handle::Writing { draft, appends } = opened.handle else { return Err(Errno::BADF) };
         let path = self.inodes().path(opened.inode);
@@ -364,7 +372,10 @@ impl FileSystem {
     pub async fn sync(&self, handle: u64) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
         match opened.handle {
-            Handle::Writing { draft, .. } => draft.lock().await.sync().await,
+            Handle::Writing { draft, .. } => {
+                let path = self.inodes().path(opened.inode);
+                draft.lock().await.sync(&path?).await
+            }
             Handle::Reading(_) | Handle::Listing(_) => Ok(()),
         }
     }

@@ -20,7 +20,11 @@ mod ops;
 mod reading;
 mod record;
 mod spool;
+mod stream;
+mod write_protocol;
+mod write_rates;
 
 pub use attaching::{AttachError, detach_dead, is_mounted, mount_point, unmount};
 pub use mounting::{MountOptions, Mounted, mount};
 pub use record::{FoundRecord, RecordedMount, Unpublished, UnpublishedState, mount_name};
+pub use write_protocol::{WriteOptions, WriteProtocol};

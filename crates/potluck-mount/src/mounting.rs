@@ -7,6 +7,7 @@ use crate::kernel_cache;
 use crate::ops::KernelRequests;
 use crate::record::{MountRecord, RecordedMount, Unpublished};
 use crate::spool::Spool;
+use crate::write_protocol::{WriteLimits, WriteOptions};
 use fuser::{Config, Session, SessionACL};
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
@@ -38,6 +39,8 @@ pub struct MountOptions {
     pub spool_dir: PathBuf,
     /// Bytes that all of these may have.
     pub spool_limit: u64,
+    /// How files are written in order.
+    pub writing: WriteOptions,
 }
 
 /// A mount that serves.
@@ -78,7 +81,8 @@ fn serve_kernel(
     record: &Arc<MountRecord>,
 ) -> Result<Serving, AttachError> {
     let spool = Spool::new(options.spool_dir.clone(), options.spool_limit);
-    let files = Arc::new(FileSystem::new(pool, root.clone(), spool, Arc::clone(record)));
+    let limits = WriteLimits::new(options.writing);
+    let files = Arc::new(FileSystem::new(pool, root.clone(), spool, limits, Arc::clone(record)));
     tokio::spawn(CoherentMetadata::follow(Arc::downgrade(files.metadata())));
     let MountOptions { read_only, allow_other, no_exec, .. } = *options;
     let source = root.to_string();

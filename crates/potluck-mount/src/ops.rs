@@ -310,9 +310,10 @@ impl Filesystem for KernelRequests {
         reply: ReplyWrite,
     ) {
         let bytes = bytes.to_vec();
+        let len = bytes.len() as u32;
         self.spawn(|files| async move {
-            match files.write(handle.0, offset, &bytes).await {
-                Ok(()) => reply.written(bytes.len() as u32),
+            match files.write(handle.0, offset, bytes).await {
+                Ok(()) => reply.written(len),
                 Err(why) => reply.error(number(why)),
             }
         });

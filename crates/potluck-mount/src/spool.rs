@@ -1,4 +1,4 @@
-//! The place on this machine for what was written to drafts that are not written in order, and how much that may be.
+//! The place on this machine for what was written to drafts and is not at donors, and how much that may be.
 //!
 //! Spool files have no names: whatever becomes of the process, the system gives their space back.
 
@@ -26,7 +26,7 @@ pub struct Spool {
 #[derive(Debug)]
 pub struct SpoolFile {
     spool: Arc<Spool>,
-    file: Option<Arc<File>>,
+    file: Option<File>,
     /// The ranges that were written.
     written: RangeSet<u64>,
     /// How many bytes these are.
@@ -39,23 +39,76 @@ impl Spool {
         Self { dir, limit, taken: AtomicU64::new(0) }
     }
 
-    fn take(&self, bytes: u64) -> Result<(), Errno> {
+    fn try_take(&self, bytes: u64) -> bool {
         let fits = |taken: u64| taken.checked_add(bytes).filter(|taken| *taken <= self.limit);
-        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
-        taken.map(drop).map_err(|taken| {
-            tracing::warn!(
-                "a program gets error {}: files that are not written in order have {taken} bytes in {} and may \
-                 have {} (spool-max)",
-                Errno::NOSPC,
-                self.dir.display(),
-                self.limit
-            );
-            Errno::NOSPC
-        })
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    /// Says in the log why a program is told that there is no room.
+    pub fn log_full(&self) {
+        tracing::warn!(
+            "a program gets error {}: files that are not at donors have {} bytes in {} and may have {} (spool-max)",
+            Errno::NOSPC,
+            self.taken.load(Ordering::Relaxed),
+            self.dir.display(),
+            self.limit
+        );
+    }
+
+    /// A new file without a name.
+    fn nameless(&self) -> io::Result<File> {
+        std::fs::create_dir_all(&self.dir)?;
+        tempfile::tempfile_in(&self.dir)
     }
 
     fn give_back(&self, bytes: u64) {
         self.taken.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A file without a name in the spool that is written in order, while what was written before is read.
+#[derive(Debug)]
+pub struct Temporary {
+    spool: Arc<Spool>,
+    file: File,
+    /// Bytes that were written.
+    taken: AtomicU64,
+}
+
+impl Temporary {
+    /// An empty one.
+    pub fn new(spool: &Arc<Spool>) -> Result<Self, Errno> {
+        let file = spool.nameless().map_err(|why| local(&why))?;
+        Ok(Self { spool: Arc::clone(spool), file, taken: AtomicU64::new(0) })
+    }
+
+    /// Writes bytes at `offset`, where nothing was written.
+    ///
+    /// Errors: [`Errno::NOSPC`] where the spool, or its disk, is full; they are not written then.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let len = bytes.len() as u64;
+        if !self.spool.try_take(len) {
+            return Err(Errno::NOSPC);
+        }
+        let written = self.file.write_all_at(bytes, offset).map_err(|why| local(&why));
+        match written {
+            Ok(()) => drop(self.taken.fetch_add(len, Ordering::Relaxed)),
+            Err(_) => self.spool.give_back(len),
+        }
+        written
+    }
+
+    /// The bytes of a range that was written.
+    pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>, Errno> {
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        self.file.read_exact_at(&mut bytes, range.start).map_err(|why| local(&why))?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        self.spool.give_back(*self.taken.get_mut());
     }
 }
 
@@ -76,7 +129,9 @@ impl SpoolFile {
         }
         let there: u64 = self.written(&range).map(|run| run.end - run.start).sum();
         let more = bytes.len() as u64 - there;
-        self.spool.take(more)?;
+        if !self.spool.try_take(more) {
+            return Err(Errno::NOSPC);
+        }
         let written = self
             .file()
             .and_then(|file| file.write_all_at(bytes, offset).map_err(|why| local(&why)));
@@ -118,18 +173,35 @@ impl SpoolFile {
         Ok(())
     }
 
-    /// Waits until the disk has what was written.
-    pub async fn sync(&self) -> Result<(), Errno> {
-        let Some(file) = self.file.clone() else { return Ok(()) };
-        let synced = tokio::task::spawn_blocking(move || file.sync_data()).await;
-        synced.map_err(|_| Errno::IO)?.map_err(|why| local(&why))
+    /// Has nothing but these bytes from now on, whatever was written before.
+    ///
+    /// Errors: [`Errno::NOSPC`] where that is more and does not fit; all is as it was then.
+    pub fn replace(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Errno> {
+        let len = bytes.len() as u64;
+        let more = len.saturating_sub(self.taken);
+        if !self.spool.try_take(more) {
+            return Err(Errno::NOSPC);
+        }
+        let written = self.spool.nameless().and_then(|file| {
+            file.write_all_at(bytes, offset)?;
+            Ok(file)
+        });
+        let file = written.map_err(|why| {
+            self.spool.give_back(more);
+            local(&why)
+        })?;
+        self.spool.give_back(self.taken.saturating_sub(len));
+        (self.file, self.taken) = (Some(file), len);
+        self.written.clear();
+        if len > 0 {
+            self.written.insert(offset..offset + len);
+        }
+        Ok(())
     }
 
     fn file(&mut self) -> Result<&File, Errno> {
         if self.file.is_none() {
-            let dir = &self.spool.dir;
-            std::fs::create_dir_all(dir).map_err(|why| local(&why))?;
-            self.file = Some(Arc::new(tempfile::tempfile_in(dir).map_err(|why| local(&why))?));
+            self.file = Some(self.spool.nameless().map_err(|why| local(&why))?);
         }
         Ok(self.file.as_ref().expect("just made"))
     }
@@ -167,7 +239,15 @@ mod tests {
         other.write(20, &[4; 60]).expect("what was cut off is free");
         assert_eq!(other.written(&(10..1000)).collect::<Vec<_>>(), vec![10..80; 1]);
         assert_eq!(other.read(10, 20), Ok([[3; 10], [4; 10]].concat()));
-        drop(other);
+        assert_eq!(other.replace(7, &[6; 81]), Err(Errno::NOSPC));
+        assert_eq!(other.read(10, 20), Ok([[3; 10], [4; 10]].concat()), "it is as it was");
+        other.replace(7, &[6; 10]).expect("less than before");
+        assert_eq!(other.written(&(0..1000)).collect::<Vec<_>>(), vec![7..17; 1]);
+        let temporary = Temporary::new(&spool).expect("made");
+        temporary.write(0, &[7; 70]).expect("what was replaced is free");
+        assert_eq!(temporary.write(70, &[7; 1]), Err(Errno::NOSPC));
+        assert_eq!(temporary.read(10..12), Ok(vec![7; 2]));
+        drop((temporary, other));
         one.write(0, &[5; 80]).expect("what was dropped is free");
         assert_eq!(one.write(u64::MAX, &[0; 2]), Err(Errno::FBIG));
         let names = std::fs::read_dir(dir.path().join("spool")).expect("listed");

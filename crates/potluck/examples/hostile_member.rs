@@ -334,7 +334,8 @@ impl Member {
 
     async fn offer_without_end(&mut self, session: &Reserved) -> Came {
         let chunks: Vec<ChunkName> = (0..20_000).map(|_| ChunkName(self.digest().0)).collect();
-        let offer = Offer { session: session.session, chunks: Packed(chunks), ack: AckLevel::Disk };
+        let (session, chunks) = (session.session, Packed(chunks));
+        let offer = Offer { session, chunks, ack: AckLevel::Disk, so_far: None };
         let offered = self.call(&offer).await;
         offered.map_or_else(Came::of, |_| Came::let_through("20,000 chunks were taken down"))
     }

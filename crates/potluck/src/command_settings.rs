@@ -9,6 +9,7 @@ use etcetera::BaseStrategy;
 use potluck_client::{Pool, RetryLimits};
 use potluck_core::chunk::Digest;
 use potluck_core::size::parse_size;
+use potluck_mount::WriteOptions;
 use potluck_wire::call::Caller;
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -35,8 +36,12 @@ pub struct CommandSettings {
     pub progress: bool,
     /// How long to wait for those who do not answer.
     pub retry_limits: RetryLimits,
-    /// Bytes that files may take on this machine which are written through a mount and not in order.
+    /// Bytes that files may take on this machine which are written through a mount.
     pub spool_max: Option<u64>,
+    /// How files are written in order through a mount.
+    pub writing: WriteOptions,
+    /// Bytes that this user's mounts may keep on disk of what was read.
+    pub cache_max: Option<u64>,
     pool: Option<String>,
 }
 
@@ -60,7 +65,9 @@ impl CommandSettings {
             cache_dir: base.cache_dir().join("potluck"),
             progress: !global.no_progress && file.progress.unwrap_or(true),
             retry_limits: retry_limits(global, &file)?,
-            spool_max: spool_max(&file)?,
+            spool_max: size("spool-max", file.spool_max.as_deref())?,
+            writing: writing(&file)?,
+            cache_max: size("cache-max", file.cache_max.as_deref())?,
             // Set to nothing is how shells unset it for one command.
             pool: global.pool.clone().filter(|pool| !pool.is_empty()).or(file.pool),
         })
@@ -69,6 +76,11 @@ impl CommandSettings {
     /// Where mounts keep what they have not published, and what they say of it.
     pub fn spool_dir(&self) -> PathBuf {
         self.cache_dir.join("spool")
+    }
+
+    /// Where mounts keep what was read.
+    pub fn chunk_cache_dir(&self) -> PathBuf {
+        self.cache_dir.join("chunks")
     }
 
     /// Where identities of users and admins live, one directory a pool.
@@ -214,12 +226,29 @@ fn retry_limits(global: &Global, file: &ConfigFile) -> Result<RetryLimits, Failu
     })
 }
 
-/// The size that the configuration sets for the spool of a mount.
-fn spool_max(file: &ConfigFile) -> Result<Option<u64>, Failure> {
-    let written = file.spool_max.as_deref().map(parse_size).transpose();
-    written.map_err(|why| {
-        let what = format!("`spool-max` in the configuration: {why}");
+/// The size that the configuration sets by a key.
+fn size(key: &str, written: Option<&str>) -> Result<Option<u64>, Failure> {
+    written.map(parse_size).transpose().map_err(|why| {
+        let what = format!("`{key}` in the configuration: {why}");
         Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what).hint("write it as 20GiB")
+    })
+}
+
+/// How the configuration has files written in order through a mount.
+fn writing(file: &ConfigFile) -> Result<WriteOptions, Failure> {
+    let default = WriteOptions::default();
+    let protocol = file.write_protocol.as_deref().map(str::parse).transpose();
+    let protocol = protocol.map_err(|why: String| {
+        let what = format!("`write-protocol` in the configuration: {why}");
+        Failure::new(ErrorKind::Usage, code::BAD_SETTINGS, what)
+            .hint("`potluck mount --help` tells what each of them does")
+    })?;
+    let window = size("write-window", file.write_window.as_deref())?;
+    let temporary_size = size("temporary-size", file.temporary_size.as_deref())?;
+    Ok(WriteOptions {
+        protocol: protocol.unwrap_or(default.protocol),
+        window: window.unwrap_or(default.window),
+        temporary_size: temporary_size.unwrap_or(default.temporary_size),
     })
 }
 

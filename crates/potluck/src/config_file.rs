@@ -11,12 +11,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml_edit::Item;
 
-const KEYS: [(&str, SettingKind); 5] = [
+const KEYS: [(&str, SettingKind); 9] = [
     ("pool", SettingKind::Text),
     ("progress", SettingKind::Flag),
     ("mdns", SettingKind::Flag),
     ("retry-for", SettingKind::Time { least: Duration::ZERO }),
     ("spool-max", SettingKind::Size { least: 0 }),
+    ("write-protocol", SettingKind::Text),
+    ("write-window", SettingKind::Size { least: 1 }),
+    ("temporary-size", SettingKind::Size { least: 1 }),
+    ("cache-max", SettingKind::Size { least: 0 }),
 ];
 
 /// One configuration file; every field may be absent.
@@ -30,9 +34,16 @@ pub struct ConfigFile {
     pub mdns: Option<bool>,
     /// How long to wait for those who do not answer, such as `10m`.
     pub retry_for: Option<String>,
-    /// The most that files may take on this machine that are written through a mount and not in order, such as
-    /// `20GiB`.
+    /// The most that files may take on this machine that are written through a mount, such as `20GiB`.
     pub spool_max: Option<String>,
+    /// How files that are written in order through a mount go to donors, such as `hybrid`.
+    pub write_protocol: Option<String>,
+    /// Bytes in memory that programs have written to a mount and donors were not given yet, such as `32MiB`.
+    pub write_window: Option<String>,
+    /// Bytes of each temporary file of a mount, such as `64MiB`.
+    pub temporary_size: Option<String>,
+    /// Bytes that mounts may keep on disk of what was read, such as `50GiB`.
+    pub cache_max: Option<String>,
 }
 
 impl ConfigFile {
@@ -48,12 +59,17 @@ impl ConfigFile {
     fn parse(source: TomlSource<'_>) -> Result<Self, Failure> {
         let document = source.parse()?;
         source.check(document.as_table(), &KEYS, &[])?;
+        let text = |key| document.get(key).and_then(Item::as_str).map(str::to_owned);
         Ok(Self {
-            pool: document.get("pool").and_then(Item::as_str).map(str::to_owned),
+            pool: text("pool"),
             progress: document.get("progress").and_then(Item::as_bool),
             mdns: document.get("mdns").and_then(Item::as_bool),
-            retry_for: document.get("retry-for").and_then(Item::as_str).map(str::to_owned),
-            spool_max: document.get("spool-max").and_then(Item::as_str).map(str::to_owned),
+            retry_for: text("retry-for"),
+            spool_max: text("spool-max"),
+            write_protocol: text("write-protocol"),
+            write_window: text("write-window"),
+            temporary_size: text("temporary-size"),
+            cache_max: text("cache-max"),
         })
     }
 
@@ -64,6 +80,10 @@ impl ConfigFile {
             mdns: self.mdns.or(lower.mdns),
             retry_for: self.retry_for.or(lower.retry_for),
             spool_max: self.spool_max.or(lower.spool_max),
+            write_protocol: self.write_protocol.or(lower.write_protocol),
+            write_window: self.write_window.or(lower.write_window),
+            temporary_size: self.temporary_size.or(lower.temporary_size),
+            cache_max: self.cache_max.or(lower.cache_max),
         }
     }
 }

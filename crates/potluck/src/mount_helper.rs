@@ -32,8 +32,19 @@ const IGNORED: [&str; 19] = [
     "relatime",
     "nodiratime",
 ];
-const USAGE: &str = "usage: mount.potluck pot://SPACE[/DIR] DIR [-fnsv] [-o OPTION,…]\n  options: ro, \
-                     noexec, allow_other, pool=NAME|DIR, spool_max=SIZE, retry_for=TIME; others of fstab(5) are ignored";
+/// Options with a value, which `potluck mount` has, too.
+const WITH_VALUE: [&str; 7] = [
+    "pool",
+    "spool_max",
+    "cache_max",
+    "retry_for",
+    "write_protocol",
+    "write_window",
+    "temporary_size",
+];
+const USAGE: &str = "usage: mount.potluck pot://SPACE[/DIR] DIR [-fnsv] [-o OPTION,…]\n  options: ro, noexec, \
+                     allow_other, pool=NAME|DIR, spool_max=SIZE, cache_max=SIZE, retry_for=TIME, \
+                     write_protocol=NAME, write_window=SIZE, temporary_size=SIZE; others of fstab(5) are ignored";
 
 /// Runs `potluck mount` in the place of this process if mount(8) called it; returns if it did not, or if its
 /// arguments make no sense, with what is wrong with them.
@@ -92,9 +103,9 @@ fn translated(args: &[OsString]) -> Result<Option<Vec<OsString>>, String> {
                 ("ro", None) => flags.push("--read-only".into()),
                 ("noexec", None) => flags.push("--no-exec".into()),
                 ("allow_other", None) => flags.push("--allow-other".into()),
-                ("pool", Some(value)) => flags.push(format!("--pool={value}").into()),
-                ("spool_max", Some(value)) => flags.push(format!("--spool-max={value}").into()),
-                ("retry_for", Some(value)) => flags.push(format!("--retry-for={value}").into()),
+                (key, Some(value)) if WITH_VALUE.contains(&key) => {
+                    flags.push(format!("--{}={value}", key.replace('_', "-")).into());
+                }
                 (key, _) if IGNORED.contains(&key) => {}
                 (key, _) if key.starts_with("x-") || key == "comment" => {}
                 _ if is_sloppy => {}
@@ -135,9 +146,9 @@ mod tests {
     fn lines_of_fstab_become_arguments_and_unknown_options_are_refused() {
         let line = "pot://lab /mnt/lab -v -o rw,noauto,_netdev,x-systemd.automount";
         assert_eq!(translate(line), Ok(Some("mount -v -- pot://lab /mnt/lab".into())));
-        let line = "pot://lab /m -o ro,allow_other,pool=/etc/potluck/pools/lab,spool_max=4GiB";
+        let line = "pot://lab /m -o ro,allow_other,pool=/etc/potluck/pools/lab,spool_max=4GiB,write_protocol=hybrid";
         let expected = "mount --quiet --read-only --allow-other --pool=/etc/potluck/pools/lab \
-                        --spool-max=4GiB -- pot://lab /m";
+                        --spool-max=4GiB --write-protocol=hybrid -- pot://lab /m";
         assert_eq!(translate(line), Ok(Some(expected.into())));
         assert_eq!(translate("pot://lab /m -fnv -t potluck"), Ok(None));
         assert_eq!(translate("pot://lab /m -o ra").expect_err("?"), "unknown option “ra”");

@@ -6,20 +6,37 @@ use crate::buffer::Buffer;
 use crate::link::LinkError;
 use crate::recipe::{Recipe, changed};
 use crate::retry_limits::{Pauses, STRANGERS, do_not_answer};
+use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
 use potluck_core::read_plan::Piece;
 use potluck_wire::addresses::Addresses;
 use potluck_wire::bulk::BulkStatus;
-use potluck_wire::control::{Call, Open, OpenPart, Opened};
+use potluck_wire::control::{Call, DonorAccess, Open, OpenPart, Opened};
 use potluck_wire::error::{ErrorKind, Failure};
+use potluck_wire::net::BoxFuture;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Tickets that could not be renewed are asked for again after this long.
 const RENEW_AGAIN: Duration = Duration::from_secs(30);
+
+/// Knows where the chunks are of a file that has no name yet, and so cannot be opened again.
+pub trait ChunkLocator: Send + Sync {
+    /// Finds out which donors have these chunks now, and how to reach those.
+    fn locate(&self, chunks: Vec<ChunkName>) -> BoxFuture<'_, Result<LocatedChunks, Failure>>;
+}
+
+/// The donors that have chunks.
+#[derive(Debug, Default)]
+pub struct LocatedChunks {
+    /// The donors of each chunk.
+    pub holders: BTreeMap<ChunkName, Vec<DonorId>>,
+    /// How to reach all of these donors.
+    pub donors: Vec<DonorAccess>,
+}
 
 /// How the donors of a read answer.
 #[derive(Default)]
@@ -41,6 +58,8 @@ struct State {
     refused: Option<Failure>,
     /// Where the files of the read are: a file, or the directory that they are below.
     root: Option<PoolPath>,
+    /// Whoever knows where the chunks are, where the files have no names.
+    locator: Option<Arc<dyn ChunkLocator>>,
 }
 
 struct Away {
@@ -130,18 +149,32 @@ impl Fetcher {
         self.outage.state.lock().expect("no holder panics").root = Some(root);
     }
 
+    /// Learns who knows where the chunks of this read are: its files cannot be opened by name.
+    pub fn located_by(&self, locator: Arc<dyn ChunkLocator>) {
+        self.outage.state.lock().expect("no holder panics").locator = Some(locator);
+    }
+
     /// Asks the manager, as long as `asks` does, where the chunks of a file are now, and for what lets this
     /// client in there. A file that was moved or removed meanwhile, or a manager that does not answer, changes
     /// nothing. `false`, and nothing is asked, if somebody did so since `began`.
     async fn reopen(&self, recipe: &Recipe, began: Tick, asks: Asks) -> bool {
         let mut last = recipe.reopened.lock().await;
-        let root = self.outage.state.lock().expect("no holder panics").root.clone();
+        let (root, has_no_name) = {
+            let state = self.outage.state.lock().expect("no holder panics");
+            (state.root.clone(), state.locator.is_some())
+        };
         let path = root.map(|root| {
             let names = recipe.file.path.split('/').filter(|name| !name.is_empty());
             names.into_iter().try_fold(root, |path, name| path.join(name))
         });
         if *last >= Some(began) {
             return false;
+        }
+        if has_no_name {
+            // Who is asked tries for as long as the client's retry limits say.
+            let _ = self.locate(recipe).await; // what was known before may still be true
+            *last = Some(self.client.env.clock.now());
+            return true;
         }
         let Some(Ok(path)) = path else { return true };
         let opened = match recipe.part {
@@ -164,14 +197,30 @@ impl Fetcher {
         };
         self.outage.refused(None);
         recipe.moved(opened.files.into_iter().next());
-        // Those that answer keep the links that they have, as long as their tickets are good.
+        self.learn_anew(opened.donors);
+        true
+    }
+
+    /// Finds out where the chunks of a file are that has no name yet.
+    pub async fn locate(&self, recipe: &Recipe) -> Result<(), Failure> {
+        let locator = self.outage.state.lock().expect("no holder panics").locator.clone();
+        if let Some(locator) = locator {
+            let located = locator.locate(recipe.names().collect()).await?;
+            recipe.located(&located.holders);
+            self.learn_anew(located.donors);
+        }
+        Ok(())
+    }
+
+    /// Uses what the manager says now of the donors. Those that answer keep the links that they have, as long as their
+    /// tickets are good.
+    fn learn_anew(&self, donors: Vec<DonorAccess>) {
         {
             let state = self.outage.state.lock().expect("no holder panics");
             let away = state.away.iter().filter(|(_, away)| away.since.is_some());
             away.for_each(|(donor, _)| self.donors.discard(*donor));
         }
-        self.donors.learn(opened.donors);
-        true
+        self.donors.learn(donors);
     }
 
     async fn open<C: Call<Reply = Opened>>(&self, open: &C, asks: Asks) -> Result<Opened, Failure> {

@@ -297,6 +297,14 @@ impl Groups {
         self.shards.get(name).map_or(&[], |shard| &shard.acks)
     }
 
+    /// The donors that have a chunk, as far as the session remembers it.
+    pub fn holders(&self, name: &ChunkName) -> Vec<DonorId> {
+        let Some(shard) = self.shards.get(name) else { return Vec::new() };
+        let acknowledged = shard.acks.iter().map(|(donor, ..)| *donor);
+        let donors: BTreeSet<_> = acknowledged.chain(shard.held.iter().copied()).collect();
+        donors.into_iter().collect()
+    }
+
     /// Groups that have what their files wait for, since the last call.
     pub fn take_stored(&mut self) -> Vec<StoredGroup> {
         std::mem::take(&mut self.stored)

@@ -1,13 +1,15 @@
 //! What those who bring files and the window that sends their chunks tell one another.
 
-use crate::buffer::Buffers;
+use crate::fetch::{ChunkLocator, LocatedChunks};
+use crate::pool::Pool;
 use crate::source::{Cut, Cutter, Input, Item, Items};
+use potluck_core::chunk::ChunkName;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
 use potluck_core::seal::SpaceKey;
-use potluck_wire::env::Offload;
 use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::net::BoxFuture;
 use std::io::Read;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,6 +27,8 @@ pub(crate) enum Push {
     Await(u32, Finished),
     /// The file is given up, and nothing of it becomes visible.
     Abort(u32),
+    /// Says which donors have chunks of the session.
+    Locate(Vec<ChunkName>, oneshot::Sender<Result<LocatedChunks, Failure>>),
 }
 
 /// Is told which version a file became.
@@ -51,19 +55,21 @@ pub(crate) struct SessionHandle {
     pub policy: Policy,
     /// Seals them, in a sealed space.
     pub key: Option<SpaceKey>,
-    buffers: Buffers,
-    offload: Offload,
+    /// The client of the session, with the memory of its writers.
+    pub client: Pool,
+    /// How many donors its plan named at first.
+    pub donors: usize,
     /// The failure that ended the session.
     pub failure: Arc<OnceLock<Failure>>,
 }
 
 impl SessionHandle {
-    /// Both sides of a session with this policy, whose writers have their memory from `buffers`.
+    /// Both sides of a session with this policy, whose writers have their memory from `client`.
     pub fn new(
         policy: Policy,
         key: Option<SpaceKey>,
-        buffers: Buffers,
-        offload: Offload,
+        client: Pool,
+        donors: usize,
     ) -> (Self, Pushes) {
         let (pushes, from) = mpsc::unbounded_channel();
         let (tell, may_cut) = watch::channel(true);
@@ -71,7 +77,7 @@ impl SessionHandle {
         let failure = Arc::default();
         let window =
             Pushes { from, tell, next_file: Arc::clone(&next_file), failure: Arc::clone(&failure) };
-        (Self { pushes, may_cut, next_file, policy, key, buffers, offload, failure }, window)
+        (Self { pushes, may_cut, next_file, policy, key, client, donors, failure }, window)
     }
 
     /// Sends the window a message; an error when the session has ended.
@@ -96,17 +102,27 @@ impl SessionHandle {
 
     /// Runs a cutter until it needs more, or is at the end of its file.
     pub async fn cut(&self, mut cutter: Box<Cutter>) -> (Box<Cutter>, Vec<Cut>) {
-        let claim = self.buffers.claim(Cutter::room(&self.policy)).await;
+        let claim = self.client.buffers.claim(Cutter::room(&self.policy)).await;
         let cut = move || {
             let cuts = cutter.next(claim);
             (cutter, cuts)
         };
-        self.offload.run(cut).await
+        self.client.env.offload.run(cut).await
     }
 
     /// Returns the failure that ended the session.
     pub fn ended(&self) -> Failure {
         ended(&self.failure)
+    }
+}
+
+impl ChunkLocator for SessionHandle {
+    fn locate(&self, chunks: Vec<ChunkName>) -> BoxFuture<'_, Result<LocatedChunks, Failure>> {
+        Box::pin(async move {
+            let (done, located) = oneshot::channel();
+            self.push(Push::Locate(chunks, done))?;
+            located.await.unwrap_or_else(|_| Err(self.ended()))
+        })
     }
 }
 

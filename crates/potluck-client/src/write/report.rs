@@ -4,6 +4,7 @@ use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::size::count;
 use potluck_wire::error::Failure;
+use std::time::Duration;
 
 /// The report of a put.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +23,14 @@ pub struct PutReport {
     pub sent_bytes: u64,
     /// Chunks the pool held already, or that occur twice in the files.
     pub held_chunks: u64,
+    /// Plaintext bytes of data chunks that the pool held already, or that occur twice in the files.
+    pub held_bytes: u64,
+    /// The time from the opening of the session until the last of its files became visible. A program that writes sees
+    /// the stored files at the rate that this makes (OAB; checkpoint store, section V.B).
+    pub visible_after: Duration,
+    /// The time until all copies were made that this client makes. If no others are pending, the rate that it makes is
+    /// that of storing the files (ASB).
+    pub stored_after: Duration,
     /// Stored bytes of chunks that an interrupted upload had left and that were not sent again,
     /// copies not counted.
     pub resumed_bytes: u64,
@@ -36,6 +45,16 @@ pub struct PutReport {
 }
 
 impl PutReport {
+    /// Plaintext bytes a second until the files were visible; `None` of nothing.
+    pub fn observed_application_bandwidth(&self) -> Option<f64> {
+        rate(self.bytes, self.visible_after)
+    }
+
+    /// Plaintext bytes a second until all copies were made; `None` of nothing, and while copies are pending.
+    pub fn achieved_storage_bandwidth(&self) -> Option<f64> {
+        rate(self.bytes, self.stored_after).filter(|_| self.pending_copies == 0)
+    }
+
     /// The failure that ended a put, which says how much had become visible by then.
     pub(crate) fn with_stored(&self, failure: Failure) -> Failure {
         if self.stored.is_empty() {
@@ -49,10 +68,26 @@ impl PutReport {
     }
 }
 
+fn rate(bytes: u64, took: Duration) -> Option<f64> {
+    (bytes > 0).then(|| bytes as f64 / took.as_secs_f64().max(1e-9))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use potluck_wire::error::{ErrorKind, code};
+
+    #[test]
+    fn what_is_stored_later_than_it_is_visible_has_two_rates_and_what_is_not_stored_one() {
+        let (visible_after, stored_after) = (Duration::from_secs(2), Duration::from_secs(5));
+        let mut report =
+            PutReport { bytes: 100, visible_after, stored_after, ..PutReport::default() };
+        assert_eq!(report.observed_application_bandwidth(), Some(50.0));
+        assert_eq!(report.achieved_storage_bandwidth(), Some(20.0));
+        report.pending_copies = 1;
+        assert_eq!(report.achieved_storage_bandwidth(), None);
+        assert_eq!(PutReport::default().observed_application_bandwidth(), None);
+    }
 
     #[test]
     fn who_finds_no_room_in_the_middle_is_told_what_was_stored_before() {

@@ -33,6 +33,8 @@ pub struct Reservation {
 pub struct SessionCalls {
     client: Pool,
     session: SessionId,
+    /// The path that all its files are at or below.
+    root: PoolPath,
 }
 
 /// More room, as a session asks for it.
@@ -54,7 +56,11 @@ impl Reservation {
     /// Opens a write session with the bytes that `reserve` asks for.
     pub async fn open(client: &Pool, reserve: &Reserve) -> Result<Self, Failure> {
         let reserved = client.call(reserve).await?;
-        let calls = SessionCalls { client: client.clone(), session: reserved.session };
+        let calls = SessionCalls {
+            client: client.clone(),
+            session: reserved.session,
+            root: reserve.path.clone(),
+        };
         // With an erasure code the plan counts groups.
         let data = reserved.policy.ec.map_or(1, |ec| ec.data() as u64);
         let planned = reserved.plan.chunks() * data * u64::from(reserved.policy.chunk_size);
@@ -95,7 +101,19 @@ impl Drop for Reservation {
 impl SessionCalls {
     /// Asks which chunks the pool holds.
     pub async fn offer(self, chunks: Vec<ChunkName>, ack: AckLevel) -> Result<Offered, Failure> {
-        let offer = Offer { session: self.session, chunks: Packed(chunks), ack };
+        let offer = Offer { session: self.session, chunks: Packed(chunks), ack, so_far: None };
+        self.client.call_retrying(&offer).await
+    }
+
+    /// Asks which chunks the pool holds, and whether it may have a file of which there are so many `bytes` so far.
+    pub async fn offer_of_file(
+        self,
+        chunks: Vec<ChunkName>,
+        ack: AckLevel,
+        bytes: u64,
+    ) -> Result<Offered, Failure> {
+        let so_far = Some(GrowingFile { path: self.root.clone(), bytes });
+        let offer = Offer { session: self.session, chunks: Packed(chunks), ack, so_far };
         self.client.call_retrying(&offer).await
     }
 

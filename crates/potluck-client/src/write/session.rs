@@ -13,7 +13,7 @@ use crate::writer::{Attributes, Writer};
 use potluck_core::path::PoolPath;
 use potluck_wire::control::Reserve;
 use potluck_wire::error::Failure;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
 
 /// Files written under one reservation and one policy. Files that are finished at about the same time become
@@ -50,8 +50,7 @@ async fn open(
         Memory::Shared => client.for_writing_together(&policy, donors),
     };
     let key = session.reserved.space_key.clone();
-    let (handle, pushes) =
-        SessionHandle::new(policy, key, client.buffers.clone(), client.env.offload);
+    let (handle, pushes) = SessionHandle::new(policy, key, client.clone(), donors);
     let options = *options;
     let window =
         async move { sliding_window::write(&client, session, pushes, &options, progress).await };
@@ -90,9 +89,27 @@ impl Session {
     ///
     /// Errors: what ended the session early.
     pub async fn finish(self) -> Result<PutReport, Failure> {
-        let failure = self.handle.failure.clone();
-        drop(self.handle);
-        self.report.await.unwrap_or_else(|_| Err(ended(&failure)))
+        self.pending_report().wait().await
+    }
+
+    /// Begins no more files. The session ends with the writers that it has, and with the same commit as the last.
+    pub fn pending_report(self) -> PendingReport {
+        PendingReport { failure: self.handle.failure.clone(), report: self.report }
+    }
+}
+
+/// The report of a session that has all its writers.
+pub struct PendingReport {
+    report: oneshot::Receiver<Result<PutReport, Failure>>,
+    failure: Arc<OnceLock<Failure>>,
+}
+
+impl PendingReport {
+    /// Waits for it, as [`Session::finish`] does.
+    ///
+    /// Errors: what ended the session early.
+    pub async fn wait(self) -> Result<PutReport, Failure> {
+        self.report.await.unwrap_or_else(|_| Err(ended(&self.failure)))
     }
 }
 

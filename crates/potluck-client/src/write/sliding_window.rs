@@ -10,6 +10,7 @@ mod committing;
 mod cutting;
 mod denials;
 mod in_parts;
+mod locating;
 mod offering;
 mod outage;
 mod room;
@@ -34,6 +35,7 @@ use denials::Denials;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use outage::Outage;
 use potluck_core::chunk::ChunkName;
+use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_core::path::PoolPath;
 use potluck_core::recipe::Entry;
@@ -61,7 +63,11 @@ pub(crate) async fn write(
     let mut window = Window::new(client, session, pushes, options, progress);
     window.renew_later();
     match window.run(Window::all_visible).await {
-        Ok(()) => Ok(window.settle().await),
+        Ok(()) => {
+            let now = window.client.env.clock.now();
+            window.report.visible_after = now.saturating_sub(window.opened);
+            Ok(window.settle().await)
+        }
         Err(failure) => {
             let _ = ended.set(failure.clone()); // set once, here
             // A write that may work later goes on from here; any other is not tried again as it is.
@@ -100,6 +106,8 @@ enum Event {
     Reached(Pauses, Option<Result<Grown, Failure>>),
     /// Files that are ready have waited for others for long enough.
     CommitDue,
+    /// Whoever asked where chunks are was told.
+    Located,
 }
 
 /// The state of a write. Each stage keeps its own; here is what several of them use.
@@ -115,6 +123,8 @@ struct Window {
     wholes: BTreeMap<u32, Whole>,
     groups: Groups,
     report: PutReport,
+    /// When the session was opened.
+    opened: Tick,
 
     cutting: Cutting,
     offering: Offering,
@@ -170,6 +180,7 @@ impl Window {
             wholes: BTreeMap::new(),
             groups: Groups::new(policy),
             report: PutReport::default(),
+            opened: client.env.clock.now(),
             cutting: Cutting::new(pushes),
             offering: Offering::default(),
             sending: Sending::default(),
@@ -225,7 +236,7 @@ impl Window {
             }
             Event::Readmitted(renewed) => self.take_readmitted(renewed)?,
             Event::LookForLate => self.hedge(),
-            Event::CommitDue => {}
+            Event::CommitDue | Event::Located => {}
             Event::Reached(pauses, reached) => self.take_reached(pauses, reached)?,
         }
         Ok(())

@@ -221,6 +221,10 @@ impl Answer<Abort> for WriteSessionCalls {
 impl Answer<Offer> for WriteSessionCalls {
     async fn answer(self, call: Offer, caller: CallingMember) -> Result<Offered, Failure> {
         let (_, _in_session) = self.sessions.enter(call.session, &caller)?;
+        if let Some(GrowingFile { path, bytes }) = call.so_far {
+            self.access.need(&caller, Right::Write, &path).await?;
+            self.catalog.admit_write(path, Condition::Always, bytes).await?;
+        }
         // Copies of a donor that has not listed them count for nothing: all would be sent again.
         self.wait_until.donors_reported(Pool::expects_listings).await;
         let (session, names, ack) = (call.session, call.chunks.0, call.ack);

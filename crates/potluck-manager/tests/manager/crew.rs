@@ -308,6 +308,7 @@ impl Crew {
             session,
             chunks: Packed(names.clone()),
             ack: AckLevel::Memory,
+            so_far: None,
         };
         self.user.call(&request).await.expect("offered");
         let mut file = crate::lab::file(&session, at, chunks, &[]);

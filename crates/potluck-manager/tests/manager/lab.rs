@@ -366,7 +366,7 @@ pub async fn reserve(caller: &Caller, bytes: u64) -> Result<Reserved, Failure> {
 pub async fn offer(caller: &Caller, session: SessionId, chunks: &[u64]) -> Offered {
     let names = chunks.iter().copied().map(chunk).collect();
     caller
-        .call(&Offer { session, chunks: Packed(names), ack: AckLevel::Memory })
+        .call(&Offer { session, chunks: Packed(names), ack: AckLevel::Memory, so_far: None })
         .await
         .expect("offered")
 }

@@ -31,7 +31,7 @@ impl FileSystem {
             (Some(shared), _) => shared,
             (None, None) => return self.set_attributes(inode, mtime, permissions).await,
             (None, Some(_)) => {
-                let mode = OpenMode { reads: true, writes: true, ..OpenMode::default() };
+                let mode = OpenMode { writes: true, ..OpenMode::default() };
                 Arc::new(AsyncMutex::new(self.begin_draft(inode, mode).await?))
             }
         };

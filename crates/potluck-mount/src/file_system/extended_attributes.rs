@@ -2,6 +2,7 @@
 
 use super::FileSystem;
 use crate::errno::errno;
+use crate::write_rates::WriteRates;
 use potluck_core::policy::Override;
 use potluck_wire::control::{EntryKind, PolicySet, Stated};
 use potluck_wire::error::code;
@@ -23,6 +24,12 @@ pub enum PoolAttribute {
     Ack,
     /// The donors of a file, a line each.
     Placement,
+    /// How fast a file was written through this mount, until it was closed.
+    ObservedBandwidth,
+    /// The same, until all copies were made.
+    AchievedBandwidth,
+    /// How much of it the pool had already.
+    HeldShare,
     /// The checkpoint that a directory is staged for; to set it begins, joins, commits or aborts one.
     Checkpoint,
 }
@@ -39,6 +46,9 @@ impl PoolAttribute {
             Some("ec") => Ok(Self::Ec),
             Some("ack") => Ok(Self::Ack),
             Some("placement") => Ok(Self::Placement),
+            Some("oab") => Ok(Self::ObservedBandwidth),
+            Some("asb") => Ok(Self::AchievedBandwidth),
+            Some("held") => Ok(Self::HeldShare),
             Some("ckpt") => Ok(Self::Checkpoint),
             _ if name.starts_with("user.") => Err(Errno::NODATA),
             _ => Err(Errno::OPNOTSUPP),
@@ -55,7 +65,12 @@ impl PoolAttribute {
             Self::Copies => over.copies = Some(value.parse().map_err(|_| Errno::INVAL)?),
             Self::Ec => over.ec = Some(value.parse().map_err(|_| Errno::INVAL)?),
             Self::Ack => over.ack = Some(value.parse().map_err(|_| Errno::INVAL)?),
-            Self::Digest | Self::Placement | Self::Checkpoint => return Err(Errno::PERM),
+            Self::Digest
+            | Self::Placement
+            | Self::ObservedBandwidth
+            | Self::AchievedBandwidth
+            | Self::HeldShare
+            | Self::Checkpoint => return Err(Errno::PERM),
         }
         Ok(over)
     }
@@ -74,7 +89,22 @@ impl PoolAttribute {
             Self::Ec => ec.map(|ec| ec.to_string()),
             Self::Ack => Some(policy.ack.to_string()),
             Self::Placement => is_file.then(|| placement(stated)),
-            Self::Checkpoint => None, // the mount knows
+            // The mount knows.
+            Self::ObservedBandwidth
+            | Self::AchievedBandwidth
+            | Self::HeldShare
+            | Self::Checkpoint => None,
+        }
+    }
+
+    /// The value of the attribute, if it tells how a file was written.
+    fn of_writing(self, rates: &WriteRates) -> Option<Option<String>> {
+        let mib_s = |rate: f64| format!("{:.1}", rate / f64::from(1 << 20));
+        match self {
+            Self::ObservedBandwidth => Some(Some(mib_s(rates.observed))),
+            Self::AchievedBandwidth => Some(rates.achieved.map(mib_s)),
+            Self::HeldShare => Some(rates.held_share.map(|share| format!("{share:.3}"))),
+            _ => None,
         }
     }
 }
@@ -101,6 +131,10 @@ impl FileSystem {
         let path = self.inodes().path(inode)?;
         if path.space().is_empty() {
             return Err(Errno::NODATA);
+        }
+        let rates = self.written_files.of(&path).unwrap_or_default();
+        if let Some(value) = attribute.of_writing(&rates) {
+            return value.filter(|_| rates != WriteRates::default()).ok_or(Errno::NODATA);
         }
         match self.pool.stat(&path).await {
             Ok(stated) => attribute.of(&stated).ok_or(Errno::NODATA),
@@ -143,5 +177,6 @@ mod tests {
         assert_eq!(set(PoolAttribute::Copies, "many"), Err(Errno::INVAL));
         assert_eq!(set(PoolAttribute::Ec, "2"), Err(Errno::INVAL));
         assert_eq!(set(PoolAttribute::Digest, "x"), Err(Errno::PERM));
+        assert_eq!(set(PoolAttribute::ObservedBandwidth, "9"), Err(Errno::PERM));
     }
 }

@@ -62,7 +62,6 @@ pub fn mode(flags: i32) -> OpenMode {
     let access = OpenFlags(flags).acc_mode();
     let given = OFlags::from_bits_retain(flags as u32);
     OpenMode {
-        reads: access != OpenAccMode::O_WRONLY,
         writes: access != OpenAccMode::O_RDONLY,
         truncates: given.contains(OFlags::TRUNC),
         appends: given.contains(OFlags::APPEND),

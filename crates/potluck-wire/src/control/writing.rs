@@ -113,6 +113,10 @@ pub struct Offer {
     /// The ack level that copies must have reached to count as held.
     #[serde(default)]
     pub ack: AckLevel,
+    /// The largest file of the session so far: a session that writes more than its quota allows ends with this call, and
+    /// not with its commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub so_far: Option<GrowingFile>,
 }
 call!(Offer => Offered, "offer");
 

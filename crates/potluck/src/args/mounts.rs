@@ -2,6 +2,7 @@
 
 use potluck_core::path::PoolPath;
 use potluck_core::size::parse_size;
+use potluck_mount::WriteProtocol;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -22,10 +23,27 @@ pub struct MountArgs {
     /// Let other users of this machine look in, too (needs `user_allow_other` in /etc/fuse.conf)
     #[arg(long)]
     pub allow_other: bool,
-    /// The most that files may take on this machine that are not written in order; default: spool-max of
+    /// The most that files which are written may take on this machine, temporary files included; default: spool-max of
     /// config.toml, or half of what is free there
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub spool_max: Option<u64>,
+    /// How files that are written in order go to donors: sliding-window (from memory), incremental (by way of temporary
+    /// files), hybrid (by way of both), local (when they are closed), or auto; default: write-protocol of config.toml,
+    /// or auto
+    #[arg(long, value_name = "PROTOCOL")]
+    pub write_protocol: Option<WriteProtocol>,
+    /// Bytes in memory that programs have written and donors were not given yet; default: write-window of config.toml,
+    /// or 32MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub write_window: Option<u64>,
+    /// Bytes of each temporary file, of which a file that is written has four at most; default: temporary-size of
+    /// config.toml, or 64MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub temporary_size: Option<u64>,
+    /// The most that what was read may take in the cache of this user's mounts; 0: nothing is kept on disk; default:
+    /// cache-max of config.toml, or 0
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub cache_max: Option<u64>,
     /// Write a file when it is mounted: {"pid", "path", "dir", "log"}
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,

@@ -24,6 +24,8 @@ use std::time::Duration;
 
 /// Fewer bytes are told without how fast they went.
 const LEAST_FOR_A_SPEED: u64 = 4 << 20;
+/// Rates that differ by less are told as one.
+const NEARLY: f64 = 0.95;
 
 /// The report of `cp`, as `--json` shows it.
 #[derive(Debug, Default, Serialize)]
@@ -40,6 +42,20 @@ struct CpReport {
     sent_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     held_chunks: Option<u64>,
+    /// Bytes of files that were in the pool already, in whole chunks, or occur twice in what was copied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_bytes: Option<u64>,
+    /// The share of all bytes that these are, from 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_share: Option<f64>,
+    /// MiB a second until the files were visible (the observed application bandwidth).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oab_mib_s: Option<f64>,
+    /// MiB a second until all copies were made (the achieved storage bandwidth); none while some are pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asb_mib_s: Option<f64>,
+    #[serde(skip)]
+    session_times: SessionTimes,
     /// Stored bytes that an interrupted upload had left.
     #[serde(skip_serializing_if = "Option::is_none")]
     resumed_bytes: Option<u64>,
@@ -182,11 +198,38 @@ pub fn when_interrupted(args: &CpArgs) -> &'static str {
     }
 }
 
+/// How long write sessions took, one after the other.
+#[derive(Debug, Default)]
+struct SessionTimes {
+    until_visible: Duration,
+    until_stored: Duration,
+}
+
 impl CpReport {
     fn timed(&mut self, took: Duration) {
         self.seconds = took.as_secs_f64();
-        self.mib_s = self.bytes as f64 / f64::from(1 << 20) / self.seconds.max(1e-9);
+        self.mib_s = mib_s(self.bytes, took);
+        if self.held_bytes.is_none() || self.bytes == 0 {
+            return;
+        }
+        let SessionTimes { until_visible, until_stored } = self.session_times;
+        self.held_share = self.held_bytes.map(|held| held as f64 / self.bytes as f64);
+        self.oab_mib_s = Some(mib_s(self.bytes, until_visible));
+        let is_stored = self.pending_copies.is_none_or(|pending| pending == 0);
+        self.asb_mib_s = is_stored.then(|| mib_s(self.bytes, until_stored));
     }
+
+    /// The rates of what went into the pool, where they differ from that of the command as a whole.
+    fn other_rates(&self) -> Option<String> {
+        let (oab, asb) = (self.oab_mib_s?, self.asb_mib_s?);
+        (asb < oab * NEARLY).then(|| {
+            format!("{oab:.0} MiB/s until visible, {asb:.0} MiB/s until all copies were made")
+        })
+    }
+}
+
+fn mib_s(bytes: u64, took: Duration) -> f64 {
+    bytes as f64 / f64::from(1 << 20) / took.as_secs_f64().max(1e-9)
 }
 
 fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
@@ -214,11 +257,19 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
             }
             // A copy that is over in a moment says nothing of how fast the pool is.
             _ if report.bytes < LEAST_FOR_A_SPEED => format!("{files}, {size}"),
-            _ => format!("{files}, {size}, {:.0} MiB/s", report.mib_s),
+            _ => match report.other_rates() {
+                Some(rates) => format!("{files}, {size}, {rates}"),
+                None => format!("{files}, {size}, {:.0} MiB/s", report.mib_s),
+            },
         };
         if let Some(held) = report.held_chunks.filter(|held| *held > 0) {
             let sent = report.sent_chunks.unwrap_or_default();
-            text.push_str(&format!(" (there already: {}, sent: {sent})", count(held, "chunk")));
+            let bytes = potluck_core::size::format_size(report.held_bytes.unwrap_or_default());
+            let percent = 100.0 * report.held_share.unwrap_or_default();
+            text.push_str(&format!(
+                " (there already: {}, {bytes} or {percent:.0} %; sent: {sent})",
+                count(held, "chunk")
+            ));
         }
         if let Some(kept) = report.resumed_copies_bytes.filter(|bytes| *bytes > 0) {
             let kept = potluck_core::size::format_size(kept);

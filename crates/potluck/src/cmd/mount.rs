@@ -7,8 +7,8 @@ use crate::args::MountArgs;
 use crate::command_settings::CommandSettings;
 use crate::output::Output;
 use crate::signals;
-use potluck_client::Pool;
-use potluck_mount::{AttachError, FoundRecord, MountOptions, Mounted};
+use potluck_client::{ChunkCache, Pool};
+use potluck_mount::{AttachError, FoundRecord, MountOptions, Mounted, WriteOptions};
 use potluck_wire::control::EntryKind;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::identity::write_private;
@@ -16,6 +16,9 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// Bytes of segments that a mount keeps in memory of what was read at random.
+const CACHE_IN_MEMORY: usize = 32 << 20;
 
 /// The facts about a mount that are told when it serves.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -118,9 +121,22 @@ fn attach(
             .map_err(|why| cannot_mount(args, dir, &AttachError::Local(why)))?,
     };
     let MountArgs { read_only, allow_other, no_exec, .. } = *args;
-    let options = MountOptions { read_only, allow_other, no_exec, spool_dir, spool_limit };
+    let asked = settings.writing;
+    let writing = WriteOptions {
+        protocol: args.write_protocol.unwrap_or(asked.protocol),
+        window: args.write_window.unwrap_or(asked.window),
+        temporary_size: args.temporary_size.unwrap_or(asked.temporary_size),
+    };
+    let options = MountOptions { read_only, allow_other, no_exec, spool_dir, spool_limit, writing };
+    let mut cache = ChunkCache::in_memory(CACHE_IN_MEMORY);
+    let cache_max = args.cache_max.or(settings.cache_max).filter(|most| *most > 0);
+    if let Some(most) = cache_max {
+        let and_in = cache.and_in(&settings.chunk_cache_dir(), most);
+        cache = and_in.map_err(|why| cannot_mount(args, dir, &AttachError::Local(why)))?;
+    }
     // From here on a manager that is away is waited for as in the middle of a transfer.
-    potluck_mount::mount(client.under_way(), &args.path, dir, &options)
+    let client = client.under_way().with_cache(cache);
+    potluck_mount::mount(client, &args.path, dir, &options)
         .map_err(|why| cannot_mount(args, dir, &why))
 }
 

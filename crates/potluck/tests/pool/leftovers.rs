@@ -116,7 +116,7 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
     let reserved = admin.call(&reserve).expect("a session");
     let session = reserved.session;
     admin
-        .call(&Offer { session, chunks: Packed(vec![name]), ack: AckLevel::Memory })
+        .call(&Offer { session, chunks: Packed(vec![name]), ack: AckLevel::Memory, so_far: None })
         .expect("an offer");
     let put = |donor: usize| {
         let mut opened = admin.open(&reserved.donors[donor]);

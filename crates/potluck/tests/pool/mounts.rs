@@ -1,10 +1,12 @@
 //! A mounted pool, through the system calls that programs make.
 
 mod attributes;
+mod chunk_cache;
 mod edits;
 mod extended_attributes;
 mod links;
 mod metadata_cache;
+mod streams;
 
 use super::content::{arg, assert_same, bytes};
 use super::lab::{Lab, stop};

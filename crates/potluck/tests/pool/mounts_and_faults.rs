@@ -135,7 +135,7 @@ fn programs_do_not_notice_that_the_manager_is_killed_and_started_again() {
     lab.kill_manager();
     let closing = thread::spawn(move || {
         let path = changing;
-        path.sync_all().expect("the spool is on this machine");
+        path.sync_all().expect("it waits for the manager");
         drop(path);
     });
     pause(Duration::from_secs(1));

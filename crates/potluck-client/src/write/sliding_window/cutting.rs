@@ -100,6 +100,7 @@ impl Window {
                 }
             }
             Push::Abort(file) => drop(self.remove_file(file)),
+            Push::Locate(chunks, done) => self.locate(chunks, done),
         }
     }
 
@@ -147,8 +148,11 @@ impl Window {
 
     /// Tells a writer that waits for it that all it has brought is stored.
     pub(super) fn tell_flushed(&mut self, number: u32) {
-        let file = self.files.get(&number).and_then(|state| state.part);
-        let file = file.map_or(number, |part| part.file);
+        let part = self.files.get(&number).and_then(|state| state.part);
+        // The part that is being filled has no number yet.
+        let filled = || self.wholes.iter().find(|(_, whole)| whole.filling == number);
+        let file = part.map(|part| part.file).or_else(|| filled().map(|(file, _)| *file));
+        let file = file.unwrap_or(number);
         let flushed = match self.wholes.get_mut(&file) {
             Some(whole) => {
                 let open = |state: &FileState| {

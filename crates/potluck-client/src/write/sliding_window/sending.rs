@@ -155,8 +155,11 @@ impl Window {
                 let Some(state) = &mut state else { continue };
                 let (chunk, said) = match place {
                     Place::Data(index) => {
+                        let len = u64::from(state.entries[index as usize].len);
                         if !state.is_again {
-                            self.progress.advance(u64::from(state.entries[index as usize].len));
+                            self.progress.advance(len);
+                            self.report.held_bytes +=
+                                if sent.is_none() && !left_out { len } else { 0 };
                         }
                         (index, &mut state.acknowledged)
                     }

@@ -15,7 +15,8 @@ impl Window {
         }
         let missing = self.groups.pending() + self.groups.abandoned();
         let pending_copies = self.groups.forwarded_later() + missing;
-        let report = PutReport { pending_copies, ..self.report };
+        let stored_after = self.client.env.clock.now().saturating_sub(self.opened);
+        let report = PutReport { pending_copies, stored_after, ..self.report };
         match self.committing.is_finished() {
             true => self.session.finish(),
             false => self.session.abort(false).await,

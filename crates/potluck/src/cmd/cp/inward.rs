@@ -178,6 +178,9 @@ impl CpReport {
         add(&mut self.sent_chunks, done.sent_chunks);
         add(&mut self.sent_bytes, done.sent_bytes);
         add(&mut self.held_chunks, done.held_chunks);
+        add(&mut self.held_bytes, done.held_bytes);
+        self.session_times.until_visible += done.visible_after;
+        self.session_times.until_stored += done.stored_after;
         add(&mut self.resumed_bytes, done.resumed_bytes);
         add(&mut self.resumed_copies_bytes, done.resumed_copies_bytes);
         add(&mut self.pending_copies, done.pending_copies);

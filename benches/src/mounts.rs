@@ -1,0 +1,282 @@
+//! A mounted pool, through the system calls that programs make, against a pass-through file system of the same kind
+//! ([`crate::floor_fuse`]) over the local disk and against the library.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal};
+use serde::Deserialize;
+
+use crate::interrupt;
+use crate::measure::{self, Cost};
+use crate::outcome::{Figure, Limit};
+use crate::plan::Plan;
+use crate::pool::{Pool, Start};
+use crate::random_reads::rate_of;
+use crate::report::median;
+
+const DONORS: usize = 2;
+const SPACE: &str = "mounted";
+/// Files that are made, looked at, read and removed, and their size.
+const SMALL_FILES: u64 = 10_000;
+const SMALL: usize = 4096;
+/// How long reads at random places are counted.
+const RANDOM_SECONDS: u64 = 3;
+const MOUNTED_WITHIN: Duration = Duration::from_secs(20);
+const GIB: f64 = (1 << 30) as f64;
+const MIB: f64 = (1 << 20) as f64;
+
+// What a mount has to reach (the numbers).
+const WRITE_SHARE: f64 = 0.5;
+const READ_SHARE: f64 = 0.7;
+const WRITE_CPU: f64 = 2.2;
+const READ_CPU: f64 = 1.6;
+const RANDOM_SHARE: f64 = 0.5;
+const CREATES: f64 = 2500.0;
+const MEMORY_MIB: f64 = 256.0;
+const IDLE_MIB: f64 = 20.0;
+
+/// All of it, or nothing where this machine cannot mount or has no fio, which is said.
+pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
+    if let Some(missing) = missing() {
+        eprintln!("mount: SKIPPED: {missing}");
+        return Ok(Vec::new());
+    }
+    let pool = Pool::start(Start {
+        binary: &plan.potluck,
+        dir: &dir.join("mount-pool"),
+        donors: DONORS,
+        lent: &format!("{}GiB", plan.size.0.div_ceil(1 << 30) * (plan.rounds as u64 + 1) + 2),
+        options: &["--metadata-copies", "0"],
+        network: None,
+    })?;
+    let policy = ["--plain", "--copies", "1", "--ack", "memory"];
+    measure::run(pool.client().args(["space", "create", SPACE]).args(policy))?;
+    let floor = Mounted::pass_through(dir)?;
+    let product = Mounted::pool(&pool, dir)?;
+    let mut bench = Bench { plan, pool: &pool, floor, product, figures: Vec::new() };
+    let idle = measure::resident(bench.product.pid())?.now as f64 / MIB;
+    bench.figure("mount, daemon memory idle", idle, "MiB", Limit::AtMost(IDLE_MIB));
+    bench.large_file()?;
+    bench.random_reads()?;
+    bench.small_files()?;
+    let peak = measure::resident(bench.product.pid())?.peak as f64 / MIB;
+    bench.figure("mount, daemon memory at most", peak, "MiB", Limit::AtMost(MEMORY_MIB));
+    Ok(bench.figures)
+}
+
+fn missing() -> Option<&'static str> {
+    let has = |program: &str| {
+        let dirs = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&dirs).any(|dir| dir.join(program).is_file())
+    };
+    match () {
+        () if !Path::new("/dev/fuse").exists() => Some("there is no /dev/fuse"),
+        () if !has("fusermount3") => Some("fusermount3 is missing (Debian: apt-get install fuse3)"),
+        () if !has("fio") => Some("fio is missing (Debian: apt-get install fio)"),
+        () => None,
+    }
+}
+
+struct Bench<'a> {
+    plan: &'a Plan,
+    pool: &'a Pool,
+    floor: Mounted,
+    product: Mounted,
+    figures: Vec<Figure>,
+}
+
+/// What of fio's report is looked at.
+#[derive(Deserialize)]
+struct Report {
+    jobs: Vec<Job>,
+}
+
+#[derive(Deserialize)]
+struct Job {
+    read: Rated,
+}
+
+#[derive(Deserialize)]
+struct Rated {
+    iops: f64,
+}
+
+impl Bench<'_> {
+    fn figure(&mut self, work: &str, value: f64, unit: &'static str, limit: Limit) {
+        eprintln!("{work}: {value:.2} {unit}");
+        self.figures.push(Figure { work: work.to_owned(), value, unit, limit });
+    }
+
+    /// One file written and read in order, by turns of floor and product.
+    fn large_file(&mut self) -> Result<()> {
+        let (mut shares, mut cpus) = ([const { Vec::new() }; 2], [const { Vec::new() }; 2]);
+        let mut rates = [const { Vec::new() }; 2];
+        let gib = self.plan.size.0 as f64 / GIB;
+        for round in 0..self.plan.rounds {
+            for (at, verb) in ["write", "read"].into_iter().enumerate() {
+                let floor = self.in_order(&self.floor, verb, round)?;
+                let product = self.in_order(&self.product, verb, round)?;
+                shares[at].push(floor.wall.as_secs_f64() / product.wall.as_secs_f64());
+                cpus[at].push(product.cpu.as_secs_f64() / gib);
+                rates[at].push(self.plan.size.0 as f64 / MIB / product.wall.as_secs_f64());
+            }
+            fs::remove_file(self.floor.dir.join(name(round)))?;
+        }
+        let limits = [(WRITE_SHARE, WRITE_CPU), (READ_SHARE, READ_CPU)];
+        for (at, verb) in ["write", "read"].into_iter().enumerate() {
+            let what = |more: &str| format!("mount, fio {verb} of 1 MiB blocks{more}");
+            let (share, cpu) = limits[at];
+            self.figure(&what(""), median(rates[at].clone()), "MiB/s", Limit::None);
+            let (shares, cpus) = (median(shares[at].clone()), median(cpus[at].clone()));
+            let of_floor = what(", of a pass-through's rate");
+            self.figure(&of_floor, shares, "×", Limit::AtLeast(share));
+            let of_all = what(", CPU of all processes");
+            self.figure(&of_all, cpus, "s/GiB", Limit::AtMost(cpu));
+        }
+        Ok(())
+    }
+
+    /// The time from the start of fio to its end, which has the file open until then, and the CPU time of all processes.
+    fn in_order(&self, mounted: &Mounted, verb: &str, round: usize) -> Result<Cost> {
+        let mut fio = Command::new("fio");
+        fio.args(["--name=in-order", "--bs=1M", "--ioengine=psync", "--fallocate=none"]);
+        fio.args(["--create_on_open=1", "--invalidate=0", "--output-format=json"]);
+        fio.arg(format!("--rw={verb}")).arg(format!("--size={}", self.plan.size.0));
+        fio.arg(format!("--directory={}", mounted.dir.display()));
+        fio.arg(format!("--filename={}", name(round)));
+        let before = measure::cpu_of(mounted.pid())?;
+        let cost = self.pool.measure(&mut fio, true)?.cost;
+        let own = measure::cpu_of(mounted.pid())?.saturating_sub(before);
+        Ok(Cost { cpu: cost.cpu + own, ..cost })
+    }
+
+    /// Reads at random places of a file, with nothing of it in any cache and then again; against the library's.
+    fn random_reads(&mut self) -> Result<()> {
+        let bench = std::env::current_exe().context("cannot find the bench's own program")?;
+        let remote = format!("pot://{SPACE}/{}", name(0));
+        let (mut shares, mut rates) = ([const { Vec::new() }; 2], [const { Vec::new() }; 2]);
+        for round in 0..self.plan.rounds {
+            let mut library = Command::new(&bench);
+            library.args(["floor", "random-reads"]).arg(self.pool.identity());
+            let library = rate_of(library.args([&remote, "1"]))?;
+            for at in 0..2 {
+                let iops = self.random(round)?;
+                shares[at].push(iops / library.per_second);
+                rates[at].push(iops);
+            }
+        }
+        for (at, state) in ["cold", "warm"].into_iter().enumerate() {
+            let what = format!("mount, random 4 KiB reads, {state}");
+            self.figure(&what, median(rates[at].clone()), "IOPS", Limit::None);
+            let share = median(shares[at].clone());
+            let of_library = format!("{what}, of the library's rate");
+            self.figure(&of_library, share, "×", Limit::AtLeast(RANDOM_SHARE));
+        }
+        Ok(())
+    }
+
+    /// Both turns of a round read the same places, which no other round reads.
+    fn random(&self, round: usize) -> Result<f64> {
+        let mut fio = Command::new("fio");
+        fio.args(["--name=random", "--rw=randread", "--bs=4k", "--ioengine=psync"]);
+        fio.args(["--invalidate=0", "--time_based=0", "--output-format=json"]);
+        fio.arg(format!("--runtime={RANDOM_SECONDS}")).arg(format!("--randseed={round}"));
+        fio.arg(format!("--size={}", self.plan.size.0)).arg("--number_ios=4000");
+        fio.arg(format!("--filename={}", self.product.dir.join(name(0)).display()));
+        let printed = measure::run(&mut fio)?.stdout;
+        let report: Report =
+            serde_json::from_str(&printed).with_context(|| format!("fio printed {printed:?}"))?;
+        Ok(report.jobs.first().context("fio ran no job")?.read.iops)
+    }
+
+    fn small_files(&mut self) -> Result<()> {
+        let dir = self.product.dir.join("small");
+        fs::create_dir(&dir)?;
+        let content = [7; SMALL];
+        let path = |number: u64| dir.join(format!("{number:05}"));
+        let mut each = |what: &str, limit, work: &dyn Fn(&Path) -> Result<()>| -> Result<()> {
+            let began = Instant::now();
+            for number in 0..SMALL_FILES {
+                interrupt::check()?;
+                work(&path(number))?;
+            }
+            let rate = SMALL_FILES as f64 / began.elapsed().as_secs_f64();
+            self.figure(&format!("mount, {SMALL_FILES} files of 4 KiB {what}"), rate, "/s", limit);
+            Ok(())
+        };
+        each("created", Limit::AtLeast(CREATES), &|path| Ok(fs::write(path, content)?))?;
+        each("looked at", Limit::None, &|path| {
+            ensure!(fs::metadata(path)?.len() == SMALL as u64, "{} is cut off", path.display());
+            Ok(())
+        })?;
+        each("read", Limit::None, &|path| {
+            ensure!(fs::read(path)? == content, "{} has other bytes", path.display());
+            Ok(())
+        })?;
+        each("removed", Limit::None, &|path| Ok(fs::remove_file(path)?))
+    }
+}
+
+/// The file of a round.
+fn name(round: usize) -> String {
+    format!("large-{round}")
+}
+
+/// A file system that is mounted; unmounted when dropped.
+struct Mounted {
+    child: Child,
+    dir: PathBuf,
+}
+
+impl Mounted {
+    /// The pass-through over a local directory.
+    fn pass_through(dir: &Path) -> Result<Self> {
+        let (source, at) = (dir.join("local"), dir.join("passed-through"));
+        fs::create_dir(&source)?;
+        let bench = std::env::current_exe().context("cannot find the bench's own program")?;
+        let mut command = Command::new(bench);
+        command.args(["floor", "pass-through"]).arg(&source).arg(&at);
+        Self::start(command, at)
+    }
+
+    /// The pool's space.
+    fn pool(pool: &Pool, dir: &Path) -> Result<Self> {
+        let at = dir.join("mounted");
+        let mut command = pool.client();
+        command.args(["mount", "--foreground", &format!("pot://{SPACE}")]).arg(&at);
+        Self::start(command, at)
+    }
+
+    fn start(mut command: Command, dir: PathBuf) -> Result<Self> {
+        fs::create_dir(&dir)?;
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut mounted = Self { child: measure::spawn(&mut command)?, dir };
+        let parent = fs::metadata(mounted.dir.join(".."))?;
+        interrupt::wait_until("the mount", MOUNTED_WITHIN, Duration::from_millis(20), || {
+            use std::os::unix::fs::MetadataExt;
+            if let Some(ended) = mounted.child.try_wait()? {
+                bail!("{command:?} ended ({ended})");
+            }
+            Ok(fs::metadata(&mounted.dir)?.dev() != parent.dev())
+        })?;
+        Ok(mounted)
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let mut unmount = Command::new("fusermount3");
+        // It is there no more where its process has ended.
+        let _ = unmount.args(["-q", "-u", "-z"]).arg(&self.dir).status();
+        let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,153 @@
+//! A cache of what was read: segments in memory, and chunks in a directory that all mounts of a user share.
+//!
+//! What comes out of the directory is verified segment by segment, against hashes that are kept with it and that say which
+//! segment of which chunk it is; a disk that changes a bit makes a miss of it. Segments are plaintext.
+
+mod directory;
+mod memory;
+
+use crate::chunk_cache::directory::CacheDir;
+use crate::chunk_cache::memory::RecentSegments;
+use potluck_core::chunk::ChunkName;
+use potluck_core::merkle::SEGMENT;
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::task::spawn_blocking;
+
+/// Longer runs of segments go past the memory: they are read in order, and hardly ever again soon.
+const MOST_IN_MEMORY: usize = 256 << 10;
+/// Bytes that wait to be written to the directory. While so many do, others are not kept there.
+const MOST_WAITING: usize = 16 << 20;
+
+/// A cache of segments. Clones share it.
+#[derive(Clone)]
+pub struct ChunkCache {
+    memory: Arc<RecentSegments>,
+    dir: Option<Arc<CacheDir>>,
+    waiting: Arc<Mutex<Waiting>>,
+    found: Arc<AtomicU64>,
+}
+
+/// What waits to be written to the directory.
+#[derive(Default)]
+struct Waiting {
+    runs: VecDeque<(SegmentRun, Vec<u8>)>,
+    bytes: usize,
+    /// Whether somebody writes.
+    is_written: bool,
+}
+
+/// A run of segments of a chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SegmentRun {
+    /// The chunk, as stored.
+    pub chunk: ChunkName,
+    /// Bytes of plaintext of the whole chunk.
+    pub chunk_len: u32,
+    /// The segments, from 0.
+    pub segments: Range<u32>,
+}
+
+impl SegmentRun {
+    /// Bytes of a segment.
+    fn len_of(&self, segment: u32) -> usize {
+        (self.chunk_len.saturating_sub(segment * SEGMENT)).min(SEGMENT) as usize
+    }
+
+    /// Bytes of all of them.
+    pub fn len(&self) -> usize {
+        self.segments.clone().map(|segment| self.len_of(segment)).sum()
+    }
+
+    /// Whether these are all segments of the chunk.
+    fn is_whole(&self) -> bool {
+        self.segments == (0..self.chunk_len.div_ceil(SEGMENT))
+    }
+}
+
+impl ChunkCache {
+    /// A cache of at most `memory` bytes in memory.
+    pub fn in_memory(memory: usize) -> Self {
+        Self {
+            memory: Arc::new(RecentSegments::new(memory)),
+            dir: None,
+            waiting: Arc::default(),
+            found: Arc::default(),
+        }
+    }
+
+    /// This cache, with at most `most` bytes in the directory `dir` besides, which other processes may use as well.
+    ///
+    /// Errors: the directory can neither be made nor used.
+    pub fn and_in(self, dir: &Path, most: u64) -> io::Result<Self> {
+        Ok(Self { dir: Some(Arc::new(CacheDir::open(dir, most)?)), ..self })
+    }
+
+    /// Bytes that were found in it so far.
+    pub fn found(&self) -> u64 {
+        self.found.load(Ordering::Relaxed)
+    }
+
+    /// Copies a run to `bytes`, which are as long as it; whether all of it was there.
+    pub(crate) async fn get(&self, run: &SegmentRun, bytes: &mut [u8]) -> bool {
+        let is_here = self.memory.get(run, bytes) || self.get_from_dir(run, bytes).await;
+        if is_here {
+            self.found.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+        is_here
+    }
+
+    async fn get_from_dir(&self, run: &SegmentRun, bytes: &mut [u8]) -> bool {
+        let Some(dir) = self.dir.clone() else { return false };
+        let asked = run.clone();
+        let read = spawn_blocking(move || dir.read(&asked)).await.ok().flatten();
+        let Some(read) = read else { return false };
+        bytes.copy_from_slice(&read);
+        self.remember(run, bytes);
+        true
+    }
+
+    /// Keeps a run that was read.
+    pub(crate) fn put(&self, run: &SegmentRun, bytes: &[u8]) {
+        self.remember(run, bytes);
+        let Some(dir) = self.dir.clone() else { return };
+        let mut waiting = self.waiting.lock().expect("no holder panics");
+        // A slow disk keeps nothing rather than holding reads up.
+        if waiting.bytes + bytes.len() > MOST_WAITING {
+            return;
+        }
+        waiting.bytes += bytes.len();
+        waiting.runs.push_back((run.clone(), bytes.to_vec()));
+        if !std::mem::replace(&mut waiting.is_written, true) {
+            let waiting = Arc::clone(&self.waiting);
+            spawn_blocking(move || write_all(&waiting, &dir));
+        }
+    }
+
+    fn remember(&self, run: &SegmentRun, bytes: &[u8]) {
+        if bytes.len() <= MOST_IN_MEMORY {
+            self.memory.put(run, bytes);
+        }
+    }
+}
+
+/// Writes what waits, until nothing does.
+fn write_all(waiting: &Mutex<Waiting>, dir: &CacheDir) {
+    loop {
+        let next = {
+            let mut waiting = waiting.lock().expect("no holder panics");
+            let next = waiting.runs.pop_front();
+            waiting.bytes -= next.as_ref().map_or(0, |(_, bytes)| bytes.len());
+            waiting.is_written = next.is_some();
+            next
+        };
+        let Some((run, bytes)) = next else { return };
+        if let Err(why) = dir.write(&run, &bytes) {
+            tracing::debug!(%why, "a chunk is not kept in the cache");
+        }
+    }
+}

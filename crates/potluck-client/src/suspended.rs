@@ -1,0 +1,160 @@
+//! Files whose writing was suspended: what donors have of them can be read, and a new file be made of it, before anything
+//! of it is visible.
+
+use crate::fetch::Fetcher;
+use crate::file::File;
+use crate::recipe::Recipe;
+use crate::source::Cut;
+use crate::write::pushes::SessionHandle;
+use potluck_core::attributes::{FileTime, Permissions};
+use potluck_core::chunk::{ChunkName, Digest, sealed_len};
+use potluck_core::erasure::Ec;
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Race;
+use potluck_core::recipe::{Entry, digest_of, pack};
+use potluck_wire::control::OpenFile;
+use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::packed::{Blob, Packed};
+use std::sync::Arc;
+
+/// Chunks that a writer remembers at most, in some 80 bytes each: 2 TiB of chunks of the default size.
+const MOST_REMEMBERED: usize = 1 << 19;
+
+/// The chunks that a writer has brought.
+#[derive(Default)]
+pub(crate) struct BroughtChunks {
+    /// Those of each part of the file; `None` once there were too many to remember.
+    parts: Option<Vec<BroughtPart>>,
+    count: usize,
+}
+
+/// The chunks of a part.
+#[derive(Default)]
+struct BroughtPart {
+    entries: Vec<Entry>,
+    parity: Vec<ChunkName>,
+}
+
+impl BroughtChunks {
+    /// None so far.
+    pub fn new() -> Self {
+        Self { parts: Some(vec![BroughtPart::default()]), count: 0 }
+    }
+
+    /// Remembers what was cut.
+    pub fn add(&mut self, cuts: &[Cut]) {
+        for cut in cuts {
+            match (cut, &mut self.parts) {
+                (Cut::Group { data, parity, .. }, Some(parts)) => {
+                    let part = parts.last_mut().expect("there is always one");
+                    part.entries.extend(data.iter().map(|(entry, _)| *entry));
+                    part.parity.extend(parity.iter().map(|(name, _)| *name));
+                    self.count += data.len() + parity.len();
+                }
+                (Cut::PartEnd { .. }, Some(parts)) => parts.push(BroughtPart::default()),
+                _ => {}
+            }
+        }
+        if self.count > MOST_REMEMBERED {
+            self.parts = None;
+        }
+    }
+}
+
+/// A file whose writing was suspended. Its chunks stay with their donors until this, its session and all clones of
+/// [`Suspended::file`] are dropped.
+pub struct Suspended {
+    session: SuspendedSession,
+    file: File,
+    rest: Vec<u8>,
+}
+
+/// The write session of a file whose writing was suspended, in which [`Writer::anew`](crate::Writer::anew) goes on.
+#[derive(Clone)]
+pub struct SuspendedSession {
+    /// The session, which is open as long as this is there.
+    pub(crate) handle: Arc<SessionHandle>,
+    path: PoolPath,
+}
+
+impl SuspendedSession {
+    /// The path at which the file would have become visible.
+    pub fn path(&self) -> &PoolPath {
+        &self.path
+    }
+}
+
+impl Suspended {
+    /// The file at `path` of which a session has these chunks, all of them acknowledged, and whose last bytes are the
+    /// `rest`.
+    pub(crate) async fn new(
+        session: Arc<SessionHandle>,
+        path: PoolPath,
+        brought: BroughtChunks,
+        rest: Vec<u8>,
+    ) -> Result<Self, Failure> {
+        let parts = brought.parts.ok_or_else(|| {
+            let what = format!("{path} has too many chunks to be changed before it is closed");
+            Failure::new(ErrorKind::Other, code::BAD_REQUEST, what).hint(
+                "close it first, or store it in larger chunks (`potluck policy set --chunk-size`)",
+            )
+        })?;
+        let ec = session.policy.ec;
+        let opened = |part: BroughtPart| opened(&path, part, session.policy.chunk_size, ec);
+        let parts = parts.into_iter().filter(|part| !part.entries.is_empty()).map(opened);
+        let parts: Vec<OpenFile> = parts.collect();
+        let chunk = sealed_len(session.policy.chunk_size) as usize;
+        let unit = chunk * ec.map_or(1, Ec::width);
+        let key = session.key.clone();
+        let memory = session.client.memory_for_reading(chunk, unit, session.donors);
+        let fetcher = Fetcher::new(&session.client, memory, key.clone());
+        let recipes = parts.into_iter().map(|part| Recipe::check(part, key.as_ref()).map(Arc::new));
+        let recipes: Vec<Arc<Recipe>> = recipes.collect::<Result<_, _>>()?;
+        fetcher.located_by(Arc::clone(&session) as _);
+        for recipe in &recipes {
+            fetcher.locate(recipe).await?;
+        }
+        let file = File::unpublished(&path, recipes, &session.policy, fetcher);
+        Ok(Self { session: SuspendedSession { handle: session, path }, file, rest })
+    }
+
+    /// The whole chunks that were written, or groups of them.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The bytes behind those of [`Suspended::file`].
+    pub fn rest(&self) -> &[u8] {
+        &self.rest
+    }
+
+    /// The session that has its chunks.
+    pub fn session(&self) -> SuspendedSession {
+        self.session.clone()
+    }
+}
+
+/// A part of a file as if it had been opened, with holders that are still to be found.
+fn opened(path: &PoolPath, part: BroughtPart, chunk_size: u32, ec: Option<Ec>) -> OpenFile {
+    let BroughtPart { entries, parity } = part;
+    // Chunks that are cut by content do not tell it; then it binds the pages to one another, and that is all.
+    let digest = digest_of(&entries).unwrap_or_else(|| Digest::of(b""));
+    OpenFile {
+        path: path.to_string(),
+        version: VersionId(0),
+        size: entries.iter().map(|entry| u64::from(entry.len)).sum(),
+        digest,
+        mtime: FileTime(0),
+        permissions: Permissions::FILE,
+        inline: None,
+        pages: pack(&digest, &entries).into_iter().map(Blob).collect(),
+        holders: Vec::new(),
+        ec,
+        parity: Packed(parity),
+        parity_holders: Vec::new(),
+        race: Race::default(),
+        parts: Packed::default(),
+        chunk_size,
+    }
+}

@@ -1,0 +1,254 @@
+//! A file that goes to donors as it is written. What is ahead of them waits in memory (the window), or in temporary
+//! files on this machine (incremental write); a task pushes it in order.
+
+use crate::errno::errno;
+use crate::spool::{Spool, Temporary};
+use crate::write_protocol::WriteLimits;
+use potluck_client::Writer;
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
+use tokio::task::JoinHandle;
+
+/// Small writes are pushed together, as many bytes at a time.
+const PIECE: u64 = 1 << 20;
+/// Temporary files of one file: one that is written, one that is pushed, and those between.
+const TEMPORARIES: u64 = 4;
+
+/// A file that is being streamed. Dropped before [`FileStream::end`], nothing comes of it.
+pub struct FileStream {
+    limits: Arc<WriteLimits>,
+    spool: Arc<Spool>,
+    queue: Arc<Queue>,
+    /// The temporary file that is being written, and how far.
+    temporary: Option<(Arc<Temporary>, u64)>,
+    pushing: JoinHandle<Result<Box<Writer>, Errno>>,
+    _slot: OwnedSemaphorePermit,
+}
+
+/// What is to be pushed, in order.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<Queued>,
+    /// Rings when something came.
+    arrived: Notify,
+    /// Rings when something was pushed, or nothing will be any more.
+    pushed: Notify,
+}
+
+#[derive(Default)]
+struct Queued {
+    items: VecDeque<Item>,
+    /// Bytes in temporary files that are not pushed.
+    in_temporaries: u64,
+    /// Why nothing is pushed any more.
+    failure: Option<Errno>,
+}
+
+enum Item {
+    /// Bytes in memory, and their room in the window.
+    Memory(Vec<u8>, OwnedSemaphorePermit),
+    Temporary(Arc<Temporary>, Range<u64>),
+    /// Says so when donors have all that came before.
+    Flush(oneshot::Sender<()>),
+    /// The end, after which nothing follows.
+    End,
+}
+
+impl FileStream {
+    /// Begins to push to `writer`, with the right that `slot` gives.
+    pub fn begin(
+        writer: Box<Writer>,
+        limits: Arc<WriteLimits>,
+        spool: Arc<Spool>,
+        slot: OwnedSemaphorePermit,
+    ) -> Self {
+        let queue = Arc::<Queue>::default();
+        let pushing = tokio::spawn(push(Arc::clone(&queue), writer));
+        Self { limits, spool, queue, temporary: None, pushing, _slot: slot }
+    }
+
+    /// Adds bytes at the end. Returns when they are in the window, or in a temporary file.
+    ///
+    /// Errors: what ended the pushing, as soon as it did.
+    pub async fn write(&mut self, bytes: Vec<u8>) -> Result<(), Errno> {
+        self.queue.check()?;
+        match self.limits.room(bytes.len()).await {
+            Some(room) => self.queue.add_memory(bytes, room),
+            None => self.write_temporary(bytes).await?,
+        }
+        self.queue.check()
+    }
+
+    /// Returns when donors have all that was written, at the ack level of the policy.
+    pub async fn flush(&mut self) -> Result<(), Errno> {
+        let (done, flushed) = oneshot::channel();
+        self.queue.add(Item::Flush(done));
+        flushed.await.map_err(|_| self.queue.check().err().unwrap_or(Errno::IO))
+    }
+
+    /// Gives the writer back when all is pushed to it.
+    pub async fn end(mut self) -> Result<Box<Writer>, Errno> {
+        self.queue.add(Item::End);
+        (&mut self.pushing).await.map_err(|_| Errno::IO)?
+    }
+
+    /// Adds bytes by way of a temporary file, as soon as there may be more in those; or, where this machine's disk has no
+    /// room, by way of the window.
+    async fn write_temporary(&mut self, bytes: Vec<u8>) -> Result<(), Errno> {
+        let (len, queue) = (bytes.len() as u64, Arc::clone(&self.queue));
+        loop {
+            let pushed = queue.pushed.notified();
+            queue.check()?;
+            let waiting = queue.state().in_temporaries;
+            if waiting > 0 && waiting + len > TEMPORARIES * self.limits.temporary_size() {
+                pushed.await;
+                continue;
+            }
+            match self.append(&bytes) {
+                Ok((temporary, range)) => {
+                    queue.add_temporary(temporary, range);
+                    return Ok(());
+                }
+                // What is pushed gives its room back.
+                Err(Errno::NOSPC) if waiting > 0 => pushed.await,
+                Err(Errno::NOSPC) => {
+                    let room = self.limits.room_some_time(bytes.len()).await;
+                    queue.add_memory(bytes, room);
+                    return Ok(());
+                }
+                Err(why) => return Err(why),
+            }
+        }
+    }
+
+    /// Writes to the temporary file, or to a new one if that is full.
+    fn append(&mut self, bytes: &[u8]) -> Result<(Arc<Temporary>, Range<u64>), Errno> {
+        let len = bytes.len() as u64;
+        let most = self.limits.temporary_size();
+        let (temporary, at) = match self.temporary.take().filter(|(_, at)| at + len <= most) {
+            Some(current) => current,
+            None => (Arc::new(Temporary::new(&self.spool)?), 0),
+        };
+        let written = temporary.write(at, bytes);
+        let end = if written.is_ok() { at + len } else { at };
+        self.temporary = Some((Arc::clone(&temporary), end));
+        written.map(|()| (temporary, at..end))
+    }
+}
+
+impl Drop for FileStream {
+    fn drop(&mut self) {
+        self.pushing.abort(); // its writer is dropped with it, and with that the file
+    }
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, Queued> {
+        self.state.lock().expect("no holder panics")
+    }
+
+    fn check(&self) -> Result<(), Errno> {
+        self.state().failure.map_or(Ok(()), Err)
+    }
+
+    /// Adds an item; where nothing is pushed any more it is dropped.
+    fn add(&self, item: Item) {
+        let mut state = self.state();
+        if state.failure.is_none() {
+            state.items.push_back(item);
+            self.arrived.notify_one();
+        }
+    }
+
+    fn add_memory(&self, mut bytes: Vec<u8>, room: OwnedSemaphorePermit) {
+        let mut state = self.state();
+        if let Some(Item::Memory(before, their_room)) = state.items.back_mut()
+            && (before.len() + bytes.len()) as u64 <= PIECE
+        {
+            before.append(&mut bytes);
+            their_room.merge(room);
+            return;
+        }
+        drop(state);
+        self.add(Item::Memory(bytes, room));
+    }
+
+    fn add_temporary(&self, temporary: Arc<Temporary>, range: Range<u64>) {
+        let mut state = self.state();
+        state.in_temporaries += range.end - range.start;
+        if let Some(Item::Temporary(before, their_range)) = state.items.back_mut()
+            && Arc::ptr_eq(before, &temporary)
+            && their_range.end == range.start
+            && range.end - their_range.start <= PIECE
+        {
+            their_range.end = range.end;
+            return;
+        }
+        drop(state);
+        self.add(Item::Temporary(temporary, range));
+    }
+
+    async fn next(&self) -> Item {
+        loop {
+            let arrived = self.arrived.notified();
+            if let Some(item) = self.state().items.pop_front() {
+                return item;
+            }
+            arrived.await;
+        }
+    }
+
+    /// Bytes of temporary files are pushed.
+    fn pushed(&self, bytes: u64) {
+        self.state().in_temporaries -= bytes;
+        self.pushed.notify_waiters();
+    }
+
+    /// Nothing will be pushed any more.
+    fn fail(&self, why: Errno) {
+        let mut state = self.state();
+        state.failure = Some(why);
+        state.items.clear(); // whoever waits for one of them, or for its room, is told
+        drop(state);
+        self.pushed.notify_waiters();
+    }
+}
+
+/// Pushes what comes to a writer, and gives that back at the end.
+async fn push(queue: Arc<Queue>, mut writer: Box<Writer>) -> Result<Box<Writer>, Errno> {
+    loop {
+        let pushed = match queue.next().await {
+            Item::Memory(bytes, _room) => writer.write(&bytes).await.map_err(|why| errno(&why)),
+            Item::Temporary(temporary, range) => {
+                push_temporary(&queue, &mut writer, &temporary, range).await
+            }
+            Item::Flush(done) => {
+                let flushed = writer.flush().await.map_err(|why| errno(&why));
+                flushed.map(|_| {
+                    let _ = done.send(()); // whoever asked may be gone
+                })
+            }
+            Item::End => return Ok(writer),
+        };
+        if let Err(why) = pushed {
+            queue.fail(why);
+            return Err(why);
+        }
+    }
+}
+
+async fn push_temporary(
+    queue: &Queue,
+    writer: &mut Writer,
+    temporary: &Temporary,
+    range: Range<u64>,
+) -> Result<(), Errno> {
+    let len = range.end - range.start;
+    let bytes = temporary.read(range)?;
+    writer.write(&bytes).await.map_err(|why| errno(&why))?;
+    queue.pushed(len);
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! The protocols by which a file that is written in order goes to donors (checkpoint store, section IV.C), and what the
+//! files of a mount may have ahead of them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+
+/// Files that are streamed at a time. Each keeps what does not fill a chunk, or a group of them; others are kept in the
+/// spool until they are closed.
+const STREAMS: usize = 16;
+/// How long a program waits for the window before [`WriteProtocol::Auto`] goes on in a temporary file.
+const WINDOW_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How a file that is written in order goes to donors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WriteProtocol {
+    /// Files go from a window in memory.
+    SlidingWindow,
+    /// Files go by way of temporary files on this machine, each of which is pushed while the next is written.
+    Incremental,
+    /// Files go from the spool when they are closed.
+    CompleteLocal,
+    /// Files go from the window, and while that is full by way of temporary files.
+    Hybrid,
+    /// Files go from the window, and by way of temporary files where the pool takes nothing for a while.
+    #[default]
+    Auto,
+}
+
+/// All protocols, as they are written.
+const NAMES: [(WriteProtocol, &str); 5] = [
+    (WriteProtocol::SlidingWindow, "sliding-window"),
+    (WriteProtocol::Incremental, "incremental"),
+    (WriteProtocol::CompleteLocal, "local"),
+    (WriteProtocol::Hybrid, "hybrid"),
+    (WriteProtocol::Auto, "auto"),
+];
+
+impl fmt::Display for WriteProtocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = NAMES.iter().find(|(protocol, _)| protocol == self);
+        f.write_str(name.expect("each has one").1)
+    }
+}
+
+impl FromStr for WriteProtocol {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = NAMES.iter().find(|(_, name)| *name == text);
+        found.map(|(protocol, _)| *protocol).ok_or_else(|| {
+            let names: Vec<_> = NAMES.iter().map(|(_, name)| *name).collect();
+            format!("“{text}” is none of {}", names.join(", "))
+        })
+    }
+}
+
+/// How files of a mount are written in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// The protocol of all files.
+    pub protocol: WriteProtocol,
+    /// Bytes in memory that programs have written and donors have not been given, of all files together.
+    pub window: u64,
+    /// Bytes of a temporary file.
+    pub temporary_size: u64,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        let protocol = WriteProtocol::default();
+        Self { protocol, window: 32 << 20, temporary_size: 64 << 20 }
+    }
+}
+
+/// What the files of a mount share that are written in order.
+#[derive(Debug)]
+pub struct WriteLimits {
+    options: WriteOptions,
+    window: Arc<Semaphore>,
+    window_bytes: u32,
+    streams: Arc<Semaphore>,
+}
+
+impl WriteLimits {
+    /// The limits that `options` set.
+    pub fn new(options: WriteOptions) -> Self {
+        let most = u64::from(u32::MAX).min(Semaphore::MAX_PERMITS as u64);
+        let window_bytes = options.window.clamp(1, most) as u32;
+        Self {
+            options,
+            window: Arc::new(Semaphore::new(window_bytes as usize)),
+            window_bytes,
+            streams: Arc::new(Semaphore::new(STREAMS)),
+        }
+    }
+
+    /// Bytes of a temporary file.
+    pub fn temporary_size(&self) -> u64 {
+        self.options.temporary_size
+    }
+
+    /// The right to stream one more file; `None` where it is to be kept in the spool.
+    pub fn stream(&self) -> Option<OwnedSemaphorePermit> {
+        match self.options.protocol {
+            WriteProtocol::CompleteLocal => None,
+            _ => Arc::clone(&self.streams).try_acquire_owned().ok(),
+        }
+    }
+
+    /// Room for so many bytes in the window, for which a file waits as long as its protocol says; `None` where they
+    /// are to be written to a temporary file.
+    pub async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        match self.options.protocol {
+            WriteProtocol::Incremental => None,
+            WriteProtocol::Hybrid => self.try_room(bytes).ok(),
+            WriteProtocol::Auto => {
+                tokio::time::timeout(WINDOW_TIMEOUT, self.room_some_time(bytes)).await.ok()
+            }
+            WriteProtocol::SlidingWindow | WriteProtocol::CompleteLocal => {
+                Some(self.room_some_time(bytes).await)
+            }
+        }
+    }
+
+    /// Room for so many bytes in the window, whatever the protocol.
+    pub async fn room_some_time(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let room = Arc::clone(&self.window).acquire_many_owned(self.permits(bytes));
+        room.await.expect("never closed")
+    }
+
+    fn try_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+        Arc::clone(&self.window).try_acquire_many_owned(self.permits(bytes))
+    }
+
+    /// More than the whole window waits for all of it, and is alone in it then.
+    fn permits(&self, bytes: usize) -> u32 {
+        bytes.min(self.window_bytes as usize) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_protocol_goes_on_by_way_of_temporary_files_when_it_should() {
+        let limits = |protocol| {
+            WriteLimits::new(WriteOptions { protocol, window: 100, ..WriteOptions::default() })
+        };
+        for (name, first, second) in [
+            ("incremental", false, false),
+            ("hybrid", true, false),
+            ("auto", true, false),
+            ("sliding-window", true, true),
+        ] {
+            let limits = limits(name.parse().expect("a protocol"));
+            assert_eq!(limits.options.protocol.to_string(), name);
+            let room = limits.room(60).await;
+            assert_eq!(room.is_some(), first, "{name}");
+            let later = tokio::spawn(async move {
+                tokio::time::sleep(4 * WINDOW_TIMEOUT).await;
+                drop(room);
+            });
+            assert_eq!(limits.room(60).await.is_some(), second, "{name}");
+            later.await.expect("done");
+        }
+        assert!(limits(WriteProtocol::CompleteLocal).stream().is_none());
+        let limits = limits(WriteProtocol::SlidingWindow);
+        let streams: Vec<_> = std::iter::from_fn(|| limits.stream()).collect();
+        assert_eq!(streams.len(), STREAMS);
+        assert!("fast".parse::<WriteProtocol>().is_err());
+    }
+}

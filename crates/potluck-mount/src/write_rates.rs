@@ -1,0 +1,135 @@
+//! How fast files were written through this mount (checkpoint store, section V.B), and how much of them the pool had.
+
+use potluck_client::{PendingReport, PutReport};
+use potluck_core::path::PoolPath;
+use potluck_core::size::format_size;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Files whose rates are remembered: those that were written last.
+const REMEMBERED: usize = 4096;
+/// Smaller files are not told of in the log.
+const LEAST_LOGGED: u64 = 4 << 20;
+
+/// How fast one file was written.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct WriteRates {
+    /// Bytes a second from open() to the end of close() (the observed application bandwidth).
+    pub observed: f64,
+    /// Bytes a second until all copies were made (the achieved storage bandwidth), once they are and this mount knows.
+    pub achieved: Option<f64>,
+    /// The share that the pool had already, from 0 to 1, once it is known.
+    pub held_share: Option<f64>,
+}
+
+/// The rates of the files that were written last.
+#[derive(Default)]
+pub struct WrittenFiles(Mutex<Remembered>);
+
+#[derive(Default)]
+struct Remembered {
+    rates: BTreeMap<PoolPath, WriteRates>,
+    /// The paths in the order in which they were first written.
+    paths: VecDeque<PoolPath>,
+}
+
+/// A file that was just published.
+pub struct Published {
+    /// The path of the file.
+    pub path: PoolPath,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// The time since it was opened.
+    pub took: Duration,
+}
+
+impl WrittenFiles {
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.0.lock().expect("no holder panics")
+    }
+
+    /// The rates of a file.
+    pub fn of(&self, path: &PoolPath) -> Option<WriteRates> {
+        self.remembered().rates.get(path).copied()
+    }
+
+    fn note(&self, path: &PoolPath, rates: WriteRates) {
+        let mut remembered = self.remembered();
+        if remembered.rates.insert(path.clone(), rates).is_none() {
+            remembered.paths.push_back(path.clone());
+        }
+        if remembered.paths.len() > REMEMBERED
+            && let Some(oldest) = remembered.paths.pop_front()
+        {
+            remembered.rates.remove(&oldest);
+        }
+    }
+
+    /// A file was published. The rest is known with the `report` of the session that wrote it alone, which is waited for in
+    /// the background.
+    pub fn published(self: &Arc<Self>, file: Published, report: Option<PendingReport>) {
+        let observed = rate(file.bytes, file.took);
+        self.note(&file.path, WriteRates { observed, ..WriteRates::default() });
+        let Some(report) = report else { return };
+        let (files, began) = (Arc::clone(self), tokio::time::Instant::now());
+        tokio::spawn(async move {
+            // What ended it early was told to its writer.
+            if let Ok(report) = report.wait().await {
+                files.stored(&file, &report, file.took + began.elapsed());
+            }
+        });
+    }
+
+    fn stored(&self, file: &Published, report: &PutReport, took: Duration) {
+        let (observed, achieved) = (rate(file.bytes, file.took), rate(file.bytes, took));
+        let achieved = (report.pending_copies == 0).then_some(achieved);
+        let held = report.held_bytes as f64 / (file.bytes as f64).max(1.0);
+        let rates = WriteRates { observed, achieved, held_share: Some(held) };
+        self.note(&file.path, rates);
+        if file.bytes >= LEAST_LOGGED {
+            let until = |rate: f64| format!("{}/s", format_size(rate as u64));
+            let achieved = achieved.map_or_else(
+                || format!("{} copies are still to be made", report.pending_copies),
+                |rate| format!("{} until it was stored", until(rate)),
+            );
+            tracing::info!(
+                "{}: {} at {} until it was closed, {achieved}; {:.0} % were there already",
+                file.path,
+                format_size(file.bytes),
+                until(observed),
+                100.0 * held
+            );
+        }
+    }
+}
+
+fn rate(bytes: u64, took: Duration) -> f64 {
+    bytes as f64 / took.as_secs_f64().max(1e-9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rates_of_the_files_that_were_written_last_are_remembered() {
+        let files = WrittenFiles::default();
+        let path =
+            |number: usize| -> PoolPath { format!("pot://lab/{number}").parse().expect("a path") };
+        for number in 0..=REMEMBERED {
+            files.note(&path(number), WriteRates::default());
+            files.note(&path(number), WriteRates { observed: 7.0, ..WriteRates::default() });
+        }
+        assert_eq!(files.of(&path(0)), None);
+        assert_eq!(files.of(&path(1)).map(|rates| rates.observed), Some(7.0));
+        let published = |bytes| Published { path: path(1), bytes, took: Duration::from_secs(2) };
+        let mut report = PutReport { held_bytes: 25, ..PutReport::default() };
+        files.stored(&published(100), &report, Duration::from_secs(4));
+        let rates = WriteRates { observed: 50.0, achieved: Some(25.0), held_share: Some(0.25) };
+        assert_eq!(files.of(&path(1)), Some(rates));
+        report.pending_copies = 1;
+        files.stored(&published(100), &report, Duration::from_secs(4));
+        assert_eq!(files.of(&path(1)), Some(WriteRates { achieved: None, ..rates }));
+    }
+}

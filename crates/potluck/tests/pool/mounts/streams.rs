@@ -1,0 +1,348 @@
+//! Files that are written to a mount from their beginning: in order, and then not.
+
+use super::{Mount, can_mount, mounted};
+use crate::pool::content::{Lots, arg, assert_same, bytes};
+use crate::pool::lab::{Cli, Lab};
+use crate::pool::lent::all_files;
+use crate::pool::tap::Tap;
+use crate::pool::waiting::{DEADLINE, wait_until};
+use rustix::process::Pid;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const CHUNK: usize = 64 << 10;
+
+/// What the pool has at a path is this content, by what it says and what it gives.
+fn assert_stored(cli: &Cli, path: &str, content: &[u8]) {
+    assert_same(&cli.cat(path), content, path);
+    cli.ok(&["verify", "--read", path]);
+}
+
+/// Bytes of the files without names that a process has open below a directory.
+fn spooled_by(pid: Pid, dir: &Path) -> u64 {
+    let open =
+        fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).expect("listed").flatten();
+    let spooled = open.filter(|file| {
+        let target = fs::read_link(file.path()).unwrap_or_default();
+        target.starts_with(dir) && target.to_string_lossy().ends_with("(deleted)")
+    });
+    spooled.map(|file| fs::metadata(file.path()).map_or(0, |about| about.len())).sum()
+}
+
+/// Whatever order a program writes in, the file is what a local one would be, also where it was opened for writing alone;
+/// and what was streamed before is not sent again.
+#[test]
+fn a_new_file_written_at_random_is_what_a_local_one_would_be() {
+    if !can_mount("a_new_file_written_at_random_is_what_a_local_one_would_be") {
+        return;
+    }
+    let lab = Lab::with_donors(3);
+    let spaces = [&["--copies", "1"][..], &["--ec", "2+1"], &["--copies", "2", "--plain"]];
+    for (number, policy) in spaces.into_iter().enumerate() {
+        let space = format!("space-{number}");
+        lab.cli.ok(&[&["space", "create", &space, "--chunk-size", "64KiB"][..], policy].concat());
+    }
+    for (seed, options) in [
+        &[][..],
+        &["--write-protocol", "sliding-window", "--write-window", "200KiB"],
+        &["--write-protocol", "incremental", "--temporary-size", "100KiB"],
+        &["--write-protocol", "hybrid", "--write-window", "100KiB", "--temporary-size", "300KiB"],
+        &["--write-protocol", "local", "--spool-max", "1MiB"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mount = Mount::start(&lab, "pot://", options);
+        let mut lots = Lots::new("new files at random", seed as u64);
+        for turn in 0..9 {
+            let path = format!("space-{}/f-{seed}-{turn}", turn % 3);
+            let (mut file, reads) = match lots.below(2) {
+                0 => (File::create(mount.at(&path)).expect("made"), false),
+                _ => {
+                    let mut both = OpenOptions::new();
+                    let both = both.read(true).write(true).create(true).truncate(true);
+                    (both.open(mount.at(&path)).expect("made"), true)
+                }
+            };
+            let mut model = Vec::new();
+            for _ in 0..lots.below(12) {
+                let written = bytes(lots.below(1000), lots.below(400_000) as usize);
+                match lots.below(8) {
+                    0 => {
+                        let at = lots.below(model.len() as u64 + 100_000) as usize;
+                        file.write_all_at(&written, at as u64).expect("written");
+                        model.resize(model.len().max(at + written.len()), 0);
+                        model[at..at + written.len()].copy_from_slice(&written);
+                    }
+                    1 => {
+                        let size = lots.below(model.len() as u64 * 3 / 2);
+                        file.set_len(size).expect("cut off or extended");
+                        model.resize(size as usize, 0);
+                    }
+                    2 => file.sync_all().expect("donors have it"),
+                    3 if reads => {
+                        let mut seen = vec![0; model.len()];
+                        file.read_exact_at(&mut seen, 0).expect("read");
+                        assert_same(&seen, &model, &format!("{path} as it is written"));
+                    }
+                    _ => {
+                        file.seek(std::io::SeekFrom::Start(model.len() as u64)).expect("moved");
+                        file.write_all(&written).expect("written");
+                        model.extend_from_slice(&written);
+                    }
+                }
+            }
+            assert_eq!(file.metadata().expect("seen").len(), model.len() as u64);
+            drop(file);
+            assert_same(&fs::read(mount.at(&path)).expect("read"), &model, &path);
+            assert_stored(&lab.cli, &format!("pot://{path}"), &model);
+        }
+        lab.cli.ok(&["umount", arg(&mount.dir)]);
+    }
+}
+
+#[test]
+fn a_file_that_is_written_in_order_and_then_elsewhere_sends_what_changed_and_no_more() {
+    if !can_mount("a_file_that_is_written_in_order_and_then_elsewhere") {
+        return;
+    }
+    for policy in [&["--copies", "2"][..], &["--ec", "2+1"], &["--copies", "1", "--plain"]] {
+        let mut lab = Lab::manager_only(&[]);
+        let taps: Vec<Tap> = ["donor-1", "donor-2", "donor-3"]
+            .map(|name| lab.lend_behind(name, Tap::listening()))
+            .into();
+        lab.wait_live();
+        let moved = || taps.iter().map(|tap| tap.heard().len()).sum::<usize>();
+        lab.cli.ok(&[&["space", "create", "lab", "--chunk-size", "64KiB"], policy].concat());
+        let mount = Mount::start(&lab, "pot://lab", &["--spool-max", "1MiB"]);
+        // More than one part of a file has.
+        let mut content = bytes(1, (66 << 20) + 5);
+        let mut writer = File::create(mount.at("f")).expect("made");
+        writer.write_all(&content).expect("written");
+        writer.sync_all().expect("donors have it");
+        let before = moved();
+        assert!(before > content.len(), "the taps hear it all");
+
+        // What a program does that writes a header at the end, cuts off what it wrote too much, and goes on.
+        writer.write_all_at(b"header", 5).expect("written");
+        content[5..11].copy_from_slice(b"header");
+        let size = (65 << 20) + 3;
+        writer.set_len(size as u64).expect("cut off");
+        content.truncate(size);
+        writer.write_all_at(b"more", size as u64).expect("written");
+        content.extend_from_slice(b"more");
+        drop(writer);
+        let changed = moved() - before;
+        assert!(changed < 40 * CHUNK, "{policy:?}: {changed} bytes were moved");
+        assert_stored(&lab.cli, "pot://lab/f", &content);
+    }
+}
+
+/// What a program writes out of order may be much more than the spool takes: it is stored before the file is closed.
+#[test]
+fn a_file_written_backwards_may_be_larger_than_the_spool() {
+    let policy = ["--chunk-size", "64KiB", "--copies", "2"];
+    let Some((lab, mount)) = mounted(
+        "a_file_written_backwards_may_be_larger_than_the_spool",
+        2,
+        &policy,
+        &["--spool-max", "1MiB"],
+    ) else {
+        return;
+    };
+    let content = bytes(4, 9 << 20);
+    let writer = File::create(mount.at("f")).expect("made");
+    for at in (0..content.len()).step_by(300_000).collect::<Vec<_>>().into_iter().rev() {
+        let piece = &content[at..content.len().min(at + 300_000)];
+        writer.write_all_at(piece, at as u64).expect("written");
+        let spooled = spooled_by(mount.running.pid(), lab.dir());
+        assert!(spooled > 0, "it is kept there first");
+    }
+    lab.cli.fails(3, &["stat", "pot://lab/f"]);
+    drop(writer);
+    assert_stored(&lab.cli, "pot://lab/f", &content);
+}
+
+#[test]
+fn a_file_that_is_mapped_into_memory_and_changed_there_is_stored_as_it_was_changed() {
+    let Some((lab, mount)) =
+        mounted("a_file_that_is_mapped_into_memory", 1, &["--chunk-size", "64KiB"], &[])
+    else {
+        return;
+    };
+    // Streamed, mapped while it is open, changed, and written on in order.
+    let script = r#"
+import mmap, os, sys
+f = open(sys.argv[1], "w+b", buffering=0)
+for n in range(40):
+    f.write(bytes([n]) * 50000)
+with mmap.mmap(f.fileno(), 0) as m:
+    assert m[49999:50001] == b"\x00\x01", m[49999:50001]
+    m[70000:70005] = b"mmap!"
+    m.flush()
+f.seek(0, 2)
+f.write(b"end")
+f.close()
+"#;
+    let mut python = std::process::Command::new("python3");
+    let status = python.args(["-c", script]).arg(mount.at("f")).status();
+    let Ok(status) = status else {
+        return crate::pool::waiting::skip("a_file_that_is_mapped_into_memory", "it takes python3");
+    };
+    assert!(status.success());
+    let mut content: Vec<u8> = (0..40).flat_map(|n| vec![n; 50_000]).collect();
+    content[70_000..70_005].copy_from_slice(b"mmap!");
+    content.extend_from_slice(b"end");
+    assert_stored(&lab.cli, "pot://lab/f", &content);
+}
+
+#[test]
+fn a_file_opened_for_reading_and_writing_that_is_written_in_order_takes_no_spool() {
+    let policy = ["--chunk-size", "64KiB"];
+    let Some((lab, mount)) =
+        mounted("a_file_opened_for_reading_and_writing", 1, &policy, &["--spool-max", "1MiB"])
+    else {
+        return;
+    };
+    let content = bytes(7, 12 << 20);
+    let mut both = OpenOptions::new();
+    both.read(true).write(true).create(true).truncate(true);
+    let mut file = both.open(mount.at("f")).expect("made");
+    for piece in content.chunks(1 << 20) {
+        file.write_all(piece).expect("written");
+        assert_eq!(spooled_by(mount.running.pid(), lab.dir()), 0);
+    }
+    // Read back before it is closed.
+    file.rewind().expect("moved");
+    let mut seen = Vec::new();
+    file.read_to_end(&mut seen).expect("read");
+    assert_same(&seen, &content, "as it is written");
+    drop(file);
+    assert_stored(&lab.cli, "pot://lab/f", &content);
+    drop(OpenOptions::new().append(true).open(mount.at("f")).expect("opened"));
+    assert_stored(&lab.cli, "pot://lab/f", &content);
+}
+
+/// Incremental write: what a program is ahead of donors is on this machine's disk, and bounded.
+#[test]
+fn incremental_write_keeps_a_bounded_number_of_temporary_files() {
+    if !can_mount("incremental_write_keeps_a_bounded_number_of_temporary_files") {
+        return;
+    }
+    let mut lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let options = ["--write-protocol", "incremental", "--temporary-size", "1MiB"];
+    let mount = Mount::start(&lab, "pot://lab", &options);
+    let content = bytes(8, 40 << 20);
+    let mut file = File::create(mount.at("f")).expect("made");
+    let mut most = 0;
+    for (number, piece) in content.chunks(100_000).enumerate() {
+        if number == 100 {
+            lab.kill_manager(); // soon nothing is pushed any more
+            lab.start_manager();
+        }
+        file.write_all(piece).expect("written");
+        most = most.max(spooled_by(mount.running.pid(), lab.dir()));
+    }
+    assert!(most > 0, "nothing was on the disk");
+    assert!(most <= 6 << 20, "{most} bytes were on the disk");
+    drop(file);
+    assert_eq!(spooled_by(mount.running.pid(), lab.dir()), 0, "they are given back");
+    assert_stored(&lab.cli, "pot://lab/f", &content);
+    assert!(all_files(lab.dir()).iter().all(|path| !path.ends_with("spool/tmp")));
+}
+
+/// fsync of a file that is changed in place: donors have what changed when it returns.
+#[test]
+fn fsync_of_a_changed_file_returns_when_donors_have_what_changed() {
+    if !can_mount("fsync_of_a_changed_file_returns_when_donors_have_what_changed") {
+        return;
+    }
+    let mut lab = Lab::manager_only(&[]);
+    let tap = lab.lend_behind("donor-1", Tap::listening());
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "1"]);
+    let mount = Mount::start(&lab, "pot://lab", &[]);
+    fs::write(mount.at("f"), bytes(1, 1 << 20)).expect("written");
+    let file = OpenOptions::new().read(true).write(true).open(mount.at("f")).expect("opened");
+    file.write_all_at(&bytes(2, 10 * CHUNK), 0).expect("written");
+    let before = tap.heard().len();
+    file.sync_all().expect("synced");
+    assert!(tap.heard().len() - before >= 10 * CHUNK, "donors have it");
+    let before = tap.heard().len();
+    file.sync_all().expect("synced");
+    drop(file);
+    assert!(tap.heard().len() - before < CHUNK, "nothing is sent twice");
+    let expected = [bytes(2, 10 * CHUNK), bytes(1, 1 << 20)[10 * CHUNK..].to_vec()].concat();
+    assert_stored(&lab.cli, "pot://lab/f", &expected);
+}
+
+/// A pool that takes no more says so at write(), long before all is written.
+#[test]
+fn a_program_that_writes_more_than_its_quota_hears_so_soon() {
+    let policy = ["--chunk-size", "64KiB"];
+    for protocol in ["auto", "incremental", "local"] {
+        let options = ["--write-protocol", protocol, "--spool-max", "8MiB"];
+        let name = "a_program_that_writes_more_than_its_quota_hears_so_soon";
+        let Some((lab, mount)) = mounted(name, 1, &policy, &options) else { return };
+        lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "2MiB"]);
+        let mut file = File::create(mount.at("f")).expect("made");
+        let mut written = 0;
+        let refused = loop {
+            match file.write_all(&bytes(written, 100_000)) {
+                Ok(()) => written += 100_000,
+                Err(why) => break why,
+            }
+            assert!(written < 500 << 20, "{protocol}: nobody said no");
+        };
+        let code = refused.raw_os_error();
+        assert!([Some(libc::EDQUOT), Some(libc::ENOSPC)].contains(&code), "{protocol}: {refused}");
+        drop(file);
+        lab.cli.fails(3, &["stat", "pot://lab/f"]);
+    }
+}
+
+/// What a program saw while it wrote, and what the pool had already, is told of each file.
+#[test]
+fn a_written_file_tells_how_fast_it_was_written_and_how_much_was_there_already() {
+    let policy = ["--chunk-size", "64KiB", "--copies", "2"];
+    let name = "a_written_file_tells_how_fast_it_was_written";
+    let Some((lab, mount)) = mounted(name, 2, &policy, &[]) else { return };
+    let attribute = |file: &str, name: &str| {
+        let mut value = [0; 64];
+        let got = rustix::fs::getxattr(mount.at(file), format!("user.potluck.{name}"), &mut value);
+        got.ok().map(|len| {
+            let text = std::str::from_utf8(&value[..len]).expect("text");
+            text.parse::<f64>().expect("a number")
+        })
+    };
+    let mut content = bytes(1, 100 * CHUNK);
+    let stored = |file: &str| {
+        wait_until("it to be stored", DEADLINE, || attribute(file, "asb").is_some());
+    };
+    fs::write(mount.at("a"), &content).expect("written");
+    stored("a");
+    assert!(attribute("a", "oab") >= attribute("a", "asb"), "stored later than closed");
+    assert_eq!(attribute("a", "held"), Some(0.0));
+    content[5] ^= 1;
+    fs::write(mount.at("b"), &content).expect("written");
+    stored("b");
+    assert_eq!(attribute("b", "held"), Some(0.99), "all but one chunk was there");
+    fs::write(lab.dir().join("b"), &content).expect("a file");
+    let copied = lab.cli.json(&["cp", arg(&lab.dir().join("b")), "pot://lab/c"]);
+    assert_eq!(
+        (&copied["held_share"], &copied["held_bytes"]),
+        (&1.0.into(), &content.len().into())
+    );
+    assert!(copied["oab_mib_s"].as_f64() >= copied["asb_mib_s"].as_f64(), "{copied}");
+    assert!(copied["asb_mib_s"].as_f64() > Some(0.0), "{copied}");
+    // What nobody wrote through this mount has no rate.
+    assert_eq!(attribute("c", "oab"), None);
+    // Copies that donors make later are not stored when the file is visible.
+    lab.cli.ok(&["space", "create", "later", "--copies", "2", "--mirror", "server-async"]);
+    let copied = lab.cli.json(&["cp", arg(&lab.dir().join("b")), "pot://later/c"]);
+    assert!(copied["pending_copies"].as_u64() > Some(0), "{copied}");
+    assert_eq!(copied.get("asb_mib_s"), None, "{copied}");
+}
