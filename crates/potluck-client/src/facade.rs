@@ -35,6 +35,12 @@ impl Pool {
         File::open(self, path, true).await
     }
 
+    /// Renews the leases of all files that are open under one now, and not when it is their time: a manager that has just
+    /// started knows of none, and takes apart what is replaced or removed before they are renewed.
+    pub fn renew_leases_now(&self) {
+        self.leases.renew_now();
+    }
+
     /// Opens a session for files below `root`, which become visible one by one as they are finished.
     ///
     /// Errors: [`code::NO_SPACE_NAMED`], [`code::BAD_POLICY`]; [`ErrorKind::NoSpace`](potluck_wire::error::ErrorKind::NoSpace) and [`code::DONORS_SILENT`]

@@ -169,6 +169,8 @@ impl CoherentMetadata {
 
     /// Has a new stream watch all that is kept, and learns what of it changed before that.
     async fn revalidate(&self, stream: WatchId) -> Result<HeardStream, Failure> {
+        // The manager may have started again, and knows of no leases then.
+        self.pool.renew_leases_now();
         let asked = self.pool.now();
         let (fetch, questions) = {
             let mut cache = self.cache();
