@@ -63,7 +63,7 @@ pub async fn fill(path: &Path, layout: &Layout) -> Result<()> {
             files: files.map(|file| prepared(layout, file).map(Ok)).collect::<Result<_>>()?,
             atomic: true,
         };
-        let (told, when) = (Arc::from([]), When { pool_ms: 1, wall_ms: 1 });
+        let (told, when) = (Arc::from([]), When { pool_ms: 1, wall_ms: 1, ..When::default() });
         let reply = |_: &[Result<StoredFile, _>]| Ok(String::new());
         let batch = Arc::new(batch);
         let done = catalog.commit_files(batch, false, told, donors.clone(), when, reply).await?;

@@ -6,9 +6,11 @@
 //! The log is kept on donors and in a file; each of the two notes the last change that it has, and a row
 //! is forgotten when both have it, or when there are so many that a new base costs less.
 
+use super::bygone_name::BygoneName;
 use super::error::Error;
 use super::kept_entry::KeptEntry;
 use super::open_checkpoint::OpenCheckpoint;
+use super::taken_snapshot::TakenSnapshot;
 use crate::sql::{Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::CommitStyle;
@@ -59,6 +61,12 @@ pub enum ChangeOp {
         /// Where it is kept, and how long.
         entry: KeptEntry,
     },
+    /// An entry is never purged, or as others.
+    Pinned(PoolPath, bool),
+    /// A snapshot was taken.
+    Snapshot(TakenSnapshot),
+    /// A name is about to lead elsewhere, and a snapshot shows what it leads to.
+    Bygone(BygoneName),
     /// Something is kept for another time than before.
     KeptAs(KeptEntry),
     /// What is kept of a name goes then, or sooner.
@@ -117,11 +125,14 @@ impl ChangeOp {
             | Self::PathAttributes(path, _)
             | Self::Removed(path)
             | Self::KeptUntil { path, .. }
+            | Self::Pinned(path, _)
             | Self::Policy(path, _) => Some(path.space()),
             Self::Moved { from, .. } | Self::Published { from, .. } | Self::Kept { from, .. } => {
                 Some(from.space())
             }
             Self::KeptAs(entry) => Some(entry.at.space()),
+            Self::Snapshot(taken) => Some(taken.at.space()),
+            Self::Bygone(bygone) => Some(bygone.path.space()),
             Self::Checkpoint(open) => Some(open.staging.space()),
             Self::Grant(space, _) | Self::Quota(QuotaOf::Space(space)) => Some(space),
             Self::Part(..)
@@ -148,11 +159,14 @@ impl ChangeOp {
             | Self::PathAttributes(path, _)
             | Self::Removed(path)
             | Self::KeptUntil { path, .. }
+            | Self::Pinned(path, _)
             | Self::Policy(path, _) => path.is_system(),
             Self::Moved { from, .. } | Self::Published { from, .. } | Self::Kept { from, .. } => {
                 from.is_system()
             }
             Self::KeptAs(entry) => entry.at.is_system(),
+            Self::Snapshot(taken) => taken.at.is_system(),
+            Self::Bygone(bygone) => bygone.path.is_system(),
             Self::Checkpoint(open) => open.staging.is_system(),
             Self::Space(name) | Self::SpaceRemoved(name) => name == SYSTEM_SPACE,
             Self::Part(..)

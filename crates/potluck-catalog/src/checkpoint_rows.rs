@@ -8,7 +8,7 @@ use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle, StagedPlace};
 use potluck_core::ids::MemberId;
-use potluck_core::kept_place::KeptPlace;
+use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
 
 /// How exactly it is known when a checkpoint was used last: not each of a thousand commits writes it down.
@@ -44,7 +44,7 @@ pub(crate) fn kept(row: &Row<'_>) -> Result<Kept, Error> {
     let merges: bool = row.get(3)?;
     Ok(Kept {
         id: CheckpointId(row.get(0)?),
-        dir: row.get::<Option<i64>>(1)?.map(DirId),
+        dir: row.get::<Option<i64>>(1)?.map(DirId::now),
         target: row.get(2)?,
         style: if merges { CommitStyle::Merge } else { CommitStyle::Replace },
         made_by: MemberId(row.get(4)?),
@@ -138,9 +138,9 @@ pub(crate) fn check_writable(db: &Tx, path: &PoolPath, now_ms: Option<u64>) -> R
     now_ms.map_or(Ok(()), |now_ms| used(db, open, now_ms).map(drop))
 }
 
-/// Refuses a change where old versions are kept, which nobody but the catalog makes.
+/// Refuses a change where old versions are kept and snapshots are read, which nobody but the catalog makes.
 pub(crate) fn check_not_kept(path: &PoolPath) -> Result<(), Error> {
-    if KeptPlace::is_on(path) { Err(Error::KeptPlace(path.clone())) } else { Ok(()) }
+    if is_read_only(path) { Err(Error::KeptPlace(path.clone())) } else { Ok(()) }
 }
 
 /// Refuses to move or remove a staging directory itself, which the end of its checkpoint does.

@@ -2,11 +2,12 @@
 //! the metadata log it makes the paths that came, changed or went. Who hears of which is decided by the manager's watches.
 
 use crate::changes::{self, ChangeOp};
-use crate::entries::{self, DirId};
+use crate::entries;
 use crate::error::Error;
-use crate::sql::{Tx, params};
+use crate::sql::Tx;
 use potluck_core::checkpoint::CommitStyle;
-use potluck_core::ids::{MemberId, VersionId};
+use potluck_core::ids::MemberId;
+use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
 
 /// Whoever is told of committed changes.
@@ -76,7 +77,14 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         ChangeOp::Dir(path, _) | ChangeOp::Link(path, ..) | ChangeOp::PathAttributes(path, _) => {
             told.push(there(path));
         }
-        ChangeOp::VersionAttributes(version) => told.extend(path_of(db, version)?.map(there)),
+        ChangeOp::VersionAttributes(version) => {
+            told.extend(entries::path_of_version(db, version)?.map(there))
+        }
+        ChangeOp::Snapshot(taken) => {
+            // The directories for snapshots are made with the first.
+            let above = |path: &PoolPath| path.parent().filter(is_read_only);
+            told.extend(std::iter::successors(Some(taken.at), above).map(there));
+        }
         ChangeOp::Moved { from, to } => told.extend([gone(from), there(to)]),
         ChangeOp::Removed(path) | ChangeOp::Kept { from: path, .. } => told.push(gone(path)),
         ChangeOp::Published { from, to, style: CommitStyle::Replace, .. } => {
@@ -101,6 +109,8 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         ChangeOp::Part(..)
         | ChangeOp::Checkpoint(_)
         | ChangeOp::KeptAs(_)
+        | ChangeOp::Bygone(_)
+        | ChangeOp::Pinned(..)
         | ChangeOp::KeptUntil { .. }
         | ChangeOp::Version(_)
         | ChangeOp::Policy(..)
@@ -110,13 +120,4 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         | ChangeOp::Note(_) => {}
     }
     Ok(())
-}
-
-/// The path that leads to a version now, if one does that is told: the pool's own metadata has none.
-fn path_of(db: &Tx, version: VersionId) -> Result<Option<PoolPath>, Error> {
-    let at: Option<(DirId, String)> = db
-        .prepare("SELECT parent, name FROM entries WHERE version = ?1")?
-        .query_one(params![version.0 as i64], |row| Ok((DirId(row.get(0)?), row.get(1)?)))?;
-    let Some((dir, name)) = at else { return Ok(None) };
-    Ok(entries::path_of(db, dir)?.and_then(|dir| dir.join(&name).ok()))
 }

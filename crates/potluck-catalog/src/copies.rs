@@ -14,12 +14,12 @@ use super::entries::{self, EntryPlace};
 use super::error::Error;
 use super::links::{self, LinkToMake};
 use super::meta::Counter;
-use super::names::When;
 use super::parts;
 use super::spaces::{self, Space};
 use super::versions;
 use super::visible::{FileToPut, PutTarget, Visible, is_refusal, make_dirs};
 use super::walk::{Walk, WalkedEntry, What};
+use super::when::When;
 use crate::sql::{Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::{SessionId, SpaceId, VersionId};
@@ -212,7 +212,7 @@ impl Copying<'_> {
         to: PoolPath,
     ) -> Result<(), Error> {
         let made = LinkToMake { path: to.clone(), target, attributes };
-        match links::make(self.db, &made, true, self.wanted.condition) {
+        match links::make(self.db, &made, true, self.wanted.condition, self.visible.when) {
             Ok(()) => self.links += 1,
             Err(why) if is_refusal(&why) => self.files.push((to, Err(why))),
             Err(why) => return Err(why),

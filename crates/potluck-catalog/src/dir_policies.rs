@@ -93,7 +93,7 @@ pub(crate) fn hand_over(db: &Tx, old: DirId, new: DirId) -> Result<(), Error> {
     let Some(from) = entries::path_of(db, old)? else { return Ok(()) };
     let mut select = db.prepare("SELECT dir FROM dir_policies")?;
     let dirs: Vec<DirId> =
-        select.query_map(params![], |row| row.get(0).map(DirId))?.collect::<Result<_, _>>()?;
+        select.query_map(params![], |row| row.get(0).map(DirId::now))?.collect::<Result<_, _>>()?;
     for dir in dirs {
         let Some(path) = entries::path_of(db, dir)?.filter(|path| path.is_inside(&from)) else {
             continue;

@@ -1,22 +1,35 @@
 //! Entries: what a name in a directory stands for.
 
+pub use super::dir_id::DirId;
 use super::error::Error;
 use super::meta::Counter;
+use super::snapshot_rows;
 use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::checkpoint::CheckpointId;
-use potluck_core::ids::VersionId;
-use potluck_core::kept_place::KEPT_DIR;
+use potluck_core::ids::{SnapshotId, VersionId};
+use potluck_core::kept_place::is_reserved;
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{MAX_PATH, PoolPath};
 
-/// The number of a directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DirId(pub(crate) i64);
+/// The directory behind the entry of a snapshot, as that shows it, and any other as it is; `None` if the snapshot has
+/// ended.
+pub(crate) fn shown(db: &Tx, dir: DirId) -> Result<Option<DirId>, Error> {
+    let Some(number) = dir.snapshot() else { return Ok(Some(dir)) };
+    Ok(snapshot_rows::get(db, number)?.map(|row| DirId::as_shown(row.dir.0, Some(number))))
+}
 
-impl DirId {
-    /// The directory whose entries are the spaces.
-    pub const ROOT: Self = Self(0);
+/// The columns of [`PLACE`] and [`ATTRIBUTES`], of entries and of what names led to, in parts of which `rest` follows:
+/// those of the directory ?1 that the snapshot ?2 shows.
+pub(crate) fn as_shown(rest: &str) -> String {
+    let of = |table, until| {
+        format!(
+            "SELECT * FROM (
+                 SELECT e.name, {PLACE}, {ATTRIBUTES} FROM {table} e
+                 WHERE e.parent = ?1 AND e.since <= ?2{until}{rest})"
+        )
+    };
+    format!("{} UNION ALL {}", of("entries", ""), of("bygone", " AND e.until > ?2"))
 }
 
 /// What an entry is.
@@ -60,7 +73,7 @@ impl EntryPlace {
     pub fn of(row: &Row<'_>, at: usize) -> Result<Self, Error> {
         let (dir, version): (Option<i64>, Option<i64>) = (row.get(at)?, row.get(at + 1)?);
         match (dir, version, row.get::<Option<String>>(at + 2)?) {
-            (Some(dir), None, None) => Ok(Self::Dir(DirId(dir))),
+            (Some(dir), None, None) => Ok(Self::Dir(DirId::now(dir))),
             (None, Some(version), None) => Ok(Self::File(VersionId(version as u64))),
             (None, None, Some(target)) => target
                 .try_into()
@@ -71,8 +84,38 @@ impl EntryPlace {
     }
 }
 
+impl EntryPlace {
+    /// The snapshot whose entry it is.
+    pub(crate) fn snapshot(&self) -> Option<SnapshotId> {
+        match self {
+            Self::Dir(dir) => dir.snapshot(),
+            Self::File(_) | Self::Link(_) => None,
+        }
+    }
+
+    /// The same where a directory is as that snapshot shows it which shows its parent.
+    pub(crate) fn shown_as(self, parent: DirId) -> Self {
+        match self {
+            Self::Dir(dir) => Self::Dir(DirId::as_shown(dir.0, parent.shown_by())),
+            other => other,
+        }
+    }
+}
+
 /// The entry `name` of a directory.
 pub(crate) fn lookup(db: &Tx, parent: DirId, name: &str) -> Result<Option<FoundEntry>, Error> {
+    let Some(parent) = shown(db, parent)? else { return Ok(None) };
+    if let Some(snapshot) = parent.shown_by() {
+        if is_hidden(name) {
+            return Ok(None);
+        }
+        let found = db
+            .prepare(&as_shown(" AND e.name = ?3"))?
+            .query_one(params![parent.0, snapshot.0 as i64, name], |row| FoundEntry::of(row, 1))?;
+        let as_parent =
+            |found: FoundEntry| FoundEntry { place: found.place.shown_as(parent), ..found };
+        return Ok(found.map(as_parent));
+    }
     db.prepare(&format!(
         "SELECT {PLACE}, {ATTRIBUTES} FROM entries e WHERE e.parent = ?1 AND e.name = ?2"
     ))?
@@ -125,6 +168,13 @@ pub(crate) fn existing_dir(db: &Tx, path: &PoolPath) -> Result<DirId, Error> {
     }
 }
 
+/// A path's last name and the path above it; refuses the root and spaces themselves.
+pub(crate) fn split(path: &PoolPath) -> Result<(PoolPath, &str), Error> {
+    let outside = || Error::OutsideSpaces(path.clone());
+    let parent = path.parent().ok_or_else(outside)?;
+    Ok((parent, path.file_name().ok_or_else(outside)?))
+}
+
 /// A directory that is there now, with those that were made for that.
 pub(crate) struct EnsuredDir {
     /// The number of the directory.
@@ -175,7 +225,7 @@ pub(crate) fn make_dir(
     name: &str,
     attributes: EntryAttributes,
 ) -> Result<DirId, Error> {
-    let dir = DirId(Counter::Dir.take(db, 1)?);
+    let dir = DirId::now(Counter::Dir.take(db, 1)?);
     add(db, parent, name, (Some(dir), None), attributes)?;
     Ok(dir)
 }
@@ -191,10 +241,10 @@ fn add(
     let EntryAttributes { mtime, permissions } = attributes;
     let (dir, target) = (dir.map(|dir| dir.0), target.map(LinkTarget::as_str));
     db.prepare(
-        "INSERT INTO entries (parent, name, dir, target, mtime_ns, permissions)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO entries (parent, name, dir, target, mtime_ns, permissions, since)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, (SELECT value FROM meta WHERE key = 'next_snapshot'))",
     )?
-    .execute(params![parent.0, name, dir, target, mtime.0, permissions.bits()])?;
+    .execute(params![parent.changing()?, name, dir, target, mtime.0, permissions.bits()])?;
     Ok(())
 }
 
@@ -206,10 +256,12 @@ pub(crate) fn put_file(
     version: VersionId,
 ) -> Result<(), Error> {
     db.prepare(
-        "INSERT INTO entries (parent, name, version) VALUES (?1, ?2, ?3)
-         ON CONFLICT (parent, name) DO UPDATE SET version = excluded.version",
+        "INSERT INTO entries (parent, name, version, since)
+         VALUES (?1, ?2, ?3, (SELECT value FROM meta WHERE key = 'next_snapshot'))
+         ON CONFLICT (parent, name) DO UPDATE
+         SET version = excluded.version, since = excluded.since",
     )?
-    .execute(params![parent.0, name, version.0 as i64])?;
+    .execute(params![parent.changing()?, name, version.0 as i64])?;
     Ok(())
 }
 
@@ -245,15 +297,79 @@ pub(crate) fn rename(
     (from, name): (DirId, &str),
     (to, new_name): (DirId, &str),
 ) -> Result<(), Error> {
-    db.prepare("UPDATE entries SET parent = ?3, name = ?4 WHERE parent = ?1 AND name = ?2")?
-        .execute(params![from.0, name, to.0, new_name])?;
+    db.prepare(
+        "UPDATE entries
+         SET parent = ?3, name = ?4, since = (SELECT value FROM meta WHERE key = 'next_snapshot')
+         WHERE parent = ?1 AND name = ?2",
+    )?
+    .execute(params![from.changing()?, name, to.changing()?, new_name])?;
     Ok(())
+}
+
+/// The first snapshot that shows an entry, taken or yet to be taken.
+pub(crate) fn since(db: &Tx, parent: DirId, name: &str) -> Result<Option<SnapshotId>, Error> {
+    db.prepare("SELECT since FROM entries WHERE parent = ?1 AND name = ?2")?
+        .query_one(params![parent.0, name], |row| Ok(SnapshotId(row.get::<i64>(0)? as u64)))
+}
+
+/// Sets that, as a log tells.
+pub(crate) fn set_since(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    since: SnapshotId,
+) -> Result<(), Error> {
+    db.prepare("UPDATE entries SET since = ?3 WHERE parent = ?1 AND name = ?2")?
+        .execute(params![parent.changing()?, name, since.0 as i64])?;
+    Ok(())
+}
+
+/// Sets whether an entry is never purged; whether that is another than before.
+pub(crate) fn set_pinned(db: &Tx, parent: DirId, name: &str, pinned: bool) -> Result<bool, Error> {
+    let changed = db
+        .prepare("UPDATE entries SET pinned = ?3 WHERE parent = ?1 AND name = ?2 AND pinned <> ?3")?
+        .execute(params![parent.changing()?, name, pinned])?;
+    Ok(changed > 0)
+}
+
+/// Puts the entry of a snapshot where nothing is.
+pub(crate) fn add_snapshot(
+    db: &Tx,
+    parent: DirId,
+    name: &str,
+    number: SnapshotId,
+    attributes: EntryAttributes,
+) -> Result<(), Error> {
+    add(db, parent, name, (Some(DirId::of_snapshot(number)), None), attributes)
+}
+
+/// The name of the entry of a snapshot.
+pub(crate) fn name_of(db: &Tx, number: SnapshotId) -> Result<Option<String>, Error> {
+    db.prepare("SELECT name FROM entries WHERE dir = ?1")?
+        .query_one(params![DirId::of_snapshot(number).0], |row| row.get(0))
+}
+
+/// The directory and the name that lead to what an entry is.
+pub(crate) fn holder_of(db: &Tx, place: &EntryPlace) -> Result<Option<(DirId, String)>, Error> {
+    let (column, number) = match place {
+        EntryPlace::Dir(dir) => ("dir", dir.0),
+        EntryPlace::File(version) => ("version", version.0 as i64),
+        EntryPlace::Link(_) => return Ok(None),
+    };
+    db.prepare(&format!("SELECT parent, name FROM entries WHERE {column} = ?1"))?
+        .query_one(params![number], |row| Ok((DirId::now(row.get(0)?), row.get(1)?)))
+}
+
+/// The path that leads to a version now, if one does.
+pub(crate) fn path_of_version(db: &Tx, version: VersionId) -> Result<Option<PoolPath>, Error> {
+    let Some((dir, name)) = holder_of(db, &EntryPlace::File(version))? else { return Ok(None) };
+    Ok(path_of(db, dir)?.and_then(|dir| dir.join(&name).ok()))
 }
 
 /// Takes an entry away.
 pub(crate) fn delete(db: &Tx, parent: DirId, name: &str) -> Result<(), Error> {
     db.prepare("DELETE FROM entries WHERE parent = ?1 AND name = ?2")?
-        .execute(params![parent.0, name])?;
+        .execute(params![parent.changing()?, name])?;
     Ok(())
 }
 
@@ -286,7 +402,7 @@ pub(crate) fn path_of(db: &Tx, dir: DirId) -> Result<Option<PoolPath>, Error> {
             return Err(Error::Damaged(format!("directory {} is inside itself", dir.0)));
         }
         names.push(name);
-        at = DirId(parent);
+        at = DirId::now(parent);
     }
     let path = names.iter().rev().try_fold(PoolPath::root(), |path, name| path.join(name));
     // One that somebody moved to where it has too long a path is reached by none.
@@ -312,7 +428,12 @@ pub(crate) fn children(
 
 /// Whether a directory has entries beside those in which checkpoints stage their files and old versions are kept.
 pub(crate) fn has_visible(db: &Tx, dir: DirId) -> Result<bool, Error> {
-    has(db, dir, |name| CheckpointId::of_staging_name(name).is_none() && name != KEPT_DIR)
+    has(db, dir, |name| !is_hidden(name))
+}
+
+/// Whether people are not shown an entry of this name.
+fn is_hidden(name: &str) -> bool {
+    CheckpointId::of_staging_name(name).is_some() || is_reserved(name)
 }
 
 /// Whether checkpoints stage files in a directory.

@@ -138,8 +138,8 @@ pub enum Error {
         /// The most that one commit puts there.
         most: usize,
     },
-    /// A path leads to where old versions are kept, which nobody changes.
-    #[error("{0} is where old versions are kept")]
+    /// A path leads to where old versions are kept and snapshots are read, which nobody changes.
+    #[error("{0} lies where old versions are kept and snapshots are read")]
     KeptPlace(PoolPath),
     /// What is to be kept would have a longer path than any may have.
     #[error("{0} is too long a path to be kept")]
@@ -155,6 +155,34 @@ pub enum Error {
         /// The version that was asked for.
         number: Option<VersionId>,
     },
+    /// No snapshot is there.
+    #[error("there is no snapshot {0}")]
+    NoSnapshot(PoolPath),
+    /// The name of a snapshot is none that a directory could have.
+    #[error("{0}")]
+    BadSnapshotName(String),
+    /// A directory has as many snapshots as one may have.
+    #[error("{dir} has {most} snapshots, and no directory has more")]
+    TooManySnapshots {
+        /// The path of the directory.
+        dir: PoolPath,
+        /// The most that it may have.
+        most: u64,
+    },
+    /// A directory that looks empty has snapshots.
+    #[error("{0} has snapshots")]
+    HasSnapshots(PoolPath),
+    /// A directory has so many entries that nobody says which of them are the newest.
+    #[error("{path} has more than {most} steps, so that none is purged")]
+    TooManySteps {
+        /// The path of the directory.
+        path: PoolPath,
+        /// The most that are looked at.
+        most: usize,
+    },
+    /// A space is no series: all that is in it would be steps.
+    #[error("{0} is a space, and steps are purged in directories")]
+    SpaceAsSeries(PoolPath),
     /// Something is to be brought back to a directory that was removed itself.
     #[error("{removed} was removed, and {path} with it")]
     RemovedAbove {

@@ -1,11 +1,14 @@
 //! Reading a catalog as records: its changes, row by row, and its whole state of one moment.
 
+use super::bygone;
 use super::changes::{self, ChangeNumber, ChangeOp};
 use super::checkpoint_rows;
 use super::entries::{self, DirId};
 use super::history;
 use super::quotas::{self, StoredQuota};
 use super::records::{Keeping, PARITY_NAMES, Record, VersionFacts};
+use super::snapshot_rows;
+use super::snapshots;
 use super::units::{self, Root};
 use super::versions;
 use super::walk::{BrokenEntry, Walk, What};
@@ -13,7 +16,7 @@ use super::{Error, dir_policies, donors, grants, groups, members, meta, notes, p
 use crate::engine::{self, Database};
 use crate::sql::Tx;
 use potluck_core::chunk::ChunkName;
-use potluck_core::ids::{Epoch, VersionId};
+use potluck_core::ids::{Epoch, SnapshotId, VersionId};
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Override;
 use potluck_core::quota::{Quota, QuotaOf};
@@ -26,6 +29,8 @@ use std::path::Path;
 const AT_ONCE: usize = 4 << 20;
 /// Bytes of a record beside recipes, parity and content, about.
 const SMALL: usize = 256;
+/// Names that snapshots show which are read at once.
+const BYGONE: usize = 1000;
 
 /// Changes of the catalog as records of the metadata log.
 #[derive(Debug)]
@@ -111,6 +116,16 @@ impl Out {
         }
     }
 
+    /// Tells since which snapshot an entry is where it is, unless it was before the first, and whether it is pinned.
+    fn marks(&mut self, path: PoolPath, marks: EntryMarks) {
+        if marks.pinned {
+            self.add(Record::Pinned { path: path.clone(), pinned: true });
+        }
+        if marks.since > SnapshotId(1) {
+            self.add(Record::Since { path, since: marks.since });
+        }
+    }
+
     fn space(&mut self, db: &Tx, name: &str) -> Result<(), Error> {
         match spaces::named(db, name) {
             Ok(spaces::Space { name, policy, key, made_by, .. }) => {
@@ -177,6 +192,9 @@ fn change(db: &Tx, op: ChangeOp, out: &mut Out) -> Result<(), Error> {
             out.add(Record::Moved { from, to: entry.at.clone() });
             out.add(Record::Kept(entry));
         }
+        ChangeOp::Pinned(path, pinned) => out.add(Record::Pinned { path, pinned }),
+        ChangeOp::Snapshot(taken) => out.add(Record::Snapshot(taken)),
+        ChangeOp::Bygone(bygone) => out.add(Record::Bygone(bygone)),
         ChangeOp::KeptAs(entry) => out.add(Record::Kept(entry)),
         ChangeOp::KeptUntil { path, until_ms, only_endless } => {
             out.add(Record::KeptUntil { path, until_ms, only_endless });
@@ -245,7 +263,16 @@ pub struct CatalogSnapshot {
     cursor: Option<String>,
     /// Versions whose parts are to be read first.
     in_parts: VecDeque<WholeInTurn>,
+    /// The row up to which it was told what snapshots show; `None` before.
+    bygone: Option<i64>,
     out: Out,
+}
+
+/// What a name says of its entry beside what it leads to.
+#[derive(Debug, Clone, Copy)]
+struct EntryMarks {
+    since: SnapshotId,
+    pinned: bool,
 }
 
 /// A version that is made of parts, while they are read.
@@ -254,7 +281,7 @@ struct WholeInTurn {
     /// The number of the next part.
     next: u32,
     /// The place of the version and the facts about it, unless a session is still writing it.
-    then: Option<(PoolPath, Version)>,
+    then: Option<(PoolPath, Version, EntryMarks)>,
 }
 
 impl CatalogSnapshot {
@@ -288,7 +315,7 @@ impl CatalogSnapshot {
         }
         let unfinished = parts::unfinished(&db)?.into_iter();
         let in_parts = unfinished.map(|whole| WholeInTurn { whole, next: 0, then: None }).collect();
-        Ok(Self { db, last, spaces, cursor: None, in_parts, out })
+        Ok(Self { db, last, spaces, cursor: None, in_parts, bygone: None, out })
     }
 
     /// The manager's epoch at that moment.
@@ -315,8 +342,9 @@ impl CatalogSnapshot {
                 file.next += 1;
                 if part != Some(true) {
                     let then = self.in_parts.pop_front().and_then(|file| file.then);
-                    if let Some((path, version)) = then.filter(|_| part.is_some()) {
-                        self.out.file(&self.db, path, &version)?;
+                    if let Some((path, version, marks)) = then.filter(|_| part.is_some()) {
+                        self.out.file(&self.db, path.clone(), &version)?;
+                        self.out.marks(path, marks);
                     }
                 }
             } else if let Some(space) = self.spaces.front().cloned() {
@@ -324,11 +352,35 @@ impl CatalogSnapshot {
                     self.spaces.pop_front();
                     self.cursor = None;
                 }
-            } else {
+            } else if !self.bygone()? {
                 break;
             }
         }
         Ok(std::mem::take(&mut self.out).records)
+    }
+
+    /// Goes on with what snapshots show, once all names are told; whether there may be more.
+    fn bygone(&mut self) -> Result<bool, Error> {
+        let (db, out) = (&self.db, &mut self.out);
+        let after = match self.bygone {
+            Some(after) => after,
+            None => {
+                snapshots::all(db)?.into_iter().for_each(|taken| out.add(Record::Snapshot(taken)));
+                for (dir, snapshot) in snapshot_rows::all_covered(db)? {
+                    if let Some(path) = entries::path_of(db, dir)? {
+                        out.add(Record::Covered { path, snapshot });
+                    }
+                }
+                0
+            }
+        };
+        let rows = bygone::told(db, after, BYGONE)?;
+        self.bygone = Some(rows.last().map_or(after, |(id, _)| *id));
+        let more = !rows.is_empty();
+        for told in rows.into_iter().filter_map(|(_, told)| told) {
+            out.add(Record::Bygone(told));
+        }
+        Ok(more)
     }
 
     /// Goes on in a space until enough was read; whether it has been walked to its end.
@@ -371,25 +423,32 @@ impl CatalogSnapshot {
                     continue;
                 }
             };
+            let marks = EntryMarks { since: item.since, pinned: item.pinned };
             if let Some(kept) = history::entry_at(db, &path)? {
                 out.add(Record::Kept(kept));
             }
             match item.what {
                 What::File(version) if version.parts > 0 => {
-                    let (whole, then) = (version.id, Some((path, *version)));
+                    let (whole, then) = (version.id, Some((path, *version, marks)));
                     self.in_parts.push_back(WholeInTurn { whole, next: 0, then });
                     self.cursor = Some(item.path);
                     return Ok(false);
                 }
                 What::File(version) => {
-                    sound(out.file(db, path, &version))?;
+                    sound(out.file(db, path.clone(), &version))?;
+                    out.marks(path, marks);
                 }
                 What::Link(target) => {
-                    out.add(Record::Link { path, target, attributes: item.attributes });
+                    let (at, attributes) = (path.clone(), item.attributes);
+                    out.add(Record::Link { path, target, attributes });
+                    out.marks(at, marks);
                 }
+                // Snapshots are told of when all that they show is there.
+                What::Dir(dir) if dir.snapshot().is_some() => {}
                 What::Dir(dir) => {
                     let (path, attributes) = (path.clone(), item.attributes);
                     out.add(Record::Dir { path: path.clone(), attributes });
+                    out.marks(path.clone(), marks);
                     let over = dir_policies::get(db, dir)?;
                     if over != Override::default() {
                         out.add(Record::Policy { path, over });

@@ -122,8 +122,8 @@ impl From<Error> for Failure {
             ),
             Error::KeptPlace(_) => failure(
                 K::Usage,
-                code::BAD_PATH,
-                "`potluck restore` brings old versions back; `potluck trash empty` lets them go",
+                code::READ_ONLY,
+                "copy what you need from there; `potluck restore` and `undelete` bring old versions back, `potluck snapshot rm` removes a snapshot",
             ),
             Error::TooLongToKeep(_) => failure(
                 K::Usage,
@@ -136,6 +136,30 @@ impl From<Error> for Failure {
                 "`potluck versions` lists what is kept of a file, `potluck trash ls` what was removed below a directory; \
                  `potluck policy show` says for how long",
             ),
+            Error::NoSnapshot(_) => failure(
+                K::NotFound,
+                code::NO_ENTRY,
+                "`potluck snapshot ls` lists the snapshots of a directory",
+            ),
+            Error::BadSnapshotName(_) => {
+                failure(K::Usage, code::BAD_PATH, "choose a name that a directory could have")
+            }
+            Error::TooManySnapshots { .. } => {
+                failure(K::NoSpace, code::OVER_QUOTA, "remove some with `potluck snapshot rm`")
+            }
+            Error::HasSnapshots(_) => failure(
+                K::Conflict,
+                code::NOT_EMPTY,
+                "remove them with `potluck snapshot rm`; with -r they go with the directory",
+            ),
+            Error::TooManySteps { .. } => failure(
+                K::Usage,
+                code::BAD_REQUEST,
+                "remove some of them, or put the steps of each run into a directory of their own",
+            ),
+            Error::SpaceAsSeries(_) => {
+                failure(K::Usage, code::BAD_POLICY, "set it for the directory that holds the steps")
+            }
             Error::RemovedAbove { removed, .. } => {
                 let hint = format!("bring that back first: `potluck undelete {removed}`");
                 failure(K::NotFound, code::NOT_KEPT, &hint)

@@ -3,9 +3,9 @@
 use crate::commit::{self, Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile};
 use crate::donors::{self, StoredDonor};
 use crate::engine::{self, Database};
-use crate::names::When;
 use crate::sessions::{self, StoredSession};
 use crate::spaces::{self, NewSpace};
+use crate::when::When;
 use crate::{Catalog, Durability, Error, PageLimit, changes, units};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::chunk::{ChunkName, DEFAULT_CHUNK, Digest};

@@ -99,7 +99,9 @@ impl Spaces<'_> {
         let parent = self
             .db
             .prepare("SELECT parent FROM entries WHERE version = ?1")?
-            .query_one(params![whole.unwrap_or(version.0 as i64)], |row| row.get(0).map(DirId))?;
+            .query_one(params![whole.unwrap_or(version.0 as i64)], |row| {
+                row.get(0).map(DirId::now)
+            })?;
         parent.map_or(Ok(None), |parent| self.of_dir(parent))
     }
 
@@ -113,7 +115,7 @@ impl Spaces<'_> {
             let parent = self
                 .db
                 .prepare("SELECT parent FROM entries WHERE dir = ?1")?
-                .query_one(params![below.0], |row| row.get(0).map(DirId))?;
+                .query_one(params![below.0], |row| row.get(0).map(DirId::now))?;
             match parent {
                 None => break None, // thrown away
                 Some(DirId::ROOT) => {

@@ -5,21 +5,22 @@
 //! scanned, counted and logged as all files are, moves with its directory, and inherits its policies. A row says which
 //! name it had, and when it goes ([note 0012](../../../docs/notes/0012-versions-and-trash.md)).
 
+use super::bygone::{self, BygoneRow};
 use super::changes::{self, ChangeOp};
 use super::chunks::ReferenceCounts;
 use super::dir_policies;
-use super::entries::{self, DirId, EntryPlace, FoundEntry};
+use super::entries::{self, DirId, EntryPlace, FoundEntry, split};
 use super::error::Error;
 use super::kept_entry::KeptEntry;
 use super::kept_rows::{self, KeptRow};
 use super::meta::Counter;
-use super::names::{WhatIsKept, When, split};
+
 use super::spaces::{self, Sums};
 use super::trash;
 use super::versions;
+use super::when::{WhatIsKept, When};
 use crate::sql::Tx;
 use potluck_core::attributes::EntryAttributes;
-use potluck_core::checkpoint::StagedPlace;
 use potluck_core::ids::VersionId;
 use potluck_core::kept_place::{KEPT_DIR, KeptPlace};
 use potluck_core::path::{MAX_PATH, PoolPath};
@@ -45,15 +46,9 @@ impl Leaving<'_> {
 
 /// What a policy says of things at `path`, where anything is kept at all.
 pub(crate) fn retention(db: &Tx, path: &PoolPath, when: When) -> Result<Retention, Error> {
-    let keeps = when.keeps == WhatIsKept::AsPoliciesSay && keeps_at(path);
+    let keeps = when.keeps == WhatIsKept::AsPoliciesSay && kept_rows::keeps_at(path);
     let policy = || dir_policies::effective(db, path).map(|policy| policy.retention());
     if keeps { policy() } else { Ok(Retention::default()) }
-}
-
-/// Whether anything is kept of what is at a path: not of the pool's own metadata, of what a checkpoint stages, and of
-/// what is kept.
-pub(crate) fn keeps_at(path: &PoolPath) -> bool {
-    !path.is_system() && StagedPlace::of(path).is_none() && !KeptPlace::is_on(path)
 }
 
 /// Keeps what leaves its name, if it is to be kept: it has no name any more then, counts in its space as before, and the
@@ -64,15 +59,24 @@ pub(crate) fn keep(
     retention: Retention,
     when: When,
 ) -> Result<bool, Error> {
-    let until_ms = match leaving.removed {
-        true if retention.removed.is_none() => return Ok(false),
-        true => Some(when.pool_ms + retention.removed.ms()),
+    bygone::note(db, (leaving.dir, leaving.path), when)?;
+    let keeps = match leaving.removed {
+        true => !retention.removed.is_none(),
         // Nothing but its target is in a link.
-        false if matches!(leaving.place, EntryPlace::Link(_)) => return Ok(false),
-        false if retention.replaced.is_none() => return Ok(false),
-        false => retention.replaced.time.map(|time| when.pool_ms + time.ms()),
+        false => !retention.replaced.is_none() && !matches!(leaving.place, EntryPlace::Link(_)),
     };
-    put_away(db, leaving, until_ms, when)?;
+    let is_shown = when.keeps != WhatIsKept::AsTheLogSays
+        && !keeps
+        && bygone::of_place(db, leaving.place)?.is_some();
+    if is_shown {
+        put_away(db, leaving, (None, true), when)?;
+    }
+    if !keeps {
+        return Ok(is_shown);
+    }
+    let time = if leaving.removed { Some(retention.removed) } else { retention.replaced.time };
+    let until_ms = time.map(|time| when.pool_ms + time.ms());
+    put_away(db, leaving, (until_ms, false), when)?;
     let Leaving { dir, removed, .. } = *leaving;
     if let (true, Some(until_ms)) = (removed, until_ms) {
         // Those that are kept by their number would never be enough.
@@ -134,25 +138,13 @@ fn end_by(
 fn put_away(
     db: &Tx,
     leaving: &Leaving<'_>,
-    until_ms: Option<u64>,
+    (until_ms, shown): (Option<u64>, bool),
     when: When,
 ) -> Result<(), Error> {
     let Leaving { dir, path, place, removed } = *leaving;
-    let number = match place {
-        EntryPlace::File(version) => *version,
-        EntryPlace::Dir(_) | EntryPlace::Link(_) => VersionId(Counter::Version.take(db, 1)? as u64),
-    };
     let above = path.parent().ok_or_else(|| Error::OutsideSpaces(path.clone()))?;
-    let place = KeptPlace { dir: above, number };
-    let at = place.path().map_err(|_| Error::TooLongToKeep(path.clone()))?;
-    let holder = match entries::lookup(db, dir, KEPT_DIR)? {
-        Some(FoundEntry { place: EntryPlace::Dir(holder), .. }) => holder,
-        Some(_) => return Err(Error::Damaged(format!("{KEPT_DIR} above {at} is no directory"))),
-        None => entries::make_dir(db, dir, KEPT_DIR, EntryAttributes::of_dir(when.wall_ms))?,
-    };
-    entries::rename(db, (dir, leaving.name()), (holder, &place.name()))?;
     let row = KeptRow {
-        number,
+        number: number_of(db, place)?,
         dir,
         name: leaving.name().into(),
         removed,
@@ -160,15 +152,95 @@ fn put_away(
         kept_ms: when.pool_ms,
         by: when.by,
         until_ms,
+        shown,
     };
-    kept_rows::put(db, &row)?;
+    let at = move_to(db, (dir, leaving.name()), &above, &row)?;
     changes::append(db, &ChangeOp::Kept { from: path.clone(), entry: entry(row, at) })
+}
+
+/// The number under which something is kept.
+fn number_of(db: &Tx, place: &EntryPlace) -> Result<VersionId, Error> {
+    match place {
+        EntryPlace::File(version) => Ok(*version),
+        EntryPlace::Dir(_) | EntryPlace::Link(_) => {
+            Ok(VersionId(Counter::Version.take(db, 1)? as u64))
+        }
+    }
+}
+
+/// Moves an entry to where a row says that it is kept, and writes the row; gives the path there.
+fn move_to(
+    db: &Tx,
+    from: (DirId, &str),
+    above: &PoolPath,
+    row: &KeptRow,
+) -> Result<PoolPath, Error> {
+    let place = KeptPlace { dir: above.clone(), number: row.number };
+    let at = place.path().map_err(|_| Error::TooLongToKeep(above.clone()))?;
+    let attributes = EntryAttributes::of_dir(row.kept_wall_ms);
+    let holder = match entries::lookup(db, row.dir, KEPT_DIR)? {
+        Some(FoundEntry { place: EntryPlace::Dir(holder), .. }) => holder,
+        Some(_) => return Err(Error::Damaged(format!("{KEPT_DIR} above {at} is no directory"))),
+        None => entries::make_dir(db, row.dir, KEPT_DIR, attributes)?,
+    };
+    entries::rename(db, from, (holder, &place.name()))?;
+    kept_rows::put(db, row)?;
+    Ok(at)
+}
+
+/// Keeps what is being taken apart and a snapshot shows elsewhere, as a row says; whether it does: a directory that is
+/// no more shows nothing.
+pub(crate) fn keep_shown(
+    db: &Tx,
+    from: (DirId, &str),
+    place: &EntryPlace,
+    shown: &BygoneRow,
+    now_ms: u64,
+) -> Result<bool, Error> {
+    let Some(above) = entries::path_of(db, shown.dir)? else { return Ok(false) };
+    let row = KeptRow {
+        number: number_of(db, place)?,
+        dir: shown.dir,
+        name: shown.name.clone(),
+        removed: true,
+        kept_wall_ms: 0,
+        kept_ms: now_ms,
+        by: None,
+        until_ms: None,
+        shown: true,
+    };
+    let at = move_to(db, from, &above, &row)?;
+    changes::append(db, &ChangeOp::KeptAs(entry(row, at)))?;
+    Ok(true)
+}
+
+/// No snapshot shows something any more: it is let go, if it was kept for that alone.
+pub(crate) fn not_shown(db: &Tx, place: &EntryPlace, when: When) -> Result<(), Error> {
+    let Some((_, name)) = entries::holder_of(db, place)? else { return Ok(()) };
+    let Some(number) = name.parse().ok().map(VersionId) else { return Ok(()) };
+    let Some(row) = kept_rows::get(db, number)?.filter(|row| row.shown) else { return Ok(()) };
+    // A file elsewhere may be called by a number.
+    match find(db, &row)? {
+        Some((_, found)) if found.place == *place => {
+            write_anew(db, KeptRow { until_ms: Some(when.pool_ms), shown: false, ..row })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a row that says something else than before.
+fn write_anew(db: &Tx, row: KeptRow) -> Result<(), Error> {
+    kept_rows::put(db, &row)?;
+    let Some(dir) = entries::path_of(db, row.dir)? else { return Ok(()) };
+    let place = KeptPlace { dir, number: row.number };
+    let at = place.path().map_err(|why| Error::Bug(why.to_string()))?;
+    changes::append(db, &ChangeOp::KeptAs(entry(row, at)))
 }
 
 /// The row as the log tells of it.
 fn entry(row: KeptRow, at: PoolPath) -> KeptEntry {
-    let KeptRow { name, removed, kept_wall_ms, kept_ms, by, until_ms, .. } = row;
-    KeptEntry { at, name, removed, kept_wall_ms, kept_ms, by, until_ms }
+    let KeptRow { name, removed, kept_wall_ms, kept_ms, by, until_ms, shown, .. } = row;
+    KeptEntry { at, name, removed, kept_wall_ms, kept_ms, by, until_ms, shown }
 }
 
 /// The row about what a path leads to, as the log tells of it.
@@ -182,9 +254,9 @@ pub(crate) fn replay(db: &Tx, told: &KeptEntry) -> Result<(), Error> {
     let outside = || Error::OutsideSpaces(told.at.clone());
     let place = KeptPlace::of(&told.at).ok_or_else(outside)?;
     let dir = entries::existing_dir(db, &place.dir)?;
-    let KeptEntry { name, removed, kept_wall_ms, kept_ms, by, until_ms, .. } = told.clone();
+    let KeptEntry { name, removed, kept_wall_ms, kept_ms, by, until_ms, shown, .. } = told.clone();
     let number = place.number;
-    let row = KeptRow { number, dir, name, removed, kept_wall_ms, kept_ms, by, until_ms };
+    let row = KeptRow { number, dir, name, removed, kept_wall_ms, kept_ms, by, until_ms, shown };
     kept_rows::put(db, &row)?;
     Counter::Version.pass(db, number.0 as i64)
 }
@@ -212,23 +284,23 @@ fn trim(db: &Tx, (dir, name): (DirId, &str), most: u32, when: When) -> Result<()
         return Ok(());
     }
     let live = kept_rows::of_name(db, dir, name)?.into_iter();
-    let live: Vec<KeptRow> = live.filter(|row| row.is_live(when.pool_ms)).collect();
+    let live: Vec<KeptRow> = live.filter(|row| row.is_live(when.pool_ms) && !row.shown).collect();
     let replaced = live.iter().filter(|row| !row.removed).skip(most as usize);
     let any = live.iter().skip(MOST_VERSIONS as usize);
-    let path = entries::path_of(db, dir)?;
     for row in replaced.chain(any) {
-        kept_rows::end_one(db, row.number, when.pool_ms)?;
-        let place = path.clone().map(|dir| KeptPlace { dir, number: row.number });
-        if let Some(at) = place.and_then(|place| place.path().ok()) {
-            let ended = KeptRow { until_ms: Some(when.pool_ms), ..row.clone() };
-            changes::append(db, &ChangeOp::KeptAs(entry(ended, at)))?;
-        }
+        write_anew(db, KeptRow { until_ms: Some(when.pool_ms), ..row.clone() })?;
     }
     Ok(())
 }
 
-/// Lets one go for good: its place is given up at once, and a tree is taken apart in the background.
+/// Lets one go for good, unless a snapshot shows it: its place is given up at once, and a tree is taken apart in the
+/// background.
 pub(crate) fn let_go(db: &Tx, row: &KeptRow, when: When) -> Result<(), Error> {
+    if let Some((_, found)) = find(db, row)?
+        && bygone::of_place(db, &found.place)?.is_some()
+    {
+        return write_anew(db, KeptRow { until_ms: None, shown: true, ..row.clone() });
+    }
     kept_rows::forget(db, row.number)?;
     // Where no path leads to its directory it is taken apart with that.
     let Some(above) = entries::path_of(db, row.dir)? else { return Ok(()) };
@@ -342,7 +414,7 @@ pub(crate) fn bring_back(
         let leaving = Leaving { dir: parent, path, place: current, removed: false };
         let retention = retention(db, path, when)?;
         if !keep(db, &leaving, retention, when)? {
-            put_away(db, &leaving, row.until_ms, when)?;
+            put_away(db, &leaving, (row.until_ms, row.shown), when)?;
         }
     }
     let place = KeptPlace { dir: above.clone(), number: row.number };

@@ -1,11 +1,10 @@
 //! Lists of what is kept of files, directories and links that were replaced or removed.
 
-use super::entries::{self, EntryPlace};
+use super::entries::{self, EntryPlace, split};
 use super::error::Error;
 use super::history;
 use super::kept_rows::{self, KeptRow};
 use super::lists;
-use super::names::split;
 use super::walk::Walk;
 use crate::sql::Tx;
 use potluck_core::kept_place::{KEPT_DIR, KeptPlace};
@@ -114,5 +113,6 @@ fn about(db: &Tx, dir: &PoolPath, row: KeptRow, now_ms: u64) -> Result<Option<Ke
         member: row.by,
         by: None,
         left_ms: row.until_ms.map(|until| until.saturating_sub(now_ms)),
+        shown: row.shown,
     }))
 }

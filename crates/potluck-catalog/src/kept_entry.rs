@@ -23,4 +23,7 @@ pub struct KeptEntry {
     /// The pool's time at which it is let go; `None`: when enough newer ones are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ms: Option<u64>,
+    /// Whether it is kept for a snapshot that shows it, and for nothing else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shown: bool,
 }

@@ -1,10 +1,13 @@
 //! The rows about what is kept of files that were replaced or removed: each of an entry in the directory
 //! [`potluck_core::kept_place::KEPT_DIR`] of the directory that it was in.
 
-use super::entries::DirId;
+use super::dir_id::DirId;
 use super::error::Error;
 use crate::sql::{Row, Tx, params};
+use potluck_core::checkpoint::StagedPlace;
 use potluck_core::ids::{MemberId, VersionId};
+use potluck_core::kept_place::is_read_only;
+use potluck_core::path::PoolPath;
 
 /// Something that is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +28,8 @@ pub(crate) struct KeptRow {
     pub by: Option<MemberId>,
     /// The pool's time at which it is let go.
     pub until_ms: Option<u64>,
+    /// Whether it is kept for a snapshot that shows it, and for nothing else.
+    pub shown: bool,
 }
 
 impl KeptRow {
@@ -35,18 +40,19 @@ impl KeptRow {
 }
 
 const COLUMNS: &str =
-    "SELECT number, dir, name, removed, kept_wall_ms, kept_ms, member, until_ms FROM kept";
+    "SELECT number, dir, name, removed, kept_wall_ms, kept_ms, member, until_ms, shown FROM kept";
 
 fn kept(row: &Row<'_>) -> Result<KeptRow, Error> {
     Ok(KeptRow {
         number: VersionId(row.get::<i64>(0)? as u64),
-        dir: DirId(row.get(1)?),
+        dir: DirId::now(row.get(1)?),
         name: row.get(2)?,
         removed: row.get(3)?,
         kept_wall_ms: row.get(4)?,
         kept_ms: row.get::<i64>(5)? as u64,
         by: row.get::<Option<u32>>(6)?.map(MemberId),
         until_ms: row.get::<Option<i64>>(7)?.map(|ms| ms as u64),
+        shown: row.get(8)?,
     })
 }
 
@@ -54,8 +60,8 @@ fn kept(row: &Row<'_>) -> Result<KeptRow, Error> {
 pub(crate) fn put(db: &Tx, row: &KeptRow) -> Result<(), Error> {
     forget(db, row.number)?;
     db.prepare(
-        "INSERT INTO kept (number, dir, name, removed, kept_wall_ms, kept_ms, member, until_ms)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO kept (number, dir, name, removed, kept_wall_ms, kept_ms, member, until_ms, shown)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?
     .execute(params![
         row.number.0 as i64,
@@ -65,7 +71,8 @@ pub(crate) fn put(db: &Tx, row: &KeptRow) -> Result<(), Error> {
         row.kept_wall_ms,
         row.kept_ms as i64,
         row.by.map(|by| by.0),
-        row.until_ms.map(|ms| ms as i64)
+        row.until_ms.map(|ms| ms as i64),
+        row.shown
     ])?;
     Ok(())
 }
@@ -109,13 +116,6 @@ pub(crate) fn end_by(
     Ok(changed > 0)
 }
 
-/// Has one go at `until_ms`.
-pub(crate) fn end_one(db: &Tx, number: VersionId, until_ms: u64) -> Result<(), Error> {
-    db.prepare("UPDATE kept SET until_ms = ?2 WHERE number = ?1")?
-        .execute(params![number.0 as i64, until_ms as i64])?;
-    Ok(())
-}
-
 /// Forgets the row with a number.
 pub(crate) fn forget(db: &Tx, number: VersionId) -> Result<(), Error> {
     db.prepare("DELETE FROM kept WHERE number = ?1")?.execute(params![number.0 as i64])?;
@@ -135,4 +135,10 @@ pub(crate) fn due(db: &Tx, now_ms: u64, limit: usize) -> Result<Vec<KeptRow>, Er
     let mut select =
         db.prepare(&format!("{COLUMNS} WHERE until_ms <= ?1 ORDER BY until_ms LIMIT ?2"))?;
     select.query_map(params![now_ms as i64, limit as i64], kept)?.collect()
+}
+
+/// Whether anything is kept of what is at a path: not of the pool's own metadata, of what a checkpoint stages, and of
+/// what is kept.
+pub(crate) fn keeps_at(path: &PoolPath) -> bool {
+    !path.is_system() && StagedPlace::of(path).is_none() && !is_read_only(path)
 }

@@ -71,6 +71,15 @@ impl Leases {
         leased.leases.range(of).any(|(_, lease)| lease.until_ms > now_ms)
     }
 
+    /// The versions that somebody has open.
+    pub fn leased(&self, now_ms: u64) -> Vec<VersionId> {
+        let leased = self.0.lock().expect("no holder panics");
+        let live = leased.leases.iter().filter(|(_, lease)| lease.until_ms > now_ms);
+        let mut versions: Vec<VersionId> = live.map(|((version, _), _)| *version).collect();
+        versions.dedup();
+        versions
+    }
+
     fn locked(&self, now_ms: u64) -> std::sync::MutexGuard<'_, Leased> {
         let mut leased = self.0.lock().expect("no holder panics");
         if now_ms.saturating_sub(leased.swept_ms) >= SWEEP_EVERY_MS {

@@ -2,14 +2,15 @@
 //!
 //! A link counts as a file without bytes in the sums of its space, so that a quota of files bounds links too.
 
+use super::bygone;
 use super::changes::{self, ChangeOp};
 use super::checkpoint_rows;
 use super::entries::{self, EntryPlace};
 use super::error::Error;
-use super::names::When;
 use super::quotas;
 use super::spaces::{self, Sums};
 use super::visible::{is_refusal, make_dirs};
+use super::when::When;
 use crate::sql::Tx;
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::link_target::LinkTarget;
@@ -39,7 +40,7 @@ pub(crate) fn make_all(
         let mtime = mtime.unwrap_or(FileTime::of_ms(when.wall_ms));
         let attributes = EntryAttributes { mtime, permissions: Permissions::LINK };
         let link = LinkToMake { path: path.clone(), target: target.clone(), attributes };
-        match make(db, &link, parents, condition) {
+        match make(db, &link, parents, condition, when) {
             Err(why) if is_refusal(&why) || matches!(why, Error::NoEntry(_)) => {
                 refused.push((path.clone(), why));
             }
@@ -56,6 +57,7 @@ pub(crate) fn make(
     link: &LinkToMake,
     parents: bool,
     condition: Condition,
+    when: When,
 ) -> Result<(), Error> {
     let LinkToMake { path, target, attributes } = link;
     let outside = || Error::OutsideSpaces(path.clone());
@@ -82,6 +84,7 @@ pub(crate) fn make(
         false => entries::existing_dir(db, &above)?,
     };
     if replaces {
+        bygone::note(db, (dir, path), when)?;
         entries::delete(db, dir, name)?;
     }
     entries::make_link(db, dir, name, target, *attributes)?;

@@ -14,10 +14,10 @@ use crate::sql::Tx;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
-use potluck_core::kept_place::KEPT_DIR;
+use potluck_core::kept_place::is_reserved;
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
-use potluck_core::policy::Policy;
+use potluck_core::policy::{Policy, SeriesRule};
 use potluck_core::recipe::PART_CHUNKS;
 use potluck_pool::redundancy::Layout;
 use potluck_pool::redundancy::Version;
@@ -149,6 +149,8 @@ pub struct EntryFacts {
     pub entry: ListedEntry,
     /// The policy that holds there.
     pub policy: Policy,
+    /// Which of its steps are purged, of a directory.
+    pub series: SeriesRule,
     /// The version of a file; `None` for a directory.
     pub version: Option<Version>,
     /// The chunks of a file with their holders; empty for a directory.
@@ -159,18 +161,28 @@ pub struct EntryFacts {
 pub(crate) fn stat(db: &Tx, path: &PoolPath) -> Result<EntryFacts, Error> {
     let found = entries::existing(db, path)?;
     let policy = dir_policies::effective(db, path)?;
-    let without_content =
-        |entry, policy| EntryFacts { entry, policy, version: None, layout: Layout::default() };
+    let without_content = |entry, policy, series| EntryFacts {
+        entry,
+        policy,
+        series,
+        version: None,
+        layout: Layout::default(),
+    };
     Ok(match found.place {
-        EntryPlace::Dir(_) => without_content(dir_entry(String::new(), found.attributes), policy),
+        EntryPlace::Dir(dir) => {
+            let series = dir_policies::get(db, dir)?.series;
+            without_content(dir_entry(String::new(), found.attributes), policy, series)
+        }
         EntryPlace::Link(target) => {
-            without_content(link_entry(String::new(), target, found.attributes), policy)
+            let entry = link_entry(String::new(), target, found.attributes);
+            without_content(entry, policy, SeriesRule::default())
         }
         EntryPlace::File(version) => {
             let version = versions::get(db, version)?;
             EntryFacts {
                 entry: file_entry(String::new(), &version),
                 policy,
+                series: SeriesRule::default(),
                 layout: units::layout(db, &version)?,
                 version: Some(version),
             }
@@ -225,7 +237,7 @@ struct UsageSums<'db> {
 
 impl UsageSums<'_> {
     fn item(&mut self, item: &WalkedEntry) -> Result<(), Error> {
-        if item.path.split('/').any(|name| name == KEPT_DIR) {
+        if item.path.split('/').any(is_reserved) {
             return self.kept(item);
         }
         let (child, below) = match item.path.split_once('/') {
@@ -295,7 +307,7 @@ impl UsageSums<'_> {
 
     /// A file, or what follows its first `done` chunks.
     fn file(&mut self, path: &str, version: &Version, done: Option<u64>) -> Result<(), Error> {
-        let is_kept = path.split('/').any(|name| name == KEPT_DIR);
+        let is_kept = path.split('/').any(is_reserved);
         if done.is_none() && is_kept {
             self.used.kept_files += 1;
             self.used.kept_bytes += version.size;

@@ -12,6 +12,8 @@ pub enum Counter {
     Version,
     /// The number of the next directory.
     Dir,
+    /// The number of the next snapshot.
+    Snapshot,
 }
 
 impl Counter {
@@ -19,6 +21,7 @@ impl Counter {
         match self {
             Self::Version => "next_version",
             Self::Dir => "next_dir",
+            Self::Snapshot => "next_snapshot",
         }
     }
 
@@ -38,13 +41,24 @@ impl Counter {
     }
 }
 
+/// The number that a counter gives next.
+pub(crate) fn counted(db: &Tx, counter: Counter) -> Result<i64, Error> {
+    let mut select = db.prepare("SELECT value FROM meta WHERE key = ?1")?;
+    select.query_row(params![counter.key()], |row| row.get(0))
+}
+
 const EPOCH: &str = "epoch";
 const POOL_TIME: &str = "pool_time_ms";
 
 /// Writes down what an empty catalog begins with.
 pub(crate) fn begin(db: &Tx, pool: &str) -> Result<(), Error> {
     db.execute("INSERT INTO pool (name) VALUES (?1)", params![pool])?;
-    for (key, value) in [(Counter::Version.key(), 1), (Counter::Dir.key(), 1), (EPOCH, 0)] {
+    for (key, value) in [
+        (Counter::Version.key(), 1),
+        (Counter::Dir.key(), 1),
+        (Counter::Snapshot.key(), 1),
+        (EPOCH, 0),
+    ] {
         db.execute("INSERT INTO meta (key, value) VALUES (?1, ?2)", params![key, value as i64])?;
     }
     Ok(())

@@ -1,64 +1,29 @@
 //! Changes to names: making, moving and removing entries.
 
+use super::bygone;
 use super::changes::{self, ChangeOp};
 use super::chunks::ReferenceCounts;
 use super::dir_policies;
-use super::entries::{self, DirId, EntryPlace};
+use super::entries::{self, DirId, EntryPlace, split};
 use super::error::Error;
 use super::history::{self, Leaving};
+use super::snapshots;
 use super::spaces::{self, Sums};
 use super::trash;
 use super::versions;
 use super::visible;
 use super::walk::{Walk, What};
+use super::when::When;
 use crate::sql::Tx;
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
-use potluck_core::ids::{MemberId, VersionId};
+use potluck_core::ids::VersionId;
+use potluck_core::kept_place::SNAPSHOT_DIR;
 use potluck_core::path::{MAX_PATH, PoolPath};
 use potluck_wire::control::{Condition, Removed};
 
 /// Entries of a tree that are counted when it is removed: less than a tenth of a second, so that a removal waits
 /// for no turn behind sums of other trees.
 const COUNTED: usize = 10_000;
-
-/// The moment of a change, on both clocks, with who makes it and what is kept of what it replaces or removes.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct When {
-    /// The pool's time in milliseconds.
-    pub pool_ms: u64,
-    /// The wall time in milliseconds.
-    pub wall_ms: i64,
-    /// Who makes it; `None`: the pool itself.
-    pub by: Option<MemberId>,
-    /// What is kept.
-    pub keeps: WhatIsKept,
-}
-
-impl When {
-    /// The same moment, of a change that this member makes.
-    pub fn made_by(self, member: MemberId) -> Self {
-        Self { by: Some(member), ..self }
-    }
-}
-
-/// What is kept of what a change replaces or removes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum WhatIsKept {
-    /// What the policies of directories ask for.
-    #[default]
-    AsPoliciesSay,
-    /// Nothing: it is gone for good, with what was kept of the name before.
-    Nothing,
-    /// The change is replayed: the log tells of what was kept by records of their own.
-    AsTheLogSays,
-}
-
-/// A path's last name and the path above it; refuses the root and spaces themselves.
-pub(crate) fn split(path: &PoolPath) -> Result<(PoolPath, &str), Error> {
-    let outside = || Error::OutsideSpaces(path.clone());
-    let parent = path.parent().ok_or_else(outside)?;
-    Ok((parent, path.file_name().ok_or_else(outside)?))
-}
 
 /// Makes a directory; with `parents` also those above it, and one that exists is as good, whatever its attributes.
 pub(crate) fn make_dir(
@@ -176,6 +141,10 @@ pub(crate) fn move_entry(
     let (mut replaced, mut emptied) = (None, None);
     let is_there = target.is_some();
     use EntryPlace::{Dir, File, Link};
+    let moved_dir = match moved.place {
+        Dir(dir) => Some(dir),
+        File(_) | Link(_) => None,
+    };
     match (moved.place, target.map(|target| target.place)) {
         (_, None) => {}
         (File(_) | Link(_), Some(File(_) | Link(_))) if no_replace => {
@@ -189,6 +158,9 @@ pub(crate) fn move_entry(
             }
             if entries::has_staged(db, dir)? {
                 return Err(Error::HasCheckpoint(to.clone()));
+            }
+            if entries::lookup(db, dir, SNAPSHOT_DIR)?.is_some() {
+                return Err(Error::HasSnapshots(to.clone()));
             }
             emptied = Some(dir);
         }
@@ -205,12 +177,18 @@ pub(crate) fn move_entry(
         if history::keep(db, &leaving, history::retention(db, to, when)?, when)? {
             replaced = None;
         }
+    } else if is_there {
+        bygone::note(db, (to_dir, to), when)?;
     }
+    bygone::note(db, (from_dir, from), when)?;
     if is_there {
         entries::delete(db, to_dir, to_name)?;
     }
     entries::rename(db, (from_dir, from_name), (to_dir, to_name))?;
     changes::append(db, &ChangeOp::Moved { from: from.clone(), to: to.clone() })?;
+    if let Some(dir) = moved_dir {
+        snapshots::moved(db, dir, from_dir, to_dir)?;
+    }
     if let Some(dir) = emptied {
         throw_emptied(db, dir, to)?;
     }
@@ -244,10 +222,17 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
         if !recursive && entries::has_staged(db, dir)? {
             return Err(Error::HasCheckpoint(path.clone()));
         }
+        if !recursive && entries::lookup(db, dir, SNAPSHOT_DIR)?.is_some() {
+            return Err(Error::HasSnapshots(path.clone()));
+        }
         keeps = entries::has_children(db, dir)?;
     }
     let leaving = Leaving { dir: parent, path, place: &place, removed: true };
-    if keeps && history::keep(db, &leaving, history::retention(db, path, when)?, when)? {
+    let kept = match keeps {
+        true => history::keep(db, &leaving, history::retention(db, path, when)?, when)?,
+        false => bygone::note(db, (parent, path), when).map(|()| false)?,
+    };
+    if kept {
         return Ok(());
     }
     changes::append(db, &ChangeOp::Removed(path.clone()))?;

@@ -50,6 +50,9 @@ pub(crate) fn plan(
         return Err(Error::OutsideSpaces(path.clone()));
     }
     checkpoint_rows::check_not_kept(path)?;
+    if path.names().is_empty() && !over.series.is_unset() {
+        return Err(Error::SpaceAsSeries(path.clone()));
+    }
     let scope = match entries::existing(db, path)?.place {
         // What is staged inherits at the target, so that what is set there holds for both.
         EntryPlace::Dir(_) if StagedPlace::of(path).is_some() => {

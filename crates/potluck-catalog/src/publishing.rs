@@ -1,16 +1,17 @@
 //! Has the files of a checkpoint become visible: its staging directory takes the place of the target, which moves one
 //! entry however many files are in it, or what is in it is merged into directories that are there.
 
+use super::bygone;
 use super::chunks::ReferenceCounts;
 use super::dir_policies;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
 use super::history::{self, Leaving};
-use super::names::When;
 use super::spaces::{self, Sums};
 use super::trash;
 use super::versions;
 use super::visible::{check_condition, make_dirs};
+use super::when::When;
 use crate::sql::Tx;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::CommitStyle;
@@ -160,6 +161,7 @@ impl Merge<'_> {
                         return Err(Error::Exists(at));
                     }
                     self.sums.sub(0);
+                    bygone::note(self.db, (to, &at), self.when)?;
                     entries::delete(self.db, to, &name)?;
                 }
             }

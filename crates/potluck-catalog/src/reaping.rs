@@ -1,15 +1,19 @@
 //! Takes apart what no path reaches any more ([`crate::trash`]), a few entries and chunks at a time.
 
+use super::bygone;
 use super::chunks::{ReferenceCounts, unpacked};
 use super::conversions;
 use super::dir_policies;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
+use super::history;
 use super::kept_rows;
 use super::parts;
+use super::snapshot_rows;
 use super::spaces::{self, Sums};
 use super::trash;
 use super::versions;
+use super::when::When;
 use crate::sql::{Tx, params};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{SpaceId, VersionId};
@@ -80,7 +84,7 @@ fn next(db: &Tx, before_ms: u64) -> Result<Option<(i64, Thrown, Option<u64>)>, E
         let version = VersionId(row.get::<Option<i64>>(3)?.unwrap_or_default() as u64);
         let names: Option<Vec<u8>> = row.get(5)?;
         let thrown = match (row.get(1)?, names, row.get::<Option<_>>(4)?) {
-            (Some(dir), ..) => Thrown::Dir(DirId(dir), SpaceId(row.get(2)?)),
+            (Some(dir), ..) => Thrown::Dir(DirId::now(dir), SpaceId(row.get(2)?)),
             (None, Some(names), _) => Thrown::Names(version, unpacked(&names)),
             (None, None, Some(digest)) => Thrown::Version(version, Digest(digest)),
             (None, None, None) => Thrown::Whole(version),
@@ -99,14 +103,31 @@ fn take_entries(
 ) -> Result<bool, Error> {
     let below = entries::children(db, dir, limit)?;
     if below.is_empty() {
-        if kept_rows::forget_of(db, dir, limit)? {
+        let when = When { pool_ms: counts.now_ms(), ..When::default() };
+        let released = bygone::forget_of(db, dir, limit)?;
+        for place in &released.not_shown {
+            history::not_shown(db, place, when)?;
+        }
+        if kept_rows::forget_of(db, dir, limit)? || !released.all {
             return Ok(false);
         }
+        snapshot_rows::forget_dir(db, dir)?;
         dir_policies::forget(db, dir)?;
         return Ok(true);
     }
     let (mut sums, mut work) = (Sums::default(), 0);
     for (name, place) in below {
+        if let Some(number) = place.snapshot() {
+            snapshot_rows::end(db, number)?;
+            entries::delete(db, dir, &name)?;
+            continue;
+        }
+        // A snapshot of another directory shows it, from where it was moved.
+        if let Some(row) = bygone::of_place(db, &place)?
+            && history::keep_shown(db, (dir, &name), &place, &row, counts.now_ms())?
+        {
+            continue;
+        }
         match place {
             EntryPlace::Dir(below) => trash::throw(db, below, space)?,
             EntryPlace::File(version) => {

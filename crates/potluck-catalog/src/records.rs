@@ -5,15 +5,17 @@
 //! holds more than a page of a recipe, so that each is short whatever the size of the file: what belongs
 //! to a version goes before it in records of its own.
 
+use super::bygone_name::BygoneName;
 use super::donors::StoredDonor;
 use super::kept_entry::KeptEntry;
 use super::members::StoredMember;
 use super::open_checkpoint::OpenCheckpoint;
+use super::taken_snapshot::TakenSnapshot;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
-use potluck_core::ids::{MemberId, VersionId};
+use potluck_core::ids::{MemberId, SnapshotId, VersionId};
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{Override, Policy, Redundancy};
@@ -161,6 +163,31 @@ pub enum Record {
     Removed {
         /// The path that the entry had.
         path: PoolPath,
+    },
+    /// An entry is never purged, or as others.
+    Pinned {
+        /// The path of the entry.
+        path: PoolPath,
+        /// Whether it is never purged.
+        pinned: bool,
+    },
+    /// A snapshot was taken.
+    Snapshot(TakenSnapshot),
+    /// A snapshot covers a directory that was moved away from the one that it is of.
+    Covered {
+        /// The path of the directory.
+        path: PoolPath,
+        /// The number of the snapshot.
+        snapshot: SnapshotId,
+    },
+    /// A snapshot shows what a name leads to, or led to.
+    Bygone(BygoneName),
+    /// The first snapshot that shows what is at a path is this.
+    Since {
+        /// The path of the entry.
+        path: PoolPath,
+        /// The number of the snapshot, which may be yet to be taken.
+        since: SnapshotId,
     },
     /// Something is kept that was replaced or removed, and was moved to where it is.
     Kept(KeptEntry),

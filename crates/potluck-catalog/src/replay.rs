@@ -4,15 +4,19 @@
 //! operations gives the state they were exported from. Where records are missing, later ones may not
 //! fit: a record that the catalog refuses is counted and left out, and the others go on.
 
+use super::bygone;
 use super::checkpoint_rows;
 use super::chunks::ReferenceCounts;
 use super::entries;
 use super::history;
 use super::meta::{self, Counter};
-use super::names::{self, AttributesToSet, WhatIsKept, When};
+use super::names::{self, AttributesToSet};
 use super::records::{Keeping, Record, VersionFacts};
+use super::snapshot_rows;
+use super::snapshots;
 use super::spaces::{self, NewSpace, Sums};
 use super::versions;
+use super::when::{WhatIsKept, When};
 use super::{
     Error, dir_policies, donors, grants, groups, members, notes, parts, publishing, quotas,
     reaping, wholes,
@@ -122,6 +126,8 @@ impl Replay {
                 self.settled(&path);
                 checkpoint_rows::forget_at(db, &path)?;
                 history::forget_at(db, &path)?;
+                snapshots::forget_at(db, &path)?;
+                while snapshots::release(db, TRASH_ENTRIES, WHEN)? {}
                 remove(db, &path)
             }
             // Its directories were made with it, and stay when it goes. What it replaced stays until the later
@@ -138,6 +144,21 @@ impl Replay {
                 self.settled(&from);
                 history::forget_at(db, &from)?;
                 moved(db, &from, &to)
+            }
+            Record::Pinned { path, pinned } => {
+                let (above, name) = entries::split(&path)?;
+                let dir = entries::existing_dir(db, &above)?;
+                entries::set_pinned(db, dir, name, pinned).map(drop)
+            }
+            Record::Snapshot(taken) => snapshots::put(db, &taken),
+            Record::Covered { path, snapshot } => {
+                snapshot_rows::cover(db, entries::existing_dir(db, &path)?, snapshot)
+            }
+            Record::Bygone(told) => bygone::replay(db, &told),
+            Record::Since { path, since } => {
+                let (above, name) = entries::split(&path)?;
+                entries::set_since(db, entries::existing_dir(db, &above)?, name, since)?;
+                Counter::Snapshot.pass(db, since.0 as i64 - 1)
             }
             Record::Kept(entry) => history::replay(db, &entry),
             Record::KeptUntil { path, until_ms, only_endless } => {

@@ -77,7 +77,7 @@ fn space(row: &Row<'_>) -> Result<Space, Error> {
     Ok(Space {
         id: SpaceId(row.get(0)?),
         name: row.get(1)?,
-        root: DirId(row.get(2)?),
+        root: DirId::now(row.get(2)?),
         policy,
         key: row.get::<Option<[u8; 32]>>(4)?.map(SpaceKey::from_bytes),
         sums: Sums { files: row.get(5)?, bytes: row.get(6)? },

@@ -3,10 +3,11 @@
 use crate::Error;
 use crate::entries::{self, EntryPlace};
 use crate::log_position::{LogCopy, Position};
-use crate::names::{self, When};
+use crate::names;
 use crate::spaces::{self, NewSpace};
 use crate::sql::Tx;
 use crate::walk::Walk;
+use crate::when::When;
 use potluck_core::ids::SpaceId;
 use potluck_core::path::{PoolPath, SYSTEM_SPACE};
 use potluck_core::policy::Policy;

@@ -323,7 +323,7 @@ pub struct Root {
 pub(crate) fn roots(db: &Tx) -> Result<Vec<Root>, Error> {
     let mut rows = db.prepare("SELECT id, name, root FROM spaces ORDER BY name")?;
     let roots = rows.query_map(params![], |row| {
-        let (space, dir) = (SpaceId(row.get(0)?), DirId(row.get(2)?));
+        let (space, dir) = (SpaceId(row.get(0)?), DirId::now(row.get(2)?));
         Ok(Root { space, name: row.get(1)?, dir })
     })?;
     roots.collect()

@@ -15,6 +15,9 @@ use potluck_pool::redundancy::Version;
 /// The columns of [`of_row`], for queries that join `versions AS v`.
 pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts";
 
+/// How many columns that are.
+pub const COLUMN_COUNT: usize = 13;
+
 /// Reads [`COLUMNS`] from column `at` on; `None` where the join found no version.
 pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
     let Some(id) = row.get::<Option<i64>>(at)? else { return Ok(None) };

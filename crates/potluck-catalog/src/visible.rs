@@ -12,10 +12,11 @@ use super::enough_copies::Promise;
 use super::entries::{self, DirId, EnsuredDir, EntryPlace};
 use super::error::Error;
 use super::history::{self, Leaving};
-use super::names::When;
+use super::kept_rows;
 use super::quotas::{self, QuotaLimits};
 use super::spaces::{self, Space, Sums};
 use super::versions;
+use super::when::When;
 use crate::sql::Tx;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkName;
@@ -30,7 +31,8 @@ use std::collections::{BTreeSet, HashMap};
 /// Files of one space that become visible in one transaction.
 pub struct Visible<'db> {
     db: &'db Tx,
-    when: When,
+    /// The moment at which they become visible.
+    pub when: When,
     space: Option<&'db Space>,
     /// The references of their chunks.
     pub counts: ReferenceCounts<'db>,
@@ -181,7 +183,7 @@ impl<'db> Visible<'db> {
             ack: policy.ack,
         };
         let redundancy = self.asked.over.redundancy().unwrap_or(policy.redundancy());
-        let retention = match history::keeps_at(path) {
+        let retention = match kept_rows::keeps_at(path) {
             true => policy.retention(),
             false => Retention::default(),
         };

@@ -1,13 +1,14 @@
 //! Walking a tree in order of names, parents before children, page by page.
 
-use super::entries::{ATTRIBUTES, DirId, EntryPlace, FoundEntry, PLACE};
+use super::entries::{self, ATTRIBUTES, DirId, EntryPlace, FoundEntry, PLACE};
 use super::error::Error;
 use super::grants::SeenSpaces;
 use super::versions::{self, COLUMNS};
 use crate::sql::{Tx, params};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::CheckpointId;
-use potluck_core::kept_place::KEPT_DIR;
+use potluck_core::ids::SnapshotId;
+use potluck_core::kept_place::is_reserved;
 use potluck_core::link_target::LinkTarget;
 use potluck_pool::redundancy::Version;
 use std::collections::VecDeque;
@@ -24,6 +25,10 @@ pub struct WalkedEntry {
     pub attributes: EntryAttributes,
     /// A directory, a file's version, or where a link leads.
     pub what: What,
+    /// The first snapshot that shows it; of what a snapshot shows, that itself.
+    pub since: SnapshotId,
+    /// Whether it is never purged from a series.
+    pub pinned: bool,
 }
 
 /// The kind of an entry.
@@ -108,7 +113,7 @@ impl<'db> Walk<'db> {
         let mut next = Some((dir, String::new()));
         for name in cursor.into_iter().flat_map(|cursor| cursor.split('/')) {
             let Some((dir, prefix)) = next else { break };
-            let below = super::entries::lookup(db, dir, name)?;
+            let below = entries::lookup(db, dir, name)?;
             let path = format!("{prefix}{name}/");
             walk.levels.push(Level::new(dir, prefix, name));
             next = match below {
@@ -146,7 +151,7 @@ impl<'db> Walk<'db> {
     fn hides(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
         (self.hides_staged && CheckpointId::of_staging_name(name).is_some())
-            || (self.hides_kept && name == KEPT_DIR)
+            || (self.hides_kept && is_reserved(name))
     }
 
     /// Passes over what is left of directories to which more than `depth` names lead.
@@ -182,6 +187,7 @@ impl<'db> Walk<'db> {
                     if let Ok(item) = &item
                         && let What::Dir(dir) = item.what
                         && self.recursive
+                        && dir.snapshot().is_none()
                     {
                         self.levels.push(Level::new(dir, format!("{}/", item.path), ""));
                     }
@@ -193,20 +199,41 @@ impl<'db> Walk<'db> {
 }
 
 fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
-    let mut rows = db.prepare(&format!(
-        "SELECT e.name, {PLACE}, {ATTRIBUTES}, {COLUMNS}
-         FROM entries e LEFT JOIN versions v ON v.id = e.version
-         WHERE e.parent = ?1 AND e.name > ?2 ORDER BY e.name LIMIT {FETCH}"
-    ))?;
-    let mut rows = rows.query(params![level.dir.0, level.after])?;
+    let Some(dir) = entries::shown(db, level.dir)? else {
+        level.exhausted = true;
+        return Ok(());
+    };
+    let by = dir.shown_by();
+    let order = format!("ORDER BY e.name LIMIT {FETCH}");
+    let mut rows = match by {
+        None => db.prepare(&format!(
+            "SELECT e.name, {PLACE}, {ATTRIBUTES}, {COLUMNS}, e.since, e.pinned
+             FROM entries e LEFT JOIN versions v ON v.id = e.version
+             WHERE e.parent = ?1 AND e.name > ?2 {order}"
+        ))?,
+        Some(_) => db.prepare(&format!(
+            "SELECT e.*, {COLUMNS}, ?2, 0 FROM ({}) e LEFT JOIN versions v ON v.id = e.version {order}",
+            entries::as_shown(&format!(" AND e.name > ?3 {order}"))
+        ))?,
+    };
+    let mut rows = match by {
+        None => rows.query(params![dir.0, level.after])?,
+        Some(snapshot) => rows.query(params![dir.0, snapshot.0 as i64, level.after])?,
+    };
     let mut fetched = 0;
     while let Some(row) = rows.next()? {
         fetched += 1;
         let name: String = row.get(0)?;
+        if by.is_some() && is_reserved(&name) {
+            level.after = name;
+            continue;
+        }
         let found = FoundEntry::of(&row, 1)?;
+        let since = SnapshotId(row.get::<i64>(6 + versions::COLUMN_COUNT)? as u64);
+        let pinned = row.get(7 + versions::COLUMN_COUNT)?;
         let path = format!("{}{name}", level.prefix);
         level.after = name;
-        let what = match found.place {
+        let what = match found.place.shown_as(dir) {
             EntryPlace::Dir(dir) => What::Dir(dir),
             EntryPlace::Link(target) => What::Link(target),
             EntryPlace::File(version) => match versions::of_row(&row, 6) {
@@ -225,7 +252,7 @@ fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
             What::Dir(_) | What::Link(_) => found.attributes,
             What::File(version) => version.attributes,
         };
-        level.fetched.push_back(Ok(WalkedEntry { path, attributes, what }));
+        level.fetched.push_back(Ok(WalkedEntry { path, attributes, what, since, pinned }));
     }
     level.exhausted = fetched < FETCH;
     Ok(())

@@ -36,6 +36,10 @@ numeric_id!(
     VersionId(u64)
 );
 numeric_id!(
+    /// A snapshot of a directory; grows with every snapshot of the pool.
+    SnapshotId(u64)
+);
+numeric_id!(
     /// Grows with every start of a manager over one catalog. Orders among managers come from
     /// epochs, never from wall time; a donor refuses orders of an epoch below the highest it saw.
     Epoch(u64)

@@ -10,6 +10,21 @@ use crate::path::{BadPath, PoolPath};
 /// The name of the directory in which a directory keeps what was replaced or removed in it.
 pub const KEPT_DIR: &str = ".potluck-kept";
 
+/// The name of the directory in which a directory shows its snapshots, in [`SNAPSHOTS`].
+pub const SNAPSHOT_DIR: &str = ".potluck";
+/// The name of the directory of snapshots in [`SNAPSHOT_DIR`].
+pub const SNAPSHOTS: &str = "snapshots";
+
+/// Whether the name is one that only the catalog gives, and no listing shows.
+pub fn is_reserved(name: &str) -> bool {
+    [KEPT_DIR, SNAPSHOT_DIR].contains(&name)
+}
+
+/// Whether a path leads to or through a directory of such a name, where nobody writes.
+pub fn is_read_only(path: &PoolPath) -> bool {
+    path.names().iter().any(|name| is_reserved(name))
+}
+
 /// The place of something that was replaced or removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptPlace {
@@ -38,10 +53,30 @@ impl KeptPlace {
     pub fn path(&self) -> Result<PoolPath, BadPath> {
         self.dir.join(KEPT_DIR)?.join(&self.name())
     }
+}
 
-    /// Whether a path leads to or through such a directory, where nobody writes.
-    pub fn is_on(path: &PoolPath) -> bool {
-        path.names().iter().any(|name| name == KEPT_DIR)
+/// The place by which a snapshot of a directory is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotPlace {
+    /// The directory that it is of.
+    pub dir: PoolPath,
+    /// The name of the snapshot.
+    pub name: String,
+}
+
+impl SnapshotPlace {
+    /// The snapshot that a path leads to, if it is the place of one.
+    pub fn of(path: &PoolPath) -> Option<Self> {
+        let (name, above) = (path.file_name()?, path.parent()?);
+        let holder = above.parent()?;
+        let is_place =
+            above.file_name() == Some(SNAPSHOTS) && holder.file_name() == Some(SNAPSHOT_DIR);
+        Some(Self { dir: holder.parent()?, name: name.into() }).filter(|_| is_place)
+    }
+
+    /// The path that leads to it.
+    pub fn path(&self) -> Result<PoolPath, BadPath> {
+        self.dir.join(SNAPSHOT_DIR)?.join(SNAPSHOTS)?.join(&self.name)
     }
 }
 
@@ -63,7 +98,20 @@ mod tests {
         {
             assert_eq!(KeptPlace::of(&at(other)), None, "{other}");
         }
-        assert!(KeptPlace::is_on(&at("pot://lab/a/.potluck-kept/7/b/c")));
-        assert!(!KeptPlace::is_on(&at("pot://lab/a.potluck-kept/7")));
+        assert!(is_read_only(&at("pot://lab/a/.potluck-kept/7/b/c")));
+        assert!(!is_read_only(&at("pot://lab/a.potluck-kept/7")));
+    }
+
+    #[test]
+    fn a_snapshot_is_known_by_its_path() {
+        let at = |text: &str| text.parse::<PoolPath>().expect("a path");
+        let place = SnapshotPlace { dir: at("pot://lab/a"), name: "monday".into() };
+        let path = place.path().expect("short");
+        assert_eq!(path, at("pot://lab/a/.potluck/snapshots/monday"));
+        assert_eq!(SnapshotPlace::of(&path), Some(place));
+        assert!(is_read_only(&path) && is_read_only(&at("pot://lab/.potluck")));
+        for other in ["pot://lab/a/.potluck/snapshots", "pot://lab/snapshots/monday", "pot://lab"] {
+            assert_eq!(SnapshotPlace::of(&at(other)), None, "{other}");
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! Policies: what a space promises about the files in it.
 
 mod retention;
+mod series;
 mod width;
 
 pub use retention::{KeptTime, KeptVersions, LONGEST_KEPT, MOST_VERSIONS, Retention};
+pub use series::{PurgeReason, SeriesRule};
 pub use width::Width;
 
 use crate::chunk::{DEFAULT_CHUNK, MAX_CHUNK, MIN_CHUNK};
@@ -337,6 +339,9 @@ pub struct Override {
     /// How long what is removed is kept, instead of [`Policy::trash`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trash: Option<KeptTime>,
+    /// Which steps of the directory itself are purged, if it is a series. No directory inherits that.
+    #[serde(skip_serializing_if = "SeriesRule::is_unset")]
+    pub series: SeriesRule,
 }
 
 impl From<Redundancy> for Override {
@@ -369,6 +374,7 @@ impl Override {
             strict: inner.strict.or(self.strict),
             keep_versions: inner.keep_versions.or(self.keep_versions),
             trash: inner.trash.or(self.trash),
+            series: self.series.then(&inner.series),
         }
     }
 }

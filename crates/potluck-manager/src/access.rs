@@ -153,6 +153,11 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::KeptList
         | Verb::BringBack
         | Verb::LetGo
+        | Verb::SnapshotTake
+        | Verb::SnapshotRemove
+        | Verb::SnapshotList
+        | Verb::SeriesPurge
+        | Verb::Pin
         | Verb::Usage
         | Verb::Watch
         | Verb::Refresh
@@ -220,6 +225,9 @@ fn action(verb: Verb) -> &'static str {
         Verb::KeptList => "`potluck versions` or `trash ls`",
         Verb::BringBack => "`potluck restore` or `undelete`",
         Verb::LetGo => "`potluck trash empty`",
+        Verb::SeriesPurge => "`potluck ckpt purge`",
+        Verb::Pin => "`potluck pin` or `unpin`",
+        Verb::SnapshotTake | Verb::SnapshotRemove | Verb::SnapshotList => "`potluck snapshot`",
         Verb::Fsck => "`potluck fsck`",
         Verb::Status | Verb::Check => "`potluck status`",
         Verb::Reserve

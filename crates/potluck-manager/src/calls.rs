@@ -23,6 +23,7 @@ mod prepare;
 mod quotas;
 mod reading;
 mod repair;
+mod series;
 mod session;
 mod space;
 mod status;
@@ -81,7 +82,8 @@ calls! {
     commit::CommitCalls: Commit LostParts;
     reading::ReadingCalls: Open OpenPart RenewLeases Report Unreached;
     naming::NamingCalls: List Stat MakeDir MakeLinks SetAttributes Move Remove Usage;
-    history::HistoryCalls: KeptList BringBack LetGo;
+    history::HistoryCalls: KeptList BringBack LetGo SnapshotTake SnapshotRemove SnapshotList;
+    series::SeriesCalls: SeriesPurge Pin;
     watching::WatchCalls: Watch Refresh;
     copying::CopyCalls: CopyFiles;
     checkpoints::CheckpointCalls: CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList;

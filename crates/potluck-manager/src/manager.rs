@@ -17,6 +17,7 @@ use crate::tasks::reach::Reach;
 use crate::tasks::repair::Repair;
 use crate::tasks::rounds::Rounds;
 use crate::tasks::saved_time::SavedTime;
+use crate::tasks::series::SeriesPurger;
 use crate::tasks::signpost::Signposts;
 use crate::wakeup::Wakeup;
 use potluck_catalog::{Authority, Catalog, OpenError, StoredDonor, TermStart};
@@ -195,6 +196,7 @@ impl Manager {
             () = Events::from(all).run() => {}
             () = Auditor::from(all).run() => {}
             () = Reach::from(all).run() => {}
+            () = SeriesPurger::from(all).run() => {}
             () = Exporter::from(all).serve(metrics) => {}
             () = Signposts::from(all).run() => {}
             () = Signposts::from(all).follow_addresses(watch, address) => {}

@@ -12,6 +12,7 @@ pub mod reach;
 pub mod repair;
 pub mod rounds;
 pub mod saved_time;
+pub mod series;
 mod session_ends;
 pub mod signpost;
 mod trash;

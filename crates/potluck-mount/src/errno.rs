@@ -10,6 +10,7 @@ pub fn errno(failure: &Failure) -> Errno {
         code::EXISTS | code::WRONG_VERSION => Some(Errno::EXIST),
         code::NOT_EMPTY | code::NOT_RECURSIVE => Some(Errno::NOTEMPTY),
         code::WRONG_KIND => Some(Errno::NOTDIR),
+        code::READ_ONLY => Some(Errno::ROFS),
         code::BAD_PATH | code::OVERLAP => Some(Errno::INVAL),
         code::OVER_QUOTA => Some(Errno::DQUOT),
         code::CHANGED | code::NO_CHECKPOINT => Some(Errno::STALE),

@@ -25,6 +25,7 @@ use crate::write_rates::WrittenFiles;
 use potluck_client::{Attributes, Pool};
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::ids::VersionId;
+use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{Condition, EntryKind, ListedEntry, MakeDir};
 use potluck_wire::error::{Failure, code};
@@ -296,6 +297,9 @@ impl FileSystem {
 
     async fn begin_draft(&self, inode: u64, mode: OpenMode) -> Result<Draft, Errno> {
         let path = self.inodes().path(inode)?;
+        if is_read_only(&path) {
+            return Err(Errno::ROFS);
+        }
         let file = self.pool.open_leased(&path).await.map_err(|failure| errno(&failure))?;
         let place = self.draft_place();
         let attributes = Attributes { mtime: None, permissions: file.attributes().permissions };
@@ -319,6 +323,9 @@ impl FileSystem {
         let path = self.child(parent, name)?;
         if path.names().is_empty() {
             return Err(Errno::PERM); // a space is made by `potluck space create`
+        }
+        if is_read_only(&path) {
+            return Err(Errno::ROFS);
         }
         let condition = match mode.is_exclusive {
             true => Condition::IfAbsent,

@@ -15,6 +15,7 @@ mod names;
 mod quotas;
 mod reading;
 mod safety;
+mod series;
 mod spaces;
 mod status;
 mod watching;
@@ -36,6 +37,7 @@ pub use grants::{
 };
 pub use history::{
     BringBack, BroughtBackAs, KeptAbout, KeptList, KeptListed, KeptScope, LetGo, MOST_LET_GO,
+    SnapshotAbout, SnapshotList, SnapshotRemove, SnapshotTake, Snapshots,
 };
 pub use links::{MAX_LINKS, MadeLinks, MakeLinks, NewLink, NotMade};
 pub use membership::{
@@ -58,6 +60,7 @@ pub use safety::{
     RemovalNeeds, RepairAction, RepairControl, RepairState, RepairStatus, SLOWEST_SCRUB, ScrubNow,
     Trust,
 };
+pub use series::{Pin, SeriesPurge, SeriesSteps, StepAbout, StepFate};
 pub use spaces::{SpaceCreate, SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, Spaces};
 pub use status::{
     Alarm, AlarmKind, Check, DonorState, DonorStatus, MetadataHealth, PoolState, PoolStatus,

@@ -140,6 +140,8 @@ pub mod code {
     pub const OVERLAP: &str = "POT-E027";
     /// The checkpoint was committed, so that it cannot be aborted.
     pub const CHECKPOINT_COMMITTED: &str = "POT-E028";
+    /// The path lies where old versions are kept and snapshots are read, and nobody writes.
+    pub const READ_ONLY: &str = "POT-E029";
     /// No donor is lending.
     pub const NO_DONORS: &str = "POT-E030";
     /// The pool has fewer donors than the redundancy needs.

@@ -16,7 +16,7 @@ mod rights;
 mod safety;
 mod services;
 
-pub use checkpoints::{CkptArgs, CkptDirArgs, CkptJoinArgs};
+pub use checkpoints::{CkptArgs, CkptDirArgs, CkptJoinArgs, CkptPurgeArgs};
 pub use daemons::{DemoArgs, LendArgs, ManagerArgs, ManagerOptions, SetArgs, UpArgs};
 pub use donors::{
     AwayArgs, DrainArgs, GiveBackArgs, GiveBackOptions, NodeAwayArgs, NodeName, NodeRemoveArgs,
@@ -26,8 +26,8 @@ pub use files::{
     CatArgs, CpArgs, HashArgs, LsArgs, MkdirArgs, MvArgs, PathArgs, RmArgs, StatArgs, TreeArgs,
 };
 pub use history::{
-    RestoreArgs, RetentionOptions, TrashArgs, TrashEmptyArgs, TrashLsArgs, UndeleteArgs,
-    VersionsArgs,
+    PinArgs, RestoreArgs, RetentionOptions, SeriesOptions, SnapshotArgs, SnapshotLsArgs,
+    SnapshotPlaceArgs, TrashArgs, TrashEmptyArgs, TrashLsArgs, UndeleteArgs, VersionsArgs,
 };
 pub use keyed::Given;
 pub use manuals::{CompletionArgs, ManArgs};
@@ -217,6 +217,17 @@ pub enum Command {
         after_help = "Examples:\n  potluck undelete pot://lab/results.h5\n  potluck undelete pot://lab/runs         (a directory, with all that was in it)\n  potluck undelete -r pot://lab/runs      (also what was removed inside it before)\n  potluck trash ls pot://lab              (what there is to bring back)"
     )]
     Undelete(UndeleteArgs),
+    /// Have files and directories never be purged from a series
+    #[command(
+        after_help = "Example:\n  potluck pin pot://lab/run7/step-1000\n\nWhich steps are purged: potluck policy set pot://lab/run7 --keep-last 3"
+    )]
+    Pin(PinArgs),
+    /// Have files and directories be purged from a series as others
+    #[command(after_help = "Example:\n  potluck unpin pot://lab/run7/step-1000")]
+    Unpin(PinArgs),
+    /// Take, list or remove snapshots of directories, which stay readable as they were
+    #[command(subcommand, after_help = "Example:\n  potluck snapshot create pot://lab/runs monday")]
+    Snapshot(SnapshotArgs),
     /// List what was removed and can be brought back, or let it go for good
     #[command(subcommand, after_help = "Example:\n  potluck trash ls pot://lab")]
     Trash(TrashArgs),
@@ -372,6 +383,7 @@ mod tests {
         }
         for bad in [
             "potluck policy set pot://lab --keep-versions many",
+            "potluck policy set pot://lab/run --keep-last many",
             "potluck policy set pot://lab --trash 7",
             "potluck undelete",
             "potluck give-back",

@@ -68,10 +68,7 @@ fn main() -> ExitCode {
 
 /// Whether the command goes on until it is told to stop.
 fn is_daemon(command: &Command) -> bool {
-    matches!(
-        command,
-        Command::Manager(_) | Command::Lend(_) | Command::Up(_) | Command::Mount(_)
-    )
+    matches!(command, Command::Manager(_) | Command::Lend(_) | Command::Up(_) | Command::Mount(_))
 }
 
 /// Lets the process have as many files and connections open as the system allows.

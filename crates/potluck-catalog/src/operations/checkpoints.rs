@@ -2,9 +2,9 @@
 
 use crate::checkpoint_rows::{self, KnownCheckpoints};
 use crate::checkpoints::{self, CheckpointOutcome, NewCheckpoint};
-use crate::names::When;
 use crate::open_checkpoint::OpenCheckpoint;
 use crate::publishing::Conditions;
+use crate::when::When;
 use crate::{Catalog, Durability, Error};
 use potluck_core::checkpoint::CheckpointId;
 use potluck_wire::control::Condition;

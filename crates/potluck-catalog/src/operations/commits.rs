@@ -1,8 +1,8 @@
 //! Written files become visible.
 
 use crate::commit::{self, Batch, CommitOutcome, PreparedFile, Refused, StoredFile};
-use crate::names::When;
 use crate::rejudging::{self, PartsAhead};
+use crate::when::When;
 use crate::{Catalog, Durability, Error, chunks, conversions, parts, placements};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, VersionId};

@@ -3,7 +3,9 @@
 use crate::checkpoint_rows;
 use crate::history::{self, BroughtBack};
 use crate::kept;
-use crate::names::When;
+use crate::snapshots;
+use crate::taken_snapshot::TakenSnapshot;
+use crate::when::When;
 use crate::{Catalog, Durability, Error};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
@@ -53,5 +55,25 @@ impl Catalog {
             self.write(Durability::Disk, let_go).await?;
         }
         Ok(())
+    }
+
+    /// Takes a snapshot of a directory, which is read below it from then on.
+    pub async fn take_snapshot(
+        &self,
+        dir: PoolPath,
+        name: String,
+        when: When,
+    ) -> Result<TakenSnapshot, Error> {
+        self.write(Durability::Disk, move |db| snapshots::take(db, &dir, &name, when)).await
+    }
+
+    /// Removes a snapshot; what only it kept is let go in the background.
+    pub async fn remove_snapshot(&self, dir: PoolPath, name: String) -> Result<(), Error> {
+        self.write(Durability::Disk, move |db| snapshots::remove(db, &dir, &name)).await
+    }
+
+    /// The snapshots of a directory, the oldest first.
+    pub async fn snapshots(&self, dir: PoolPath) -> Result<Vec<TakenSnapshot>, Error> {
+        self.read(move |db| snapshots::of_dir(db, &dir)).await
     }
 }

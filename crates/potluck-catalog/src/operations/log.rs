@@ -4,7 +4,7 @@ use crate::changes::{self, ChangeNumber};
 use crate::commit::{self, Batch, CommitOutcome, Refused};
 use crate::export::{self, LogChanges};
 use crate::log_position::{Advance, LogCopy, Position};
-use crate::names::When;
+use crate::when::When;
 use crate::{Catalog, Durability, Error, conversions, log_position, system, versions};
 use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::policy::{Policy, Redundancy};

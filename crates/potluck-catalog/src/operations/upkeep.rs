@@ -2,9 +2,10 @@
 
 use crate::sql::Tx;
 use crate::stats::{self, Stats};
+use crate::when::When;
 use crate::{
     Catalog, Durability, Error, checkpoints, commit, donors, history, members, meta, reaping,
-    sessions, trash, unused_chunks,
+    sessions, snapshot_rows, snapshots, trash, unused_chunks,
 };
 use potluck_core::ids::{DonorId, MemberId, SessionId};
 use std::sync::Arc;
@@ -52,7 +53,7 @@ pub enum Upkeep {
         /// The most checkpoints of one step.
         most: usize,
     },
-    /// Lets go what was replaced or removed, and has been kept for as long as it is to be.
+    /// Lets go what was replaced or removed, and has been kept for as long as it is to be, or for a snapshot that has ended.
     Kept {
         /// The most of one step.
         most: usize,
@@ -101,7 +102,12 @@ impl Catalog {
             Upkeep::Checkpoints { .. } => {
                 self.read(move |db| checkpoints::any_due(db, now_ms)).await?
             }
-            Upkeep::Kept { .. } => self.read(move |db| history::any_due(db, now_ms)).await?,
+            Upkeep::Kept { .. } => {
+                let is_due = move |db: &_| {
+                    Ok(history::any_due(db, now_ms)? || snapshot_rows::any_ended(db)?.is_some())
+                };
+                self.read(is_due).await?
+            }
             _ => true,
         };
         if !is_due {
@@ -170,7 +176,10 @@ impl Upkeep {
                 unused_chunks::prune_gone(db, before_ms, chunks)
             }
             Self::Checkpoints { most } => checkpoints::expire(db, most, now_ms),
-            Self::Kept { most } => history::expire(db, most, now_ms),
+            Self::Kept { most } => {
+                let when = When { pool_ms: now_ms, ..When::default() };
+                Ok(snapshots::release(db, most, when)? || history::expire(db, most, now_ms)?)
+            }
             Self::Replies { before_ms, replies } => commit::prune_replies(db, before_ms, replies),
         }
     }

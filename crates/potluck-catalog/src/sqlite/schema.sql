@@ -80,7 +80,8 @@ CREATE INDEX group_members_by_group ON group_members (group_name, member);
 
 -- Directory 0 holds the spaces' roots. An entry has either a directory's number or a version, so
 -- that a directory moves in O(1), or where a symbolic link leads. mtime_ns, permissions: of a directory or a link;
--- NULL for a file, whose version has them.
+-- NULL for a file, whose version has them. A dir below 0 is the snapshot of that number, without its sign. since: the
+-- first snapshot that shows the entry under this name, taken or yet to be taken. pinned: whether it is never purged.
 CREATE TABLE entries (
     parent      INTEGER NOT NULL,
     name        TEXT NOT NULL,
@@ -89,6 +90,8 @@ CREATE TABLE entries (
     target      TEXT,
     mtime_ns    INTEGER,
     permissions INTEGER,
+    since       INTEGER NOT NULL DEFAULT 0,
+    pinned      INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (parent, name)
 ) WITHOUT ROWID;
 -- From a version, and from a directory, to the path that leads there.
@@ -129,7 +132,7 @@ CREATE TABLE checkpoints (
 -- What was replaced or removed and is kept for a while (history.rs): entries in the directory .potluck-kept of the
 -- directory dir in which each had its name, there named by their numbers. number: of a version, or one of its own.
 -- removed: whether it was removed, otherwise something took its place. until_ms: when it is let go; NULL: when enough
--- newer ones are kept.
+-- newer ones are kept. shown: whether it is kept for a snapshot that shows it, and for nothing else.
 CREATE TABLE kept (
     number       INTEGER PRIMARY KEY,
     dir          INTEGER NOT NULL,
@@ -138,10 +141,52 @@ CREATE TABLE kept (
     kept_wall_ms INTEGER NOT NULL,
     kept_ms      INTEGER NOT NULL,
     member       INTEGER,
-    until_ms     INTEGER
+    until_ms     INTEGER,
+    shown        INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX kept_by_name ON kept (dir, name, number);
 CREATE INDEX kept_by_end ON kept (until_ms) WHERE until_ms IS NOT NULL;
+
+-- Snapshots of directories (snapshots.rs). dir: what it shows. ended: it was removed, and what only it kept is being let
+-- go.
+CREATE TABLE snapshots (
+    number       INTEGER PRIMARY KEY,
+    dir          INTEGER NOT NULL,
+    made_wall_ms INTEGER NOT NULL,
+    member       INTEGER,
+    ended        INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX snapshots_by_dir ON snapshots (dir);
+CREATE INDEX snapshots_ended ON snapshots (number) WHERE ended = 1;
+
+-- Directories such that a snapshot may show what is, or was, in them and below: that which it is of, and those that were
+-- moved away from there since.
+CREATE TABLE covered (
+    dir      INTEGER NOT NULL,
+    snapshot INTEGER NOT NULL,
+    PRIMARY KEY (dir, snapshot)
+) WITHOUT ROWID;
+CREATE INDEX covered_by_snapshot ON covered (snapshot);
+
+-- What names led to in the past, as far as snapshots show it (bygone.rs): those from since on and before until, of which
+-- snapshot is the newest. The other columns are those of entries.
+CREATE TABLE bygone (
+    id          INTEGER PRIMARY KEY,
+    parent      INTEGER NOT NULL,
+    name        TEXT NOT NULL,
+    since       INTEGER NOT NULL,
+    until       INTEGER NOT NULL,
+    snapshot    INTEGER NOT NULL,
+    dir         INTEGER,
+    version     INTEGER,
+    target      TEXT,
+    mtime_ns    INTEGER,
+    permissions INTEGER
+);
+CREATE INDEX bygone_by_name ON bygone (parent, name);
+CREATE INDEX bygone_by_snapshot ON bygone (snapshot);
+CREATE INDEX bygone_by_version ON bygone (version) WHERE version IS NOT NULL;
+CREATE INDEX bygone_by_dir ON bygone (dir) WHERE dir IS NOT NULL;
 
 -- What differs below a directory from what holds above it, as JSON.
 CREATE TABLE dir_policies (

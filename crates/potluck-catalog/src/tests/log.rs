@@ -11,12 +11,13 @@ use crate::fixture::{Fixture, chunk, coded, file, in_parts, new_space, path};
 use crate::log_position::{Advance, LogCopy, Position};
 use crate::members::{self, NewMember, StoredMember};
 use crate::meta;
-use crate::names::{self, AttributesToSet, WhatIsKept, When};
+use crate::names::{self, AttributesToSet};
 use crate::records::Record;
 use crate::replay::Replay;
 use crate::spaces::{self, NewSpace};
 use crate::sql::{Tx, params};
 use crate::walk::{Walk, What};
+use crate::when::{WhatIsKept, When};
 use crate::{
     Error, changes, conversions, dir_policies, donors, grants, groups, links, log_position, notes,
     parts, policy_changes, quotas, reaping, restored, sessions, units, versions,
@@ -24,6 +25,7 @@ use crate::{
 use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, Epoch, MemberId, VersionId};
+use potluck_core::kept_place::is_reserved;
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::quota::{Quota, QuotaOf};
 use potluck_core::recipe::PART_CHUNKS;
@@ -104,7 +106,10 @@ fn told(db: &Tx) -> Vec<String> {
         told.push(format!("{:?}", grants::in_space(db, &root.name).expect("grants")));
         let mut walk = Walk::new(db, root.dir, true, None).expect("a walk");
         while let Some(item) = walk.next_item().expect("read") {
-            let at = format!("{}/{}", root.name, item.path);
+            // No snapshot shows what is kept, and snapshots.
+            let is_shown = !item.path.split('/').any(is_reserved);
+            let since = if is_shown { item.since.0.max(1) } else { 0 };
+            let at = format!("{}/{} {since} {}", root.name, item.path, item.pinned);
             match item.what {
                 What::Dir(dir) => {
                     told.push(format!("{at} {:?}", dir_policies::get(db, dir).expect("read")));

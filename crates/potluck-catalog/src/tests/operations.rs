@@ -4,7 +4,7 @@
 const TABLE: &str = include_str!("../operations.rs");
 
 /// The files that operations are in.
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 17] = [
     ("checkpoints", include_str!("../operations/checkpoints.rs")),
     ("commits", include_str!("../operations/commits.rs")),
     ("donors", include_str!("../operations/donors.rs")),
@@ -17,6 +17,7 @@ const FILES: [(&str, &str); 16] = [
     ("names", include_str!("../operations/names.rs")),
     ("quotas", include_str!("../operations/quotas.rs")),
     ("redundancy", include_str!("../operations/redundancy.rs")),
+    ("series", include_str!("../operations/series.rs")),
     ("sessions", include_str!("../operations/sessions.rs")),
     ("spaces", include_str!("../operations/spaces.rs")),
     ("terms", include_str!("../operations/terms.rs")),
@@ -25,7 +26,7 @@ const FILES: [(&str, &str); 16] = [
 
 /// Operations that there are at most: a new one takes the place of another, or has its reason in
 /// docs/notes/0009-the-face-of-the-catalog.md.
-const MOST: usize = 93;
+const MOST: usize = 100;
 
 /// The operations that the table lists for a file.
 fn listed(file: &str) -> Vec<&'static str> {

@@ -18,6 +18,8 @@ mod parts;
 mod policies;
 mod reclaiming;
 mod redundancy;
+mod series;
+mod snapshotting;
 mod stage;
 mod telling;
 mod terms;

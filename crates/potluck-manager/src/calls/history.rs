@@ -1,5 +1,5 @@
 //! What is kept of files, directories and links that were replaced or removed: lists of it, and how it comes back or
-//! goes.
+//! goes; snapshots of directories.
 
 use super::Answer;
 use crate::access::Access;
@@ -7,10 +7,11 @@ use crate::callers::{CallingMember, KnownMembers};
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{BroughtBack, Catalog};
+use potluck_catalog::{BroughtBack, Catalog, TakenSnapshot};
 use potluck_core::rights::Right;
 use potluck_wire::control::{
-    BringBack, BroughtBackAs, Done, KeptList, KeptListed, LetGo, MOST_LET_GO,
+    BringBack, BroughtBackAs, Done, KeptList, KeptListed, LetGo, MOST_LET_GO, SnapshotAbout,
+    SnapshotList, SnapshotRemove, SnapshotTake, Snapshots,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
@@ -70,5 +71,47 @@ impl Answer<LetGo> for HistoryCalls {
         self.catalog.let_go(path, numbers, self.time.when()).await?;
         self.background.wake();
         Ok(Done {})
+    }
+}
+
+impl Answer<SnapshotTake> for HistoryCalls {
+    async fn answer(
+        self,
+        call: SnapshotTake,
+        caller: CallingMember,
+    ) -> Result<SnapshotAbout, Failure> {
+        let SnapshotTake { dir, name } = call;
+        self.access.need(&caller, Right::Write, &dir).await?;
+        let when = self.time.when().made_by(caller.member()?.member);
+        let taken = self.catalog.take_snapshot(dir, name, when).await?;
+        Ok(self.about(taken))
+    }
+}
+
+impl Answer<SnapshotRemove> for HistoryCalls {
+    async fn answer(self, call: SnapshotRemove, caller: CallingMember) -> Result<Done, Failure> {
+        let SnapshotRemove { dir, name } = call;
+        self.access.need(&caller, Right::Write, &dir).await?;
+        self.catalog.remove_snapshot(dir, name).await?;
+        self.background.wake();
+        Ok(Done {})
+    }
+}
+
+impl Answer<SnapshotList> for HistoryCalls {
+    async fn answer(self, call: SnapshotList, caller: CallingMember) -> Result<Snapshots, Failure> {
+        self.access.need(&caller, Right::List, &call.dir).await?;
+        let taken = self.catalog.snapshots(call.dir).await?;
+        let snapshots = taken.into_iter().map(|taken| self.about(taken)).collect();
+        Ok(Snapshots { snapshots })
+    }
+}
+
+impl HistoryCalls {
+    fn about(&self, taken: TakenSnapshot) -> SnapshotAbout {
+        let TakenSnapshot { at, made_wall_ms, by: member, .. } = taken;
+        let name = at.file_name().unwrap_or_default().to_owned();
+        let by = member.and_then(|by| self.members.names(&[by]).pop());
+        SnapshotAbout { name, at, made_wall_ms, member, by }
     }
 }

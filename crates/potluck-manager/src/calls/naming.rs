@@ -89,6 +89,7 @@ impl Answer<Stat> for NamingCalls {
         let mut stated = Stated {
             entry: facts.entry,
             policy: facts.policy,
+            series: facts.series,
             inline: false,
             chunks: 0,
             chunk_size: 0,

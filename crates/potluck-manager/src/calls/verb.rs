@@ -35,6 +35,6 @@ verbs! {
     GcResume ReclaimUnknown RepairStatus RepairControl Away Trust ScrubNow GiveBack
     GiveBackStatus Departing Fsck SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove
     CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList
-    KeptList BringBack LetGo
+    SeriesPurge Pin KeptList BringBack LetGo SnapshotTake SnapshotRemove SnapshotList
     GroupChange GroupList AuditRead QuotaSet QuotaList Watch Refresh
 }

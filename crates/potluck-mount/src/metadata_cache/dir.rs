@@ -1,6 +1,7 @@
 //! What is kept of one directory.
 
 use potluck_core::entry_stamp::EntryStamp;
+use potluck_core::kept_place::is_reserved;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{DirDigest, KnownDir, KnownName, ListedEntry, MAX_REFRESHED};
 use std::collections::BTreeMap;
@@ -47,15 +48,16 @@ impl CachedDir {
             Some(Behind::Entry(entry)) => Some(Some(entry)),
             Some(Behind::Nothing) => Some(None),
             Some(Behind::Unknown) => None,
-            None => self.is_whole.then_some(None),
+            // No listing has those.
+            None => (self.is_whole && !is_reserved(name)).then_some(None),
         }
     }
 
     /// All entries, if they are known.
     pub fn listing(&self) -> Option<Vec<ListedEntry>> {
-        let entries = self.names.values().filter_map(|behind| match behind {
-            Behind::Entry(entry) => Some(ListedEntry::clone(entry)),
-            Behind::Nothing | Behind::Unknown => None,
+        let entries = self.names.iter().filter_map(|(name, behind)| match behind {
+            Behind::Entry(entry) if !is_reserved(name) => Some(ListedEntry::clone(entry)),
+            Behind::Entry(_) | Behind::Nothing | Behind::Unknown => None,
         });
         (self.is_whole && self.unknown == 0).then(|| entries.collect())
     }
@@ -87,7 +89,7 @@ impl CachedDir {
         }
         let is_kept = match behind {
             Behind::Entry(_) => true,
-            Behind::Nothing => !self.is_whole,
+            Behind::Nothing => !self.is_whole || is_reserved(name),
             Behind::Unknown => self.is_whole,
         };
         if is_kept {
@@ -107,7 +109,7 @@ impl CachedDir {
         let mut known = KnownDir::new(path);
         if self.is_whole && self.names.len() > COMPARED_BY_NAME {
             let mut digest = DirDigest::default();
-            for (name, behind) in &self.names {
+            for (name, behind) in self.names.iter().filter(|(name, _)| !is_reserved(name)) {
                 let Behind::Entry(entry) = behind else { return None };
                 digest.add(name, &entry.stamp());
             }

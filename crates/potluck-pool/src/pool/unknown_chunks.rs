@@ -1,7 +1,7 @@
 //! Gives up chunks that donors hold and the catalog does not know, when an admin says so: the donors list them in turns.
 
 use super::Pool;
-use crate::given_up_donors::{ListingTurn, GivenUpDonors};
+use crate::given_up_donors::{GivenUpDonors, ListingTurn};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;

@@ -1,4 +1,4 @@
-//! What is kept of files, directories and links that were replaced or removed.
+//! What is kept of files, directories and links that were replaced or removed; snapshots of directories.
 
 use super::{Call, Done, ListedEntry, call};
 use potluck_core::ids::{MemberId, VersionId};
@@ -64,9 +64,12 @@ pub struct KeptAbout {
     /// The name of who did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// For how long it is kept yet, in milliseconds; `None`: until enough newer ones are kept.
+    /// For how long it is kept yet, in milliseconds; `None`: until enough newer ones are kept, or no snapshot shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_ms: Option<u64>,
+    /// Whether it is kept for a snapshot that shows it, and for nothing else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shown: bool,
 }
 
 /// Gives something that is kept its name again. What has the name meanwhile is kept in turn.
@@ -101,6 +104,58 @@ pub struct LetGo {
     pub numbers: Vec<VersionId>,
 }
 call!(LetGo => Done, "let-go");
+
+/// Takes a snapshot of a directory, which is read below it from then on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SnapshotTake {
+    /// The path of the directory.
+    pub dir: PoolPath,
+    /// The name of the snapshot.
+    pub name: String,
+}
+call!(SnapshotTake => SnapshotAbout, "snapshot-take", once);
+
+/// Removes a snapshot of a directory.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SnapshotRemove {
+    /// The path of the directory.
+    pub dir: PoolPath,
+    /// The name of the snapshot.
+    pub name: String,
+}
+call!(SnapshotRemove => Done, "snapshot-remove", once);
+
+/// Asks for the snapshots of a directory.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SnapshotList {
+    /// The path of the directory.
+    pub dir: PoolPath,
+}
+call!(SnapshotList => Snapshots, "snapshot-list");
+
+/// The snapshots of a directory, the oldest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Snapshots {
+    /// The snapshots.
+    pub snapshots: Vec<SnapshotAbout>,
+}
+
+/// A snapshot of a directory.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SnapshotAbout {
+    /// The name of the snapshot.
+    pub name: String,
+    /// The path by which it is read; nothing is changed there.
+    pub at: PoolPath,
+    /// When it was taken, in milliseconds of wall time.
+    pub made_wall_ms: i64,
+    /// Who took it; `None`: the pool itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<MemberId>,
+    /// The name of who took it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
 
 /// The most that one call lets go: so many are a few transactions.
 pub const MOST_LET_GO: usize = 512;

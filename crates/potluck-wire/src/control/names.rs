@@ -10,7 +10,7 @@ use potluck_core::ids::SessionId;
 use potluck_core::ids::VersionId;
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{Policy, Redundancy};
+use potluck_core::policy::{Policy, Redundancy, SeriesRule};
 use potluck_core::quota::Quota;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -105,6 +105,9 @@ pub struct Stated {
     pub entry: ListedEntry,
     /// The policy that holds there.
     pub policy: Policy,
+    /// Which of its steps are purged, of a directory.
+    #[serde(default, skip_serializing_if = "SeriesRule::is_unset")]
+    pub series: SeriesRule,
     /// Whether the content lives in the catalog.
     #[serde(default)]
     pub inline: bool,

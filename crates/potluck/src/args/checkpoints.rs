@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 use potluck_core::checkpoint::CheckpointId;
+use potluck_core::path::PoolPath;
 use std::ffi::OsString;
 
 #[derive(Debug, Subcommand)]
@@ -24,6 +25,11 @@ pub enum CkptArgs {
     /// Remove what is staged; the directory stays what it was
     #[command(after_help = "Example:\n  potluck ckpt abort ~/potluck/lab/step-5")]
     Abort(CkptDirArgs),
+    /// Purge the steps of a series that its rule lets go, or say which these are
+    #[command(
+        after_help = "Examples:\n  potluck policy set pot://lab/run7 --keep-last 3 --purge-after 30d\n  potluck ckpt purge pot://lab/run7 -n     (each step, and what becomes of it)\n  potluck ckpt purge pot://lab/run7        (now, and not within the next half minute)"
+    )]
+    Purge(CkptPurgeArgs),
     /// List the checkpoints that are open, with what is staged for each
     #[command(
         after_help = "Example:\n  potluck ckpt ls\n\nOne to which nothing is written for 24 hours (`manager.checkpoint-idle`) expires. Its identifier is shown to\nwhoever began it, and to those who manage the space."
@@ -36,6 +42,15 @@ pub struct CkptDirArgs {
     /// A directory of a mounted pool, or pot://SPACE/DIR
     #[arg(value_name = "DIR|pot://SPACE/DIR")]
     pub dir: OsString,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct CkptPurgeArgs {
+    /// pot://SPACE/DIR, in which the steps are
+    pub dir: PoolPath,
+    /// Only say what would be done
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -18,6 +18,25 @@ pub struct RetentionOptions {
     pub trash: Option<KeptTime>,
 }
 
+/// Which of the files and directories in a directory are purged.
+#[derive(Debug, Clone, clap::Args)]
+pub struct SeriesOptions {
+    /// Of the files and directories in this directory, the steps of a series, purge those beyond so many of the newest;
+    /// 0: none for that. Never the newest that is whole, and none that is pinned or being read
+    #[arg(long, value_name = "K")]
+    pub keep_last: Option<u32>,
+    /// Purge steps that were modified longer ago, such as 30d, likewise; none: none for that
+    #[arg(long, value_name = "TIME")]
+    pub purge_after: Option<KeptTime>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct PinArgs {
+    /// pot://SPACE/PATH of files and directories
+    #[arg(required = true)]
+    pub paths: Vec<PoolPath>,
+}
+
 #[derive(Debug, clap::Args)]
 pub struct VersionsArgs {
     /// pot://SPACE/PATH, of a file that is there or was removed
@@ -67,4 +86,33 @@ pub struct TrashEmptyArgs {
     pub path: PoolPath,
     #[command(flatten)]
     pub caution: Caution,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SnapshotArgs {
+    /// Take a snapshot of a directory or a space: what is in it stays readable as it is now
+    #[command(
+        after_help = "Examples:\n  potluck snapshot create pot://lab/runs monday\n  potluck ls pot://lab/runs/.potluck/snapshots/monday\n  potluck cp -r pot://lab/runs/.potluck/snapshots/monday/d pot://lab/runs/d"
+    )]
+    Create(SnapshotPlaceArgs),
+    /// List the snapshots of a directory
+    #[command(after_help = "Example:\n  potluck snapshot ls pot://lab/runs")]
+    Ls(SnapshotLsArgs),
+    /// Remove a snapshot; what only it kept gives its room back
+    #[command(after_help = "Example:\n  potluck snapshot rm pot://lab/runs monday")]
+    Rm(SnapshotPlaceArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct SnapshotPlaceArgs {
+    /// pot://SPACE/DIR
+    pub dir: PoolPath,
+    /// The name of the snapshot
+    pub name: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct SnapshotLsArgs {
+    /// pot://SPACE/DIR
+    pub dir: PoolPath,
 }

@@ -1,6 +1,8 @@
 //! Commands about spaces and policies.
 
-use super::{Caution, RetentionOptions, SpaceGrantArgs, SpaceRevokeArgs, SpaceWhoArgs};
+use super::{
+    Caution, RetentionOptions, SeriesOptions, SpaceGrantArgs, SpaceRevokeArgs, SpaceWhoArgs,
+};
 use clap::Subcommand;
 use potluck_core::erasure::Ec;
 use potluck_core::path::PoolPath;
@@ -106,7 +108,7 @@ pub enum PolicyArgs {
     Show(PolicyShowArgs),
     /// Change what holds at a space or directory, and how safe its files are
     #[command(
-        after_help = "Examples:\n  potluck policy set pot://lab/runs --ec 4+2 -n     (what it means)\n  potluck policy set pot://lab/runs --ec 4+2\n  potluck policy set pot://lab --copies 3 --new-files-only\n  potluck policy set pot://lab --keep-versions 30d,10 --trash 7d\n\nFiles that are there are changed in the background; until a file has its new redundancy it keeps\nthe old one whole."
+        after_help = "Examples:\n  potluck policy set pot://lab/runs --ec 4+2 -n     (what it means)\n  potluck policy set pot://lab/runs --ec 4+2\n  potluck policy set pot://lab --copies 3 --new-files-only\n  potluck policy set pot://lab --keep-versions 30d,10 --trash 7d\n  potluck policy set pot://lab/run7 --keep-last 3 --purge-after 30d     (steps of a series)\n\nFiles that are there are changed in the background; until a file has its new redundancy it keeps\nthe old one whole."
     )]
     Set(PolicySetArgs),
 }
@@ -125,6 +127,8 @@ pub struct PolicySetArgs {
     pub policy: PolicyOptions,
     #[command(flatten)]
     pub retention: RetentionOptions,
+    #[command(flatten)]
+    pub series: SeriesOptions,
     /// Leave files that are there as they are
     #[arg(long)]
     pub new_files_only: bool,

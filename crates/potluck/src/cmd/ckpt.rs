@@ -1,6 +1,7 @@
 //! `potluck ckpt`: directories of files that become visible at one moment.
 
 mod mounted;
+mod purge;
 
 use super::Ending;
 use super::cp::{CopyPlace, PlacedAt};
@@ -73,6 +74,7 @@ pub async fn run(args: CkptArgs, client: &Pool, output: &Output) -> Result<Endin
                 String::new()
             });
         }
+        CkptArgs::Purge(args) => purge::purge(args, client, output).await?,
         CkptArgs::Ls => {
             let open = client.checkpoints().await?;
             output.result(&open, text);

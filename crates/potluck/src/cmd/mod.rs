@@ -30,6 +30,7 @@ mod mkdir;
 mod mount;
 mod mv;
 mod nodes;
+mod pin;
 mod policy;
 mod quota;
 mod repair;
@@ -39,6 +40,7 @@ mod scrub;
 mod service;
 mod set;
 mod several;
+mod snapshot;
 mod space;
 mod stat;
 mod status;
@@ -187,6 +189,9 @@ async fn with_client(
         Command::Versions(args) => versions::run(args, client, output).await,
         Command::Restore(args) => restore::run(args, client, output).await,
         Command::Undelete(args) => undelete::run(args, client, output).await,
+        Command::Pin(args) => pin::run(args, true, client, output).await,
+        Command::Unpin(args) => pin::run(args, false, client, output).await,
+        Command::Snapshot(args) => snapshot::run(args, client, output).await,
         Command::Trash(args) => trash::run(args, client, output).await,
         Command::Mkdir(args) => mkdir::run(args, client, output).await,
         Command::Du(args) => du::run(args, client, output).await,

@@ -3,11 +3,11 @@
 use super::Ending;
 use super::cp::{policy_override, with_retention};
 use super::health;
-use crate::args::{PolicyArgs, PolicySetArgs, PolicyShowArgs};
+use crate::args::{PolicyArgs, PolicySetArgs, PolicyShowArgs, SeriesOptions};
 use crate::confirm::confirm;
 use crate::output::{Output, count};
 use potluck_client::Pool;
-use potluck_core::policy;
+use potluck_core::policy::{self, Override, SeriesRule};
 use potluck_core::size::format_size;
 use potluck_wire::control::{self, PolicyChanged};
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -22,8 +22,17 @@ pub async fn run(args: PolicyArgs, client: &Pool, output: &Output) -> Result<End
 
 async fn show(args: PolicyShowArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let stated = client.stat(&args.path).await?;
-    let shown = serde_json::json!({ "path": args.path, "policy": stated.policy });
-    output.result(&shown, |_| text(&args.path.to_string(), &stated.policy));
+    let mut shown = serde_json::json!({ "path": args.path, "policy": stated.policy });
+    if !stated.series.is_unset() {
+        shown["series"] = serde_json::json!(stated.series);
+    }
+    output.result(&shown, |_| {
+        let text = text(&args.path.to_string(), &stated.policy);
+        match stated.series.is_none() {
+            true => text,
+            false => format!("{text}{:<10} {}\n", "steps kept", stated.series),
+        }
+    });
     Ok(Ending::Done)
 }
 
@@ -52,10 +61,12 @@ fn text(path: &str, policy: &policy::Policy) -> String {
 
 async fn set(args: PolicySetArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let over = with_retention(policy_override(&args.policy)?, &args.retention);
-    if over == policy::Override::default() {
+    let SeriesOptions { keep_last, purge_after } = args.series;
+    let over = Override { series: SeriesRule { keep_last, purge_after }, ..over };
+    if over == Override::default() {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, "nothing to set is named")
             .hint(
-                "give --copies, --ec, --mirror, --race, --width, --chunk-size, --cut, --ack, --strict, --keep-versions or --trash",
+                "give --copies, --ec, --mirror, --race, --width, --chunk-size, --cut, --ack, --strict, --keep-versions, --trash, --keep-last or --purge-after",
             ));
     }
     let before = client.stat(&args.path).await?.policy;

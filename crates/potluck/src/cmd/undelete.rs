@@ -7,7 +7,7 @@ use crate::output::{Output, count};
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{EntryKind, KeptScope};
-use potluck_wire::error::{Failure, code};
+use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ async fn bring_back(path: &PoolPath, client: &Pool) -> Result<(), Failure> {
         Ok(_) => Ok(()),
         Err(why) if why.code == code::NOT_KEPT && client.kind(path).await?.is_some() => {
             let what = format!("{path} is there, and nothing else of that name was removed");
-            Err(Failure::new(why.kind, code::EXISTS, what).hint(
+            Err(Failure::new(ErrorKind::Conflict, code::EXISTS, what).hint(
                 "add -r to bring back what was removed inside it; `potluck trash ls` lists that",
             ))
         }

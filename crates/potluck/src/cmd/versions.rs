@@ -59,5 +59,9 @@ pub fn by(about: &KeptAbout) -> String {
 
 /// For how long it is kept yet.
 pub fn left(about: &KeptAbout) -> String {
-    about.left_ms.map_or_else(|| "as one of the newest".into(), |ms| duration(ms / 1000))
+    match about.left_ms {
+        Some(ms) => duration(ms / 1000),
+        None if about.shown => "a snapshot".into(),
+        None => "as one of the newest".into(),
+    }
 }

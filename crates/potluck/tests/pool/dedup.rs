@@ -116,7 +116,7 @@ fn what_follows_inserted_bytes_is_not_sent_where_files_are_cut_by_content() {
         let text = lab.cli.ok(&["stat", "pot://open/f"]).text();
         text.contains("kept as    2+1") && lab.cli.is_safe("pot://open/f")
     });
-    lab.kill_donor(1);
+    lab.kill_donor("donor-1");
     assert_same(&lab.cli.cat("pot://open/f"), &content, "without one donor");
     let range = "30000000-30000099";
     let part = lab.cli.ok(&["cat", "pot://open/f", "--range", range]).stdout;

@@ -148,6 +148,14 @@ fn versions_are_kept_and_brought_back_as_documented() {
     assert_eq!(alice.sh("potluck cat pot://lab/notes").ok().text(), "one\n");
     let kept = alice.sh("potluck --json versions pot://lab/notes").ok().json()["kept"].clone();
     assert_eq!(kept.as_array().map(Vec::len), Some(0), "{kept}");
+    for block in blocks("docs/versions.md", "Snapshots") {
+        typist.types(&block, "alice");
+    }
+    assert_eq!(alice.sh("potluck cat pot://lab/runs/log").ok().text(), "one\n");
+    for block in blocks("docs/versions.md", "Series") {
+        typist.types(&block, "alice");
+    }
+    assert_eq!(alice.sh("potluck ls pot://lab/series").ok().text(), "step-2/\nstep-3/\n");
 }
 
 #[test]

@@ -210,11 +210,138 @@ fn what_a_program_removes_in_a_mount_comes_back_and_nobody_writes_where_it_is_ke
     wait_until("the mount to show it", DEADLINE, || {
         fs::read(mount.at("d/a")).expect("read") == b"first"
     });
-    let refused = fs::write(mount.at("d/.potluck-kept/x"), b"mine").expect_err("refused");
-    assert_ne!(refused.kind(), ErrorKind::NotFound, "{refused}");
+    for refused in [
+        fs::write(mount.at("d/.potluck-kept/x"), b"mine"),
+        fs::create_dir(mount.at("d/.potluck-kept/x")),
+        fs::remove_dir_all(mount.at("d/.potluck-kept")),
+    ] {
+        let refused = refused.expect_err("refused");
+        assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem, "{refused}");
+    }
     fs::remove_dir_all(mount.at("d")).expect("removed");
     assert_eq!(names(""), 0);
     lab.cli.ok(&["undelete", "-r", "pot://lab/d"]);
     wait_until("the mount to show what came back", DEADLINE, || mount.at("d/a").exists());
     assert_eq!(fs::read(mount.at("d/a")).expect("read"), b"first");
+}
+
+#[test]
+fn a_snapshot_of_a_directory_is_read_by_commands_and_in_a_mount_as_it_was() {
+    let test = "a_snapshot_of_a_directory_is_read_by_commands_and_in_a_mount";
+    let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
+    let (input, content) = file(lab.dir(), "input", 10, 300_000);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/d/sub/b"]);
+    fs::write(mount.at("d/a"), b"first").expect("written");
+    assert_eq!(fs::read_dir(mount.at("d")).expect("read").count(), 2);
+    let taken = lab.cli.ok(&["snapshot", "create", "pot://lab/d", "monday"]).text();
+    assert_eq!(taken, "pot://lab/d/.potluck/snapshots/monday\n");
+    let at = taken.trim_end();
+
+    fs::write(mount.at("d/a"), b"second").expect("written");
+    fs::remove_dir_all(mount.at("d/sub")).expect("removed");
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/d/new"]);
+    assert_eq!(lab.cli.ok(&["ls", "-r", at]).text(), "a\nsub/\nsub/b\n");
+    assert_same(&lab.cli.cat(&format!("{at}/sub/b")), &content, "what was removed since");
+    assert_eq!(lab.cli.cat(&format!("{at}/a")), b"first");
+    let out = lab.dir().join("out");
+    lab.cli.ok(&["cp", "-r", at, arg(&out)]);
+    assert_same(&fs::read(out.join("sub/b")).expect("read"), &content, "a copy of it");
+    let used = lab.cli.json(&["du", "pot://lab"]);
+    assert_eq!((&used["files"], &used["kept_files"]), (&2.into(), &2.into()), "{used}");
+
+    let seen = mount.at("d/.potluck/snapshots/monday");
+    assert_eq!(fs::read(seen.join("a")).expect("read"), b"first");
+    assert_same(&fs::read(seen.join("sub/b")).expect("read"), &content, "in the mount");
+    assert_eq!(fs::read_dir(&seen).expect("read").count(), 2);
+    assert_eq!(fs::read_dir(mount.at("d")).expect("read").count(), 2, "a, new, and no more");
+    for refused in [
+        fs::write(seen.join("a"), b"mine"),
+        fs::write(seen.join("mine"), b"mine"),
+        fs::remove_file(seen.join("a")),
+        fs::create_dir(seen.join("mine")),
+        fs::rename(seen.join("a"), mount.at("d/mine")),
+    ] {
+        let refused = refused.expect_err("refused");
+        assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem, "{refused}");
+    }
+    let refused = lab.cli.fails(2, &["cp", arg(&input), &format!("{at}/mine")]);
+    assert_eq!(refused.code, "POT-E029", "{refused:?}");
+
+    let back = format!("{at}/sub");
+    lab.cli.ok(&["cp", "-r", &back, "pot://lab/d/sub"]);
+    assert_same(&lab.cli.cat("pot://lab/d/sub/b"), &content, "what came back");
+    let listed = lab.cli.json(&["snapshot", "ls", "pot://lab/d"]);
+    assert_eq!(listed["snapshots"][0]["name"], "monday", "{listed}");
+    lab.cli.ok(&["snapshot", "rm", "pot://lab/d", "monday"]);
+    wait_until("the mount to hear that it is gone", DEADLINE, || !seen.exists());
+    wait_until("what only it kept to be let go", DEADLINE, || {
+        lab.cli.json(&["du", "pot://lab"])["kept_files"].as_u64().unwrap_or_default() == 0
+    });
+    assert_eq!(lab.cli.fails(3, &["snapshot", "rm", "pot://lab/d", "monday"]).code, "POT-E010");
+}
+
+/// What becomes of the steps of a series, the newest first.
+fn fates(cli: &Cli, args: &[&str]) -> Vec<(String, String)> {
+    let told = cli.json(args);
+    let fate = |step: &Value| match &step["fate"] {
+        Value::String(word) => word.clone(),
+        other => other["purged"].as_str().expect("a reason").to_owned(),
+    };
+    let row = |step: &Value| (step["name"].as_str().expect("a name").to_owned(), fate(step));
+    told["steps"].as_array().expect("steps").iter().map(row).collect()
+}
+
+#[test]
+fn old_steps_of_a_series_are_purged_but_never_what_is_pinned_read_or_the_last_that_is_whole() {
+    let test = "old_steps_of_a_series_are_purged";
+    let keeps = ["--trash", "7d", "--chunk-size", "64KiB"];
+    let Some((mut lab, mount)) = mounted(test, 2, &keeps, &[]) else { return };
+    let (input, content) = file(lab.dir(), "input", 11, 200_000);
+    for step in ["step-1", "step-2", "step-3", "step-4", "step-5"] {
+        lab.cli.ok(&["cp", arg(&input), &format!("pot://lab/run/{step}/state")]);
+    }
+    let refused = lab.cli.fails(2, &["policy", "set", "pot://lab", "--keep-last", "2"]);
+    assert!(refused.hint.contains("directory"), "{refused:?}");
+    lab.cli.ok(&["policy", "set", "pot://lab/run", "--keep-last", "2"]);
+    assert!(lab.cli.ok(&["policy", "show", "pot://lab/run"]).text().contains("the last 2"));
+    lab.cli.ok(&["pin", "pot://lab/run/step-1"]);
+    let mut read = fs::File::open(mount.at("run/step-2/state")).expect("opened");
+    let looked = fates(&lab.cli, &["ckpt", "purge", "pot://lab/run", "-n"]);
+    let named = |fates: &[(&str, &str)]| -> Vec<(String, String)> {
+        fates.iter().map(|(name, fate)| ((*name).into(), (*fate).into())).collect()
+    };
+    let planned = [
+        ("step-5", "stays"),
+        ("step-4", "stays"),
+        ("step-3", "beyond_last"),
+        ("step-2", "being_read"),
+        ("step-1", "pinned"),
+    ];
+    assert_eq!(looked, named(&planned));
+    let listed = |lab: &Lab| lab.cli.ok(&["ls", "pot://lab/run"]).text();
+    assert_eq!(listed(&lab).lines().count(), 5, "it was only looked at");
+    lab.cli.ok(&["ckpt", "purge", "pot://lab/run"]);
+    assert_eq!(listed(&lab), "step-1/\nstep-2/\nstep-4/\nstep-5/\n");
+    assert_eq!(removed(&lab.cli, "pot://lab"), ["pot://lab/run/step-3"], "it is in the trash");
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut read, &mut bytes).expect("read");
+    assert_same(&bytes, &content, "what is being read");
+    drop(read);
+
+    // With the donors nothing is whole, and nobody knows which step will be again.
+    lab.cli.ok(&["unpin", "pot://lab/run/step-1"]);
+    lab.cli.ok(&["policy", "set", "pot://lab/run", "--keep-last", "1"]);
+    for donor in ["donor-1", "donor-2"] {
+        lab.kill_donor(donor);
+    }
+    let purge = ["ckpt", "purge", "pot://lab/run", "-n"];
+    wait_until("the donors to count as away", DEADLINE, || {
+        let fates = fates(&lab.cli, &purge);
+        fates.iter().all(|(_, fate)| fate != "beyond_last")
+    });
+    lab.bring_back(&["donor-1", "donor-2"]);
+    wait_until("the old steps to be purged by themselves", DEADLINE * 4, || {
+        listed(&lab) == "step-5/\n"
+    });
+    assert_same(&lab.cli.cat("pot://lab/run/step-5/state"), &content, "the last step");
 }

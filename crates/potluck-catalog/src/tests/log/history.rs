@@ -3,12 +3,14 @@
 use super::{MADE, WHEN};
 use crate::fixture::{Fixture, file, path};
 use crate::links;
-use crate::names::{self, WhatIsKept, When};
+use crate::names;
 use crate::sql::Tx;
-use crate::{entries, history, kept_rows, policy_changes};
+use crate::walk::{Walk, What};
+use crate::when::{WhatIsKept, When};
+use crate::{entries, history, kept_rows, policy_changes, series, snapshots};
 use potluck_core::attributes::FileTime;
 use potluck_core::ids::VersionId;
-use potluck_core::policy::Override;
+use potluck_core::policy::{Override, SeriesRule};
 use potluck_wire::control::{Condition, NewLink};
 
 /// Later than the time of anything that these steps keep.
@@ -21,6 +23,17 @@ pub fn told(db: &Tx) -> Vec<String> {
         let Some(row) = kept_rows::get(db, VersionId(number)).expect("read") else { continue };
         let dir = entries::path_of(db, row.dir).expect("read");
         told.push(format!("{dir:?} {:?}", kept_rows::KeptRow { dir: entries::DirId::ROOT, ..row }));
+    }
+    for taken in snapshots::all(db).expect("read") {
+        told.push(format!("{taken:?}"));
+        let at = entries::existing_dir(db, &taken.at).expect("there");
+        let mut walk = Walk::new(db, at, true, None).expect("a walk");
+        while let Some(item) = walk.next_item().expect("read") {
+            told.push(match item.what {
+                What::File(version) => format!("{} {:?}", item.path, version.id),
+                _ => item.path,
+            });
+        }
     }
     told
 }
@@ -101,6 +114,39 @@ pub fn steps() -> Vec<fn(&mut Fixture)> {
             remove(f, "pot://lab/kept/e/t");
             let number = versions(f, "pot://lab/kept/e/t")[0];
             history::let_go_of(&f.db, &path("pot://lab/kept"), &[number], WHEN).expect("gone");
+            while crate::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
+        },
+        |f| {
+            history::expire(&f.db, 100, 6).expect("let go");
+            f.put(file("pot://lab/kept/e/s/a", &[51], &[1]));
+            f.put(file("pot://lab/kept/e/s/sub/b", &[52], &[1]));
+            f.put(file("pot://lab/kept/e/s/sub/c", &[53], &[1]));
+            snapshots::take(&f.db, &path("pot://lab/kept/e/s"), "one", WHEN).expect("taken");
+        },
+        |f| {
+            let forever = When { keeps: WhatIsKept::Nothing, ..WHEN };
+            f.put(file("pot://lab/kept/e/s/a", &[54], &[1]));
+            names::remove(&f.db, &path("pot://lab/kept/e/s/a"), true, forever).expect("removed");
+            f.put(file("pot://lab/kept/e/s/new", &[55], &[1]));
+            let (from, to) = (path("pot://lab/kept/e/s/sub"), path("pot://lab/out"));
+            names::move_entry(&f.db, &from, &to, false, WHEN).expect("moved");
+            while history::expire(&f.db, 1, 6).expect("let go") {}
+            let series = SeriesRule { keep_last: Some(3), purge_after: None };
+            let over = Override { series, ..Override::default() };
+            policy_changes::set(&f.db, &path("pot://lab/kept"), &over).expect("set");
+            series::pin(&f.db, &path("pot://lab/kept/e"), true).expect("pinned");
+        },
+        |f| {
+            snapshots::take(&f.db, &path("pot://lab/kept/e/s"), "two", WHEN).expect("taken");
+            remove(f, "pot://lab/out/b");
+            f.put(file("pot://lab/out/c", &[56], &[1]));
+            remove(f, "pot://lab/out");
+            while crate::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
+        },
+        |f| {
+            snapshots::remove(&f.db, &path("pot://lab/kept/e/s"), "one").expect("removed");
+            while snapshots::release(&f.db, 1, WHEN).expect("a step") {}
+            while history::expire(&f.db, 1, 6).expect("let go") {}
             while crate::reaping::reap(&f.db, 10, 0, 0).expect("reaped") {}
         },
         |f| {

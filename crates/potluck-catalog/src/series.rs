@@ -1,0 +1,154 @@
+//! Series: directories whose entries are steps, such as the checkpoints of a run, of which old ones are purged as a rule
+//! says ([`potluck_core::policy::SeriesRule`]). The rule is a part of what a directory sets differently, and is inherited by none.
+
+use super::changes::{self, ChangeOp};
+use super::checkpoint_rows;
+use super::dir_policies;
+use super::entries::{self, DirId, EntryPlace, split};
+use super::error::Error;
+use super::kept_rows;
+use super::names;
+use super::walk::{Walk, What};
+use super::when::When;
+use crate::sql::{Tx, params};
+use potluck_core::attributes::FileTime;
+use potluck_core::ids::VersionId;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{PurgeReason, SeriesRule};
+use std::collections::HashSet;
+
+/// Steps of one series that are looked at; of more the newest may be among those that are not, so that none is purged.
+const MOST_STEPS: usize = 20_000;
+
+/// The steps of a series, the newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Series {
+    /// The path of the directory.
+    pub path: PoolPath,
+    /// Which of its steps are purged.
+    pub rule: SeriesRule,
+    /// The steps.
+    pub steps: Vec<SeriesStep>,
+}
+
+/// A file or directory in a series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeriesStep {
+    /// The name of the step.
+    pub name: String,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+    /// When it was modified.
+    pub mtime: FileTime,
+    /// Whether it is never purged.
+    pub pinned: bool,
+    /// Whether somebody has something of it open.
+    pub is_read: bool,
+    /// Why it is purged, if the rule lets it go.
+    pub reason: Option<PurgeReason>,
+}
+
+impl SeriesStep {
+    /// Whether nothing but the rule is asked about it.
+    pub fn may_go(&self) -> bool {
+        self.reason.is_some() && !self.pinned && !self.is_read
+    }
+}
+
+/// All series that purge something. Most catalogs have few policies: all of them are looked at.
+pub(crate) fn all(db: &Tx) -> Result<Vec<PoolPath>, Error> {
+    let mut select = db.prepare("SELECT dir FROM dir_policies")?;
+    let dirs: Result<Vec<DirId>, _> =
+        select.query_map(params![], |row| row.get(0).map(DirId::now))?.collect();
+    let mut series = Vec::new();
+    for dir in dirs? {
+        if !dir_policies::get(db, dir)?.series.is_none() {
+            series.extend(entries::path_of(db, dir)?.filter(kept_rows::keeps_at));
+        }
+    }
+    Ok(series)
+}
+
+/// The steps of a series, and what its rule says of them while readers have these versions open.
+pub(crate) fn look(
+    db: &Tx,
+    path: &PoolPath,
+    read: &[VersionId],
+    wall_ms: i64,
+) -> Result<Series, Error> {
+    let dir = entries::existing_dir(db, path)?;
+    let rule = dir_policies::get(db, dir)?.series;
+    let read = read_in(db, dir, read)?;
+    let mut walk = Walk::new(db, dir, false, None)?.visible();
+    let mut steps = Vec::new();
+    while let Some(item) = walk.next_item()? {
+        if steps.len() == MOST_STEPS {
+            return Err(Error::TooManySteps { path: path.clone(), most: MOST_STEPS });
+        }
+        let is_dir = match item.what {
+            What::Dir(_) => true,
+            What::File(_) => false,
+            What::Link(_) => continue, // such as one that leads to the latest
+        };
+        let (name, mtime, pinned) = (item.path, item.attributes.mtime, item.pinned);
+        let is_read = read.contains(&name);
+        steps.push(SeriesStep { name, is_dir, mtime, pinned, is_read, reason: None });
+    }
+    steps.sort_by(|a, b| (b.mtime, &b.name).cmp(&(a.mtime, &a.name)));
+    for (place, step) in steps.iter_mut().enumerate() {
+        step.reason = rule.lets_go(place, wall_ms.saturating_sub(step.mtime.ms()));
+    }
+    Ok(Series { path: path.clone(), rule, steps })
+}
+
+/// The entries of a directory that lead to some of these versions.
+fn read_in(db: &Tx, dir: DirId, versions: &[VersionId]) -> Result<HashSet<String>, Error> {
+    let (mut read, mut passed) = (HashSet::new(), HashSet::new());
+    for version in versions {
+        let mut place = EntryPlace::File(*version);
+        while let Some((parent, name)) = entries::holder_of(db, &place)? {
+            if parent == dir {
+                read.insert(name);
+                break;
+            }
+            if parent == DirId::ROOT || !passed.insert(parent) {
+                break;
+            }
+            place = EntryPlace::Dir(parent);
+        }
+    }
+    Ok(read)
+}
+
+/// Purges those of these steps that the rule still lets go, as if they were removed: they are in the trash, where there is
+/// one. Gives the names of those that were.
+pub(crate) fn purge(
+    db: &Tx,
+    path: &PoolPath,
+    names: &[String],
+    read: &[VersionId],
+    when: When,
+) -> Result<Vec<String>, Error> {
+    let series = look(db, path, read, when.wall_ms)?;
+    let mut purged = Vec::new();
+    for step in series.steps.into_iter().filter(|step| names.contains(&step.name)) {
+        let Ok(at) = path.join(&step.name) else { continue };
+        if step.may_go() {
+            names::remove(db, &at, true, when)?;
+            purged.push(step.name);
+        }
+    }
+    Ok(purged)
+}
+
+/// Has a file or directory never be purged, or be purged as others.
+pub(crate) fn pin(db: &Tx, path: &PoolPath, pinned: bool) -> Result<(), Error> {
+    checkpoint_rows::check_writable(db, path, None)?;
+    let (above, name) = split(path)?;
+    let dir = entries::existing_dir(db, &above)?;
+    entries::existing(db, path)?;
+    if entries::set_pinned(db, dir, name, pinned)? {
+        changes::append(db, &ChangeOp::Pinned(path.clone(), pinned))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! Snapshots as the metadata log tells of them, and as their users see them.
+
+use potluck_core::ids::{MemberId, SnapshotId};
+use potluck_core::path::PoolPath;
+use serde::{Deserialize, Serialize};
+
+/// A snapshot of a directory that was taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenSnapshot {
+    /// The path by which it is read.
+    pub at: PoolPath,
+    /// The number of the snapshot.
+    pub number: SnapshotId,
+    /// When it was taken, in milliseconds of wall time.
+    pub made_wall_ms: i64,
+    /// Who took it; `None`: the pool itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<MemberId>,
+}

@@ -1,0 +1,35 @@
+//! When a change is made, by whom, and what is kept of what it replaces or removes.
+
+use potluck_core::ids::MemberId;
+
+/// The moment of a change, on both clocks, with who makes it and what is kept of what it replaces or removes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct When {
+    /// The pool's time in milliseconds.
+    pub pool_ms: u64,
+    /// The wall time in milliseconds.
+    pub wall_ms: i64,
+    /// Who makes it; `None`: the pool itself.
+    pub by: Option<MemberId>,
+    /// What is kept.
+    pub keeps: WhatIsKept,
+}
+
+impl When {
+    /// The same moment, of a change that this member makes.
+    pub fn made_by(self, member: MemberId) -> Self {
+        Self { by: Some(member), ..self }
+    }
+}
+
+/// What is kept of what a change replaces or removes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WhatIsKept {
+    /// What the policies of directories ask for.
+    #[default]
+    AsPoliciesSay,
+    /// Nothing: it is gone for good, with what was kept of the name before.
+    Nothing,
+    /// The change is replayed: the log tells of what was kept by records of their own.
+    AsTheLogSays,
+}

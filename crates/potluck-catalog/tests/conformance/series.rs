@@ -1,0 +1,124 @@
+//! Series: directories of steps, of which old ones are purged.
+
+use crate::stage::{MADE, Stage, when};
+use potluck_catalog::fixture::{file, path};
+use potluck_catalog::{AttributesToSet, Error, When};
+use potluck_core::attributes::FileTime;
+use potluck_core::ids::MemberId;
+use potluck_core::policy::{Override, PurgeReason, SeriesRule};
+
+/// The wall time of a look, at which step `n` was modified `n` seconds ago.
+const NOW: When = When {
+    pool_ms: 50,
+    wall_ms: 1_000_000,
+    by: None,
+    keeps: potluck_catalog::WhatIsKept::AsPoliciesSay,
+};
+
+impl Stage {
+    async fn set_rule(&self, at: &str, keep_last: Option<u32>, purge_after: Option<&str>) {
+        let purge_after = purge_after.map(|time| time.parse().expect("a time"));
+        let series = SeriesRule { keep_last, purge_after };
+        let over = Override { series, ..Override::default() };
+        self.catalog.set_policy(path(at), over).await.expect("set");
+    }
+
+    /// A step that was modified so many seconds ago.
+    async fn step(&mut self, name: &str, seconds: i64, chunk: u64) {
+        let at = format!("pot://lab/run/{name}");
+        self.put(file(&format!("{at}/state"), &[chunk], &[1])).await;
+        let mtime = Some(FileTime::of_ms(NOW.wall_ms - 1000 * seconds));
+        let new = AttributesToSet { mtime, permissions: None };
+        self.catalog.set_attributes(path(&at), None, new).await.expect("set");
+    }
+
+    /// The steps that may be purged, with why.
+    async fn due(&self) -> Vec<(String, PurgeReason)> {
+        let series = self.catalog.series(path("pot://lab/run"), NOW).await.expect("looked at");
+        let due = series.steps.into_iter().filter(|step| step.may_go());
+        due.filter_map(|step| step.reason.map(|reason| (step.name, reason))).collect()
+    }
+
+    async fn purge(&self, names: &[&str]) -> Vec<String> {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        self.catalog.purge_steps(path("pot://lab/run"), names, NOW).await.expect("purged")
+    }
+}
+
+async fn series() -> Stage {
+    let mut stage = Stage::new().await;
+    for number in 1..=4 {
+        stage.step(&format!("step-{number}"), number, number as u64).await;
+    }
+    stage
+}
+
+#[tokio::test]
+async fn steps_beyond_the_last_and_those_that_are_too_old_are_let_go() {
+    let stage = series().await;
+    assert_eq!(stage.due().await, [], "no rule, nothing goes");
+    assert_eq!(stage.catalog.all_series().await, Ok(vec![]));
+    stage.set_rule("pot://lab/run", Some(2), None).await;
+    assert_eq!(stage.catalog.all_series().await, Ok(vec![path("pot://lab/run")]));
+    let beyond = |number: u8| (format!("step-{number}"), PurgeReason::BeyondLast);
+    assert_eq!(stage.due().await, [beyond(3), beyond(4)], "step-1 is the newest");
+    stage.set_rule("pot://lab/run", None, Some("2s")).await;
+    let old = ("step-2".to_owned(), PurgeReason::Age);
+    assert_eq!(stage.due().await, [old, beyond(3), beyond(4)], "both parts hold");
+    stage.set_rule("pot://lab/run", Some(0), Some("none")).await;
+    assert_eq!(stage.due().await, []);
+    assert_eq!(stage.catalog.all_series().await, Ok(vec![]));
+}
+
+#[tokio::test]
+async fn a_rule_is_of_one_directory_and_no_space_has_one() {
+    let stage = series().await;
+    stage.set_rule("pot://lab/run", Some(1), None).await;
+    let inside = stage.catalog.series(path("pot://lab/run/step-1"), NOW).await.expect("looked at");
+    assert!(inside.rule.is_none(), "steps have files, and no steps");
+    let series = SeriesRule { keep_last: Some(1), purge_after: None };
+    let over = Override { series, ..Override::default() };
+    let refused = stage.catalog.plan_policy(path("pot://lab"), over).await.map(drop);
+    assert_eq!(refused, Err(Error::SpaceAsSeries(path("pot://lab"))));
+}
+
+#[tokio::test]
+async fn what_is_pinned_or_being_read_is_never_purged() {
+    let stage = series().await;
+    stage.set_rule("pot://lab/run", Some(1), None).await;
+    stage.catalog.pin(path("pot://lab/run/step-4"), true).await.expect("pinned");
+    let state = path("pot://lab/run/step-3/state");
+    stage.catalog.open_leased(state, MemberId(5), 40).await.expect("opened");
+    assert_eq!(stage.due().await, [("step-2".into(), PurgeReason::BeyondLast)]);
+    let all = ["step-1", "step-2", "step-3", "step-4"];
+    assert_eq!(stage.purge(&all).await, ["step-2"]);
+    assert_eq!(stage.listed("pot://lab/run", false, None).await, ["step-1", "step-3", "step-4"]);
+    // A pin goes along with a new name.
+    let (from, to) = (path("pot://lab/run/step-4"), path("pot://lab/run/best"));
+    stage.catalog.rename(from, to.clone(), false, when(51)).await.expect("moved");
+    assert_eq!(stage.due().await, []);
+    stage.catalog.pin(to, false).await.expect("unpinned");
+    assert_eq!(stage.purge(&["best"]).await, ["best"]);
+    let none = stage.catalog.pin(path("pot://lab/run/none"), true).await;
+    assert_eq!(none, Err(Error::NoEntry(path("pot://lab/run/none"))));
+}
+
+#[tokio::test]
+async fn a_purged_step_is_in_the_trash_where_there_is_one() {
+    let stage = series().await;
+    let trash = Some("1h".parse().expect("a time"));
+    let over = Override { trash, ..Override::default() };
+    stage.catalog.set_policy(path("pot://lab/run"), over).await.expect("set");
+    stage.set_rule("pot://lab/run", Some(3), None).await;
+    assert_eq!(stage.purge(&["step-4"]).await, ["step-4"]);
+    stage.empty_trash().await;
+    assert_eq!(stage.refs([4]).await, [Some(1)]);
+    let back = stage.catalog.bring_back(path("pot://lab/run/step-4"), None, true, when(60)).await;
+    back.expect("brought back");
+    assert_eq!(stage.listed("pot://lab/run", false, None).await.len(), 4);
+    stage
+        .catalog
+        .make_directory(path("pot://lab/run/.potluck-kept"), true, MADE)
+        .await
+        .expect_err("reserved");
+}

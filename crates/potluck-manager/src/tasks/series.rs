@@ -1,0 +1,150 @@
+//! Purging old steps of series: what the rule of a directory lets go, but never what is pinned or read, nor the newest step
+//! that is whole.
+
+use crate::handles::handles;
+use crate::outcomes::Outcomes;
+use crate::pool_time::PoolTime;
+use crate::shared_pool::SharedPool;
+use crate::wakeup::Wakeup;
+use potluck_catalog::{Catalog, Error, LEASE, Met, PageLimit, SeenSpaces, Series};
+use potluck_core::path::PoolPath;
+use potluck_pool::redundancy::judge_file;
+use potluck_wire::control::{HealthLevel, SeriesSteps, StepAbout, StepFate};
+use potluck_wire::env::Env;
+use std::time::Duration;
+use tokio::time::MissedTickBehavior;
+
+handles! {
+    /// The handles for purging steps.
+    pub struct SeriesPurger {
+        env: Env,
+        time: PoolTime,
+        pool: SharedPool,
+        catalog: Catalog,
+        background: Wakeup,
+    }
+}
+
+/// How often series are looked at.
+const EVERY: Duration = Duration::from_secs(30);
+/// Files and chunks of a step that are judged at once.
+const JUDGED: PageLimit = PageLimit { chunks: 20_000, entries: 2000 };
+/// Steps that one transaction purges. A directory is one entry, whatever is in it.
+const PURGED_AT_ONCE: usize = 8;
+
+impl SeriesPurger {
+    /// Purges now and then, until it is dropped.
+    pub async fn run(self) {
+        let mut outcomes = Outcomes::default();
+        let mut interval = tokio::time::interval(EVERY);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            outcomes.note("purging steps of series", self.purge_all().await);
+        }
+    }
+
+    /// Purges what the rules of all series let go.
+    pub async fn purge_all(&self) -> Result<(), Error> {
+        // Readers have to say again what they have open when a manager has started again.
+        if self.time.is_restarted_within(LEASE) {
+            return Ok(());
+        }
+        for path in self.catalog.all_series().await? {
+            match self.purge(path, false).await {
+                // It was removed meanwhile, or somebody should look at it, which does not hold up the others.
+                Err(why @ (Error::NoEntry(_) | Error::TooManySteps { .. } | Error::Damaged(_))) => {
+                    tracing::warn!(%why, "a series is not purged");
+                }
+                done => drop(done?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Purges what the rule of a series lets go, or says what that would be.
+    pub async fn purge(&self, path: PoolPath, dry_run: bool) -> Result<SeriesSteps, Error> {
+        let when = self.time.when();
+        let Series { rule, steps, .. } = self.catalog.series(path.clone(), when).await?;
+        let fates = steps.iter().map(|step| match step.reason {
+            None => StepFate::Stays,
+            Some(_) if step.pinned => StepFate::Pinned,
+            Some(_) if step.is_read => StepFate::BeingRead,
+            Some(reason) => StepFate::Purged(reason),
+        });
+        let mut fates: Vec<StepFate> = fates.collect();
+        let is_purged = |fate: &StepFate| matches!(fate, StepFate::Purged(_));
+        if fates.iter().any(is_purged) {
+            // Those that stay anyway are looked at first, and each from the newest on.
+            let stays = (0..fates.len()).filter(|at| !is_purged(&fates[*at]));
+            let order: Vec<usize> =
+                stays.chain((0..fates.len()).filter(|at| is_purged(&fates[*at]))).collect();
+            let mut whole = None;
+            for at in order {
+                let step = path.join(&steps[at].name).ok();
+                if let Some(step) = step
+                    && self.is_whole(step).await?
+                {
+                    whole = Some(at);
+                    break;
+                }
+            }
+            match whole {
+                Some(at) if is_purged(&fates[at]) => fates[at] = StepFate::LastWhole,
+                Some(_) => {}
+                // Nobody knows which of them will be again.
+                None => fates.iter_mut().filter(|fate| is_purged(fate)).for_each(|fate| {
+                    *fate = StepFate::LastWhole;
+                }),
+            }
+        }
+        let about = steps.into_iter().zip(fates).map(|(step, fate)| StepAbout {
+            name: step.name,
+            dir: step.is_dir,
+            mtime: step.mtime,
+            fate,
+        });
+        let told = SeriesSteps { rule, steps: about.collect() };
+        if !dry_run {
+            let purged = told.steps.iter().filter(|step| is_purged(&step.fate));
+            let names: Vec<String> = purged.map(|step| step.name.clone()).collect();
+            for names in names.chunks(PURGED_AT_ONCE) {
+                let (of, when) = (path.clone(), self.time.when());
+                let purged = self.catalog.purge_steps(of, names.to_vec(), when).await?;
+                tracing::info!(%path, ?purged, "steps of a series were purged");
+            }
+            self.background.wake();
+        }
+        Ok(told)
+    }
+
+    /// Whether all of a step can be read at this moment. One without a byte is no step to go back to.
+    async fn is_whole(&self, path: PoolPath) -> Result<bool, Error> {
+        let used = self.catalog.usage(path.clone(), None, 1000, SeenSpaces::ALL).await;
+        match used {
+            Ok(used) if used.bytes == 0 && used.next.is_none() => return Ok(false),
+            Err(Error::NoEntry(_)) => return Ok(false),
+            used => drop(used?),
+        }
+        let mut after = None;
+        loop {
+            let page = self.catalog.files_at(path.clone(), after, JUDGED, SeenSpaces::ALL).await?;
+            let (files, view) = (page.files, self.pool.lock().view(self.time.tick()));
+            let judge = move || {
+                files.iter().all(|(_, met)| match met {
+                    Met::File(version, layout) | Met::Part(version, layout) => {
+                        judge_file(version, layout, &view).health.level < HealthLevel::Unreadable
+                    }
+                    Met::Damaged(_) => false,
+                })
+            };
+            if !self.env.offload.run(judge).await {
+                return Ok(false);
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(true);
+            }
+        }
+    }
+}
