@@ -180,7 +180,7 @@ impl Draft {
         if self.may_stream(path, offset).await? {
             return self.stream(bytes).await;
         }
-        self.to_edit().await?;
+        self.go_on_as_edit().await?;
         match self.edit()?.write(offset, &bytes) {
             Err(Errno::NOSPC) => {}
             written => return written,
@@ -237,7 +237,7 @@ impl Draft {
         len: usize,
     ) -> Result<Vec<u8>, Errno> {
         self.open_again(path).await?;
-        self.to_edit().await?;
+        self.go_on_as_edit().await?;
         self.edit()?.read(offset, len).await
     }
 
@@ -258,7 +258,7 @@ impl Draft {
             // What is not written by the time it is published is zeros.
             Content::Streamed { written, size, .. } if new >= *written => *size = new,
             _ => {
-                self.to_edit().await?;
+                self.go_on_as_edit().await?;
                 self.edit()?.set_size(new)?;
             }
         }
@@ -288,7 +288,7 @@ impl Draft {
 
     /// Has a file that was streamed go on as one that may be read and changed anywhere. What was streamed stays where it
     /// is.
-    async fn to_edit(&mut self) -> Result<(), Errno> {
+    async fn go_on_as_edit(&mut self) -> Result<(), Errno> {
         let Content::Streamed { stream, written, size } = &mut self.content else { return Ok(()) };
         let (written, size) = (*written, *size);
         self.report = None; // what was streamed keeps the session open
