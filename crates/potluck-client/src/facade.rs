@@ -140,7 +140,8 @@ impl Pool {
     /// [`code::BAD_PATH`] for a path outside of spaces.
     pub async fn make_dir(&self, path: &PoolPath, parents: bool) -> Result<(), Failure> {
         let permissions = Permissions::DIR;
-        self.call(&MakeDir { path: path.clone(), parents, permissions }).await.map(drop)
+        let make = MakeDir { path: path.clone(), parents, permissions, owner: None };
+        self.call(&make).await.map(drop)
     }
 
     /// Makes symbolic links in one space, at most [`potluck_wire::control::MAX_LINKS`] of them, as `call` says.

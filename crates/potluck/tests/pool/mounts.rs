@@ -5,7 +5,11 @@ mod chunk_cache;
 mod edits;
 mod extended_attributes;
 mod links;
+mod locks;
 mod metadata_cache;
+mod model;
+mod owners;
+mod programs;
 mod streams;
 
 use super::content::{arg, assert_same, bytes};
