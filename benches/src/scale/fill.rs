@@ -43,6 +43,7 @@ pub async fn fill(path: &Path, layout: &Layout) -> Result<()> {
         space,
         policy: Policy::default(),
         asked: AskedPolicy::default(),
+        room: None,
         plan: Plan { sections: Vec::new(), copies: 2, chunk_size: LEN },
         bytes: 0,
         ended: false,

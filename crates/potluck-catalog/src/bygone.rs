@@ -36,7 +36,7 @@ pub(crate) struct BygoneRow {
 }
 
 const COLUMNS: &str = "SELECT id, e.parent, e.name, since, until, snapshot, e.dir, e.version, e.target, e.mtime_ns, \
-                       e.permissions FROM bygone e";
+                       e.permissions, e.uid, e.gid FROM bygone e";
 
 fn bygone(row: &Row<'_>) -> Result<BygoneRow, Error> {
     let number = |at| row.get::<i64>(at).map(|number| SnapshotId(number as u64));
@@ -86,7 +86,7 @@ fn insert_as(
     (since, until, snapshot): (SnapshotId, SnapshotId, SnapshotId),
 ) -> Result<(), Error> {
     db.prepare(&format!(
-        "INSERT INTO bygone (parent, name, since, until, snapshot, dir, version, target, mtime_ns, permissions)
+        "INSERT INTO bygone (parent, name, since, until, snapshot, dir, version, target, mtime_ns, permissions, uid, gid)
          SELECT ?1, ?2, ?3, ?4, ?5, e.dir, e.version, e.target, {ATTRIBUTES} FROM entries e
          WHERE e.parent = ?6 AND e.name = ?7"
     ))?

@@ -116,7 +116,8 @@ fn holder(db: &Tx, new: &NewCheckpoint, when: When) -> Result<Holder, Error> {
             None => return Ok(Holder { dir, depth, attributes }),
             Some(found) => match found.place {
                 EntryPlace::Dir(_) if is_last && new.style == CommitStyle::Replace => {
-                    attributes.permissions = found.attributes.permissions;
+                    let EntryAttributes { permissions, owner, .. } = found.attributes;
+                    attributes = EntryAttributes { permissions, owner, ..attributes };
                     return Ok(Holder { dir, depth, attributes });
                 }
                 EntryPlace::Dir(next) => dir = next,

@@ -33,6 +33,8 @@ pub enum CommittedChange {
         /// Something is there.
         is_there: bool,
     },
+    /// Attributes of what is at a path were set; it and what is below it are the same.
+    Attributes(PoolPath),
     /// What is granted in a space was changed; without a space, what groups are granted anywhere.
     Rights(Option<String>),
     /// A member joined, or was revoked.
@@ -74,11 +76,11 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         |name: &str| PoolPath::space_root(name).map_err(|why| Error::Bug(why.to_string()));
     match op {
         ChangeOp::Files(files) => told.extend(files.into_iter().map(|(path, _)| there(path))),
-        ChangeOp::Dir(path, _) | ChangeOp::Link(path, ..) | ChangeOp::PathAttributes(path, _) => {
-            told.push(there(path));
-        }
+        ChangeOp::Dir(path, _) | ChangeOp::Link(path, ..) => told.push(there(path)),
+        ChangeOp::PathAttributes(path, _) => told.push(CommittedChange::Attributes(path)),
         ChangeOp::VersionAttributes(version) => {
-            told.extend(entries::path_of_version(db, version)?.map(there))
+            let path = entries::path_of_version(db, version)?;
+            told.extend(path.map(CommittedChange::Attributes));
         }
         ChangeOp::Snapshot(taken) => {
             // The directories for snapshots are made with the first.

@@ -21,7 +21,7 @@ use super::visible::{FileToPut, PutTarget, Visible, is_refusal, make_dirs};
 use super::walk::{Walk, WalkedEntry, What};
 use super::when::When;
 use crate::sql::{Tx, params};
-use potluck_core::attributes::EntryAttributes;
+use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::ids::{SessionId, SpaceId, VersionId};
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{BadPath, PoolPath};
@@ -105,6 +105,7 @@ pub(crate) fn copy(
         wanted,
         view,
         space: space.id,
+        now: FileTime::of_ms(when.wall_ms),
         visible: Visible::new(db, Some(&space), when).asking(wanted.asked),
         files: Vec::new(),
         links: 0,
@@ -130,7 +131,7 @@ pub(crate) fn copy(
             if wanted.after.is_none() {
                 // Where a file stands in its place nothing can be copied.
                 checkpoint_rows::check_writable(db, &wanted.to, Some(when.pool_ms))?;
-                make_dirs(db, &wanted.to, found.attributes)?;
+                make_dirs(db, &wanted.to, found.attributes, FileTime::of_ms(when.wall_ms))?;
             }
             copying.page(&mut walk)?
         }
@@ -161,6 +162,7 @@ struct Copying<'db> {
     view: &'db PoolView,
     /// The space of the copies.
     space: SpaceId,
+    now: FileTime,
     visible: Visible<'db>,
     files: Vec<(PoolPath, Result<CopiedVersion, Error>)>,
     links: u64,
@@ -195,7 +197,7 @@ impl Copying<'_> {
 
     /// Makes a directory; what stands in its place is told once for it, and again for each file.
     fn dir(&mut self, path: &PoolPath, attributes: EntryAttributes) -> Result<(), Error> {
-        match make_dirs(self.db, path, attributes) {
+        match make_dirs(self.db, path, attributes, self.now) {
             Ok(_) => Ok(()),
             Err(why) if is_refusal(&why) => {
                 self.files.push((path.clone(), Err(why)));

@@ -103,10 +103,11 @@ pub(crate) fn forget(db: &Tx, donor: DonorId) -> Result<(), Error> {
     Ok(())
 }
 
-/// Remembers when donors were heard.
+/// Remembers when donors were heard. One that was removed since is not remembered for that.
 pub(crate) fn heard(db: &Tx, heard: &[(DonorId, u64)]) -> Result<(), Error> {
     let mut upsert = db.prepare(
-        "INSERT INTO donors (id, heard_ms) VALUES (?1, ?2)
+        "INSERT INTO donors (id, heard_ms) SELECT ?1, ?2
+         WHERE NOT EXISTS (SELECT 1 FROM members WHERE id = ?1 AND revoked <> 0)
          ON CONFLICT (id) DO UPDATE SET heard_ms = excluded.heard_ms",
     )?;
     for (donor, ms) in heard {

@@ -5,7 +5,7 @@ use super::error::Error;
 use super::meta::Counter;
 use super::snapshot_rows;
 use crate::sql::{Row, Tx, params};
-use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
+use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::checkpoint::CheckpointId;
 use potluck_core::ids::{SnapshotId, VersionId};
 use potluck_core::kept_place::is_reserved;
@@ -59,14 +59,17 @@ impl FoundEntry {
         let (mtime, permissions): (Option<i64>, Option<u32>) = (row.get(at + 3)?, row.get(at + 4)?);
         let mtime = FileTime(mtime.unwrap_or_default());
         let permissions = Permissions::of_mode(permissions.unwrap_or_default());
-        Ok(Self { place, attributes: EntryAttributes { mtime, permissions } })
+        let owner = FileOwner::of_columns(row.get(at + 5)?, row.get(at + 6)?);
+        Ok(Self { place, attributes: EntryAttributes { mtime, permissions, owner } })
     }
 }
 
 /// The columns of an entry `e` that say what it is.
 pub(crate) const PLACE: &str = "e.dir, e.version, e.target";
 /// The columns of an entry `e` that follow [`PLACE`], with its attributes.
-pub(crate) const ATTRIBUTES: &str = "e.mtime_ns, e.permissions";
+pub(crate) const ATTRIBUTES: &str = "e.mtime_ns, e.permissions, e.uid, e.gid";
+/// How many columns [`PLACE`] and [`ATTRIBUTES`] are.
+pub(crate) const ENTRY_COLUMNS: usize = 7;
 
 impl EntryPlace {
     /// Reads [`PLACE`] from column `at` on.
@@ -238,13 +241,24 @@ fn add(
     (dir, target): (Option<DirId>, Option<&LinkTarget>),
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
-    let EntryAttributes { mtime, permissions } = attributes;
+    let EntryAttributes { mtime, permissions, owner } = attributes;
     let (dir, target) = (dir.map(|dir| dir.0), target.map(LinkTarget::as_str));
+    let (uid, gid) = (owner.map(|owner| owner.uid), owner.map(|owner| owner.gid));
     db.prepare(
-        "INSERT INTO entries (parent, name, dir, target, mtime_ns, permissions, since)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, (SELECT value FROM meta WHERE key = 'next_snapshot'))",
+        "INSERT INTO entries (parent, name, dir, target, mtime_ns, permissions, uid, gid, since)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8,
+             (SELECT value FROM meta WHERE key = 'next_snapshot'))",
     )?
-    .execute(params![parent.changing()?, name, dir, target, mtime.0, permissions.bits()])?;
+    .execute(params![
+        parent.changing()?,
+        name,
+        dir,
+        target,
+        mtime.0,
+        permissions.bits(),
+        uid,
+        gid
+    ])?;
     Ok(())
 }
 
@@ -283,12 +297,30 @@ pub(crate) fn set_attributes(
     name: &str,
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
-    let EntryAttributes { mtime, permissions } = attributes;
+    let EntryAttributes { mtime, permissions, owner } = attributes;
+    let (uid, gid) = (owner.map(|owner| owner.uid), owner.map(|owner| owner.gid));
     db.prepare(
-        "UPDATE entries SET mtime_ns = ?3, permissions = ?4 WHERE parent = ?1 AND name = ?2",
+        "UPDATE entries SET mtime_ns = ?3, permissions = ?4, uid = ?5, gid = ?6
+         WHERE parent = ?1 AND name = ?2",
     )?
-    .execute(params![parent.0, name, mtime.0, permissions.bits()])?;
+    .execute(params![parent.0, name, mtime.0, permissions.bits(), uid, gid])?;
     Ok(())
+}
+
+/// Sets when what is in a directory was changed; gives its attributes, unless they were these before.
+pub(crate) fn touch(
+    db: &Tx,
+    dir: DirId,
+    mtime: FileTime,
+) -> Result<Option<EntryAttributes>, Error> {
+    let found = db
+        .prepare(&format!("SELECT {PLACE}, {ATTRIBUTES} FROM entries e WHERE e.dir = ?1"))?
+        .query_one(params![dir.0], |row| FoundEntry::of(row, 0))?;
+    let before = found.map(|found| found.attributes).filter(|before| before.mtime != mtime);
+    let Some(before) = before else { return Ok(None) };
+    db.prepare("UPDATE entries SET mtime_ns = ?2 WHERE dir = ?1")?
+        .execute(params![dir.0, mtime.0])?;
+    Ok(Some(EntryAttributes { mtime, ..before }))
 }
 
 /// Gives an entry another name, which nothing has.

@@ -135,6 +135,7 @@ impl Fixture {
             plan,
             bytes: 0,
             ended: false,
+            room: None,
         };
         sessions::insert(&self.db, &session).expect("a session");
     }

@@ -9,18 +9,18 @@ use super::bygone::{self, BygoneRow};
 use super::changes::{self, ChangeOp};
 use super::chunks::ReferenceCounts;
 use super::dir_policies;
+use super::dir_times::touched;
 use super::entries::{self, DirId, EntryPlace, FoundEntry, split};
 use super::error::Error;
 use super::kept_entry::KeptEntry;
 use super::kept_rows::{self, HistoryRow};
 use super::meta::Counter;
-
 use super::spaces::{self, Sums};
 use super::trash;
 use super::versions;
 use super::when::{WhatIsKept, When};
 use crate::sql::Tx;
-use potluck_core::attributes::EntryAttributes;
+use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::ids::VersionId;
 use potluck_core::kept_place::{KEPT_DIR, KeptPlace};
 use potluck_core::path::{MAX_PATH, PoolPath};
@@ -423,6 +423,9 @@ pub(crate) fn bring_back(
     entries::rename(db, (holder, &place.name()), (parent, name))?;
     changes::append(db, &ChangeOp::Moved { from, to: path.clone() })?;
     leave(db, parent, &above, holder)?;
+    if current.is_none() {
+        touched(db, &above, parent, FileTime::of_ms(when.wall_ms))?;
+    }
     Ok(BroughtBack { number: row.number, replaced: current.is_some() })
 }
 

@@ -5,6 +5,7 @@
 use super::bygone;
 use super::changes::{self, ChangeOp};
 use super::checkpoint_rows;
+use super::dir_times::touched;
 use super::entries::{self, EntryPlace};
 use super::error::Error;
 use super::quotas;
@@ -36,9 +37,10 @@ pub(crate) fn make_all(
     when: When,
 ) -> Result<Vec<(PoolPath, Error)>, Error> {
     let mut refused = Vec::new();
-    for NewLink { path, target, mtime } in links {
-        let mtime = mtime.unwrap_or(FileTime::of_ms(when.wall_ms));
-        let attributes = EntryAttributes { mtime, permissions: Permissions::LINK };
+    let now = FileTime::of_ms(when.wall_ms);
+    for NewLink { path, target, mtime, owner } in links {
+        let mtime = mtime.unwrap_or(now);
+        let attributes = EntryAttributes { mtime, permissions: Permissions::LINK, owner: *owner };
         let link = LinkToMake { path: path.clone(), target: target.clone(), attributes };
         match make(db, &link, parents, condition, when) {
             Err(why) if is_refusal(&why) || matches!(why, Error::NoEntry(_)) => {
@@ -60,6 +62,7 @@ pub(crate) fn make(
     when: When,
 ) -> Result<(), Error> {
     let LinkToMake { path, target, attributes } = link;
+    let now = FileTime::of_ms(when.wall_ms);
     let outside = || Error::OutsideSpaces(path.clone());
     let (above, name) = (path.parent().ok_or_else(outside)?, path.file_name().ok_or_else(outside)?);
     checkpoint_rows::check_writable(db, path, None)?;
@@ -79,7 +82,8 @@ pub(crate) fn make(
     let dir = match parents {
         true => {
             let EntryAttributes { mtime, .. } = *attributes;
-            make_dirs(db, &above, EntryAttributes { mtime, permissions: Permissions::DIR })?
+            let of_dir = EntryAttributes { mtime, permissions: Permissions::DIR, owner: None };
+            make_dirs(db, &above, of_dir, now)?
         }
         false => entries::existing_dir(db, &above)?,
     };
@@ -91,5 +95,6 @@ pub(crate) fn make(
     if !replaces {
         spaces::add_sums(db, space.id, one)?;
     }
-    changes::append(db, &ChangeOp::Link(path.clone(), target.clone(), *attributes))
+    changes::append(db, &ChangeOp::Link(path.clone(), target.clone(), *attributes))?;
+    touched(db, &above, dir, now)
 }

@@ -27,7 +27,7 @@ use potluck_wire::control::{ChildUse, EntryKind, ListedEntry, Listing, Used, Use
 const PAGE: usize = 2000;
 
 fn dir_entry(path: String, attributes: EntryAttributes) -> ListedEntry {
-    let EntryAttributes { mtime, permissions } = attributes;
+    let EntryAttributes { mtime, permissions, owner } = attributes;
     ListedEntry {
         path,
         kind: EntryKind::Dir,
@@ -39,6 +39,7 @@ fn dir_entry(path: String, attributes: EntryAttributes) -> ListedEntry {
         ec: None,
         in_catalog: false,
         permissions,
+        owner,
         target: None,
     }
 }
@@ -53,7 +54,7 @@ fn link_entry(path: String, target: LinkTarget, attributes: EntryAttributes) -> 
 }
 
 fn file_entry(path: String, version: &Version) -> ListedEntry {
-    let EntryAttributes { mtime, permissions } = version.attributes;
+    let EntryAttributes { mtime, permissions, owner } = version.attributes;
     ListedEntry {
         path,
         kind: EntryKind::File,
@@ -65,6 +66,7 @@ fn file_entry(path: String, version: &Version) -> ListedEntry {
         ec: version.ec,
         in_catalog: version.chunks == 0,
         permissions,
+        owner,
         target: None,
     }
 }

@@ -4,6 +4,7 @@ use super::bygone;
 use super::changes::{self, ChangeOp};
 use super::chunks::ReferenceCounts;
 use super::dir_policies;
+use super::dir_times::touched;
 use super::entries::{self, DirId, EntryPlace, split};
 use super::error::Error;
 use super::history::{self, LeavingEntry};
@@ -15,7 +16,7 @@ use super::visible;
 use super::walk::{Walk, What};
 use super::when::When;
 use crate::sql::Tx;
-use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
+use potluck_core::attributes::{AttributesToSet, EntryAttributes, FileTime};
 use potluck_core::ids::VersionId;
 use potluck_core::kept_place::SNAPSHOT_DIR;
 use potluck_core::path::{MAX_PATH, PoolPath};
@@ -33,7 +34,7 @@ pub(crate) fn make_dir(
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
     if parents && !path.space().is_empty() {
-        return visible::make_dirs(db, path, attributes).map(drop);
+        return visible::make_dirs(db, path, attributes, attributes.mtime).map(drop);
     }
     let (above, name) = split(path)?;
     let parent = entries::existing_dir(db, &above)?;
@@ -41,16 +42,8 @@ pub(crate) fn make_dir(
         return Err(Error::Exists(path.clone()));
     }
     entries::make_dir(db, parent, name, attributes)?;
-    changes::append(db, &ChangeOp::Dir(path.clone(), attributes))
-}
-
-/// The attributes of an entry that are to be set; the others stay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct AttributesToSet {
-    /// The modification time.
-    pub mtime: Option<FileTime>,
-    /// Who may do what with it.
-    pub permissions: Option<Permissions>,
+    changes::append(db, &ChangeOp::Dir(path.clone(), attributes))?;
+    touched(db, &above, parent, attributes.mtime)
 }
 
 /// Sets attributes of a file, which has to be of `version` if one is given, of a directory or of a space. Neither
@@ -71,7 +64,7 @@ pub(crate) fn set_attributes(
                 visible::check_condition(db, path, Condition::IfVersion(expected), Some(id))?;
             }
             let before = versions::get(db, id)?.attributes;
-            let attributes = before.with(new.mtime, new.permissions);
+            let attributes = before.with(new);
             if attributes == before {
                 return Ok(());
             }
@@ -86,7 +79,7 @@ pub(crate) fn set_attributes(
             let is_link = matches!(found.place, EntryPlace::Link(_));
             // Nothing asks for those of a link.
             let permissions = new.permissions.filter(|_| !is_link);
-            let attributes = found.attributes.with(new.mtime, permissions);
+            let attributes = found.attributes.with(AttributesToSet { permissions, ..new });
             if attributes == found.attributes {
                 return Ok(());
             }
@@ -193,6 +186,9 @@ pub(crate) fn move_entry(
         throw_emptied(db, dir, to)?;
     }
     history::forget_name(db, (from_dir, from), false, when)?;
+    let now = FileTime::of_ms(when.wall_ms);
+    touched(db, &from_above, from_dir, now)?;
+    touched(db, &to_above, to_dir, now)?;
     match replaced {
         Some(version) => drop_file(db, to, version, when),
         None => Ok(()),
@@ -229,20 +225,22 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     }
     let leaving = LeavingEntry { dir: parent, path, place: &place, removed: true };
     let retention = history::retention(db, path, when)?;
+    let now = FileTime::of_ms(when.wall_ms);
     let kept = match keeps {
         true => history::keep(db, &leaving, retention, when)?,
         false => bygone::note(db, (parent, path), when).map(|()| false)?,
     };
     if kept && retention.removed.is_none() {
         // It is kept for a snapshot alone.
-        return history::forget_name(db, (parent, path), true, when);
+        history::forget_name(db, (parent, path), true, when)?;
     }
     if kept {
-        return Ok(());
+        return touched(db, &above, parent, now);
     }
     changes::append(db, &ChangeOp::Removed(path.clone()))?;
     entries::delete(db, parent, name)?;
     history::forget_name(db, (parent, path), true, when)?;
+    touched(db, &above, parent, now)?;
     match place {
         EntryPlace::File(version) => drop_file(db, path, Some(version), when),
         EntryPlace::Link(_) => drop_file(db, path, None, when),

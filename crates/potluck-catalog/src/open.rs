@@ -11,13 +11,15 @@ use super::versions;
 use super::walk::{Walk, What};
 use super::wholes;
 use crate::sql::Tx;
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, VersionId};
+use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Race;
 use potluck_core::seal::SpaceKey;
 use potluck_pool::redundancy::Version;
-use potluck_wire::control::{OpenFile, OpenLink};
+use potluck_wire::control::{OpenDir, OpenFile, OpenLink};
 use potluck_wire::packed::{Blob, Packed};
 use std::collections::BTreeSet;
 
@@ -32,7 +34,7 @@ const PAGE_OTHERS: usize = 10_000;
 #[derive(Debug, Default)]
 pub struct OpenedPage {
     /// Directories, relative, parents first.
-    pub dirs: Vec<String>,
+    pub dirs: Vec<OpenDir>,
     /// Symbolic links, relative.
     pub links: Vec<OpenLink>,
     /// The files of this page.
@@ -84,8 +86,7 @@ pub(crate) fn open(
             return Err(Error::IsALink { path: path.clone(), target });
         }
         EntryPlace::Link(target) => {
-            let (path, mtime) = (String::new(), found.attributes.mtime);
-            page.links.push(OpenLink { path, target, mtime });
+            page.links.push(open_link(String::new(), target, found.attributes));
         }
         EntryPlace::Dir(_) if !recursive => return Err(Error::NotRecursive(path.clone())),
         EntryPlace::Dir(dir) => {
@@ -126,10 +127,11 @@ fn fill(
     while let Some(item) = walk.next_item()? {
         page.next = Some(item.path.clone());
         match item.what {
-            What::Dir(_) => page.dirs.push(item.path),
+            What::Dir(_) => {
+                page.dirs.push(OpenDir { path: item.path, attributes: item.attributes });
+            }
             What::Link(target) => {
-                let (path, mtime) = (item.path, item.attributes.mtime);
-                page.links.push(OpenLink { path, target, mtime });
+                page.links.push(open_link(item.path, target, item.attributes));
             }
             What::File(version) => {
                 chunks += if version.parts > 0 { version.parts } else { version.chunks };
@@ -146,6 +148,11 @@ fn fill(
     Ok(())
 }
 
+fn open_link(path: String, target: LinkTarget, attributes: EntryAttributes) -> OpenLink {
+    let EntryAttributes { mtime, owner, .. } = attributes;
+    OpenLink { path, target, mtime, owner }
+}
+
 fn open_file(db: &Tx, path: String, version: &Version, race: Race) -> Result<OpenFile, Error> {
     let mut file = OpenFile {
         path,
@@ -154,6 +161,7 @@ fn open_file(db: &Tx, path: String, version: &Version, race: Race) -> Result<Ope
         digest: version.digest,
         mtime: version.attributes.mtime,
         permissions: version.attributes.permissions,
+        owner: version.attributes.owner,
         inline: None,
         pages: Vec::new(),
         holders: Vec::new(),

@@ -4,6 +4,7 @@
 use super::bygone;
 use super::chunks::ReferenceCounts;
 use super::dir_policies;
+use super::dir_times::touched;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
 use super::history::{self, LeavingEntry};
@@ -13,7 +14,7 @@ use super::versions;
 use super::visible::{check_condition, make_dirs};
 use super::when::When;
 use crate::sql::Tx;
-use potluck_core::attributes::EntryAttributes;
+use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
@@ -70,8 +71,9 @@ pub(crate) fn publish(
         (CommitStyle::Replace | CommitStyle::Merge, _) => {
             let above = target.parent().ok_or_else(outside)?;
             let made = EntryAttributes::of_dir(when.wall_ms);
-            let parent = make_dirs(db, &above, made)?;
+            let parent = make_dirs(db, &above, made, made.mtime)?;
             replace(db, &staged, parent, target, when)?;
+            touched(db, &above, parent, made.mtime)?;
             Ok(Vec::new())
         }
     }
@@ -128,6 +130,7 @@ struct Merge<'a> {
 impl Merge<'_> {
     /// Moves what is in one directory into another, which is at `path`.
     fn directory(&mut self, from: DirId, to: DirId, path: &PoolPath) -> Result<(), Error> {
+        let mut has_new = false;
         for (name, place) in entries::children(self.db, from, self.left + 1)? {
             self.left = self.left.checked_sub(1).ok_or_else(|| {
                 let target = self.target.clone();
@@ -139,7 +142,7 @@ impl Merge<'_> {
             })?;
             let there = entries::lookup(self.db, to, &name)?.map(|found| found.place);
             match (place, there) {
-                (_, None) => {}
+                (_, None) => has_new = true,
                 (EntryPlace::Dir(below), Some(EntryPlace::Dir(there))) => {
                     self.directory(below, there, &at)?;
                     entries::delete(self.db, from, &name)?;
@@ -167,6 +170,9 @@ impl Merge<'_> {
             }
             entries::rename(self.db, (from, &name), (to, &name))?;
             self.merged.push(at);
+        }
+        if has_new {
+            touched(self.db, path, to, FileTime::of_ms(self.when.wall_ms))?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::chunks::ReferenceCounts;
 use super::entries;
 use super::history;
 use super::meta::{self, Counter};
-use super::names::{self, AttributesToSet};
+use super::names;
 use super::records::{Keeping, Record, VersionFacts};
 use super::snapshot_rows;
 use super::snapshots;
@@ -94,11 +94,7 @@ impl Replay {
                 link(db, &path, &target, attributes)
             }
             Record::PathAttributes { path, attributes } => {
-                let new = AttributesToSet {
-                    mtime: Some(attributes.mtime),
-                    permissions: Some(attributes.permissions),
-                };
-                names::set_attributes(db, &path, None, new)
+                names::set_attributes(db, &path, None, attributes.into())
             }
             Record::VersionAttributes { version, attributes } => {
                 versions::set_attributes(db, version, attributes)

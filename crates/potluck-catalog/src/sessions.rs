@@ -8,6 +8,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{MemberId, SessionId, SpaceId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::{AskedPolicy, Policy};
+use potluck_core::reserved_room::ReservedRoom;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -33,6 +34,8 @@ pub struct StoredSession {
     pub bytes: u64,
     /// Whether it has ended.
     pub ended: bool,
+    /// The room that it is, if it is a reservation.
+    pub room: Option<ReservedRoom>,
 }
 
 /// The JSON in the column `policy` of a session's row.
@@ -41,6 +44,8 @@ struct Terms {
     #[serde(flatten)]
     policy: Policy,
     asked: AskedPolicy,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    room: Option<ReservedRoom>,
 }
 
 fn to_json<T: Serialize>(value: &T) -> Result<String, Error> {
@@ -61,7 +66,11 @@ pub(crate) fn insert(db: &Tx, session: &StoredSession) -> Result<(), Error> {
         session.id.0,
         session.member.0,
         session.space.0,
-        to_json(&Terms { policy: session.policy.clone(), asked: session.asked })?,
+        to_json(&Terms {
+            policy: session.policy.clone(),
+            asked: session.asked,
+            room: session.room.clone(),
+        })?,
         to_json(&session.plan)?,
         session.bytes as i64,
     ])?;
@@ -90,7 +99,7 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<StoredSession>, Error> {
     found
         .map(|row| {
             let ((id, member, space, bytes, ended), terms, plan) = row?;
-            let Terms { policy, asked } = from_json(&terms)?;
+            let Terms { policy, asked, room } = from_json(&terms)?;
             Ok(StoredSession {
                 id: SessionId(id),
                 member: MemberId(member),
@@ -100,6 +109,7 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<StoredSession>, Error> {
                 plan: from_json(&plan)?,
                 bytes: bytes as u64,
                 ended,
+                room,
             })
         })
         .collect()

@@ -5,7 +5,7 @@ use super::conversions;
 use super::error::Error;
 use super::trash;
 use crate::sql::{Row, Tx, params};
-use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
+use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::VersionId;
 use potluck_core::policy::Redundancy;
@@ -13,10 +13,10 @@ use potluck_core::recipe::{self, Entry, PAGE_ENTRIES};
 use potluck_pool::redundancy::Version;
 
 /// The columns of [`of_row`], for queries that join `versions AS v`.
-pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts";
+pub const COLUMNS: &str = "v.id, v.size, v.digest, v.mtime_ns, v.permissions, v.uid, v.gid, v.chunk_size, v.copies, v.chunks, v.inline IS NOT NULL, v.ec, v.goal, v.safe_wall_ms, v.parts";
 
 /// How many columns that are.
-pub const COLUMN_COUNT: usize = 13;
+pub const COLUMN_COUNT: usize = 15;
 
 /// Reads [`COLUMNS`] from column `at` on; `None` where the join found no version.
 pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
@@ -28,17 +28,18 @@ pub fn of_row(row: &Row<'_>, at: usize) -> Result<Option<Version>, Error> {
         attributes: EntryAttributes {
             mtime: FileTime(row.get(at + 3)?),
             permissions: Permissions::of_mode(row.get(at + 4)?),
+            owner: FileOwner::of_columns(row.get(at + 5)?, row.get(at + 6)?),
         },
-        chunk_size: row.get(at + 5)?,
-        copies: row.get(at + 6)?,
-        chunks: row.get::<i64>(at + 7)? as u64,
-        inline: row.get(at + 8)?,
-        ec: parsed(row, at + 9, |text| text.parse().map_err(|why| format!("{why}")))?,
-        goal: parsed(row, at + 10, |text| {
+        chunk_size: row.get(at + 7)?,
+        copies: row.get(at + 8)?,
+        chunks: row.get::<i64>(at + 9)? as u64,
+        inline: row.get(at + 10)?,
+        ec: parsed(row, at + 11, |text| text.parse().map_err(|why| format!("{why}")))?,
+        goal: parsed(row, at + 12, |text| {
             serde_json::from_str(text).map_err(|why| why.to_string())
         })?,
-        safe_wall_ms: row.get(at + 11)?,
-        parts: row.get::<i64>(at + 12)? as u64,
+        safe_wall_ms: row.get(at + 13)?,
+        parts: row.get::<i64>(at + 14)? as u64,
     }))
 }
 
@@ -68,9 +69,9 @@ pub(crate) fn insert(
     let parity = (!parity.is_empty()).then(|| packed(parity));
     db.prepare(
         "INSERT INTO versions
-         (id, size, digest, mtime_ns, permissions, chunk_size, copies, chunks, inline, ec, parity,
-          goal, safe_wall_ms, parts)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+         (id, size, digest, mtime_ns, permissions, uid, gid, chunk_size, copies, chunks, inline, ec,
+          parity, goal, safe_wall_ms, parts)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
     )?
     .execute(params![
         version.id.0 as i64,
@@ -78,6 +79,8 @@ pub(crate) fn insert(
         version.digest.0,
         version.attributes.mtime.0,
         version.attributes.permissions.bits(),
+        version.attributes.owner.map(|owner| owner.uid),
+        version.attributes.owner.map(|owner| owner.gid),
         version.chunk_size,
         version.copies,
         version.chunks as i64,
@@ -131,9 +134,12 @@ pub(crate) fn set_attributes(
     id: VersionId,
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
-    let EntryAttributes { mtime, permissions } = attributes;
-    db.prepare("UPDATE versions SET mtime_ns = ?2, permissions = ?3 WHERE id = ?1")?
-        .execute(params![id.0 as i64, mtime.0, permissions.bits()])?;
+    let EntryAttributes { mtime, permissions, owner } = attributes;
+    let (uid, gid) = (owner.map(|owner| owner.uid), owner.map(|owner| owner.gid));
+    db.prepare(
+        "UPDATE versions SET mtime_ns = ?2, permissions = ?3, uid = ?4, gid = ?5 WHERE id = ?1",
+    )?
+    .execute(params![id.0 as i64, mtime.0, permissions.bits(), uid, gid])?;
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use super::checkpoint_rows;
 use super::chunks::ReferenceCounts;
 use super::commit::PreparedChunk;
 use super::dir_policies;
+use super::dir_times::touched;
 use super::enough_copies::Promise;
 use super::entries::{self, DirId, EnsuredDir, EntryPlace};
 use super::error::Error;
@@ -18,7 +19,7 @@ use super::spaces::{self, Space, Sums};
 use super::versions;
 use super::when::When;
 use crate::sql::Tx;
-use potluck_core::attributes::EntryAttributes;
+use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::path::PoolPath;
@@ -26,7 +27,7 @@ use potluck_core::policy::{AskedPolicy, Override, Redundancy, Retention};
 use potluck_pool::InUseAgain;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Files of one space that become visible in one transaction.
 pub struct Visible<'db> {
@@ -51,6 +52,8 @@ pub struct Visible<'db> {
     files: Vec<(PoolPath, VersionId)>,
     /// The paths among these where versions are kept: the log tells of a version before it tells that it is kept.
     untold: BTreeSet<PoolPath>,
+    /// The directories to which files came.
+    grown: BTreeMap<PoolPath, DirId>,
 }
 
 /// The requirements on the files of a directory.
@@ -92,8 +95,22 @@ impl<'db> Visible<'db> {
     pub(crate) fn new(db: &'db Tx, space: Option<&'db Space>, when: When) -> Self {
         let counts = ReferenceCounts::new(db, when.pool_ms);
         let (dirs, asks, sums, limits, asked, atomic, files) = Default::default();
-        let untold = BTreeSet::new();
-        Self { db, when, space, counts, dirs, asks, sums, limits, asked, atomic, files, untold }
+        let (untold, grown) = Default::default();
+        Self {
+            db,
+            when,
+            space,
+            counts,
+            dirs,
+            asks,
+            sums,
+            limits,
+            asked,
+            atomic,
+            files,
+            untold,
+            grown,
+        }
     }
 
     /// They are put there as a command asks, where their directories allow it.
@@ -209,6 +226,9 @@ impl<'db> Visible<'db> {
             Some(known) => *known,
             None => self.make_dir(&parent)?,
         };
+        if replaced.is_none() {
+            self.grown.insert(parent, dir);
+        }
         if let Some(version) = replaced
             && self.keeps(dir, &path, version, retention)?
         {
@@ -288,7 +308,8 @@ impl<'db> Visible<'db> {
 
     /// The directory of a file, made if it is not there.
     fn make_dir(&mut self, dir: &PoolPath) -> Result<DirId, Error> {
-        let id = make_dirs(self.db, dir, EntryAttributes::of_dir(self.when.wall_ms))?;
+        let made = EntryAttributes::of_dir(self.when.wall_ms);
+        let id = make_dirs(self.db, dir, made, made.mtime)?;
         self.dirs.insert(dir.names().to_vec(), id);
         Ok(id)
     }
@@ -303,20 +324,29 @@ impl<'db> Visible<'db> {
             }
             spaces::add_sums(self.db, space.id, self.sums)?;
         }
+        let now = FileTime::of_ms(self.when.wall_ms);
+        for (path, dir) in self.grown {
+            touched(self.db, &path, dir, now)?;
+        }
         Ok(again)
     }
 }
 
 /// The directory at `path`, made with those above it where they are missing, each of which is a change of its own: who
-/// watches the directory that it is made in is told of it.
+/// watches the directory that it is made in is told of it. That one is modified at `now`.
 pub(crate) fn make_dirs(
     db: &Tx,
     path: &PoolPath,
     attributes: EntryAttributes,
+    now: FileTime,
 ) -> Result<DirId, Error> {
     let EnsuredDir { dir, made } = entries::make_dirs(db, path, attributes)?;
+    let above = made.first().and_then(PoolPath::parent);
     for path in made {
         changes::append(db, &ChangeOp::Dir(path, attributes))?;
+    }
+    if let Some(above) = above {
+        touched(db, &above, entries::existing_dir(db, &above)?, now)?;
     }
     Ok(dir)
 }

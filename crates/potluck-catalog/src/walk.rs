@@ -1,6 +1,6 @@
 //! Walking a tree in order of names, parents before children, page by page.
 
-use super::entries::{self, ATTRIBUTES, DirId, EntryPlace, FoundEntry, PLACE};
+use super::entries::{self, ATTRIBUTES, DirId, ENTRY_COLUMNS, EntryPlace, FoundEntry, PLACE};
 use super::error::Error;
 use super::grants::SeenSpaces;
 use super::versions::{self, COLUMNS};
@@ -229,14 +229,14 @@ fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
             continue;
         }
         let found = FoundEntry::of(&row, 1)?;
-        let since = SnapshotId(row.get::<i64>(6 + versions::COLUMN_COUNT)? as u64);
-        let pinned = row.get(7 + versions::COLUMN_COUNT)?;
+        let since = SnapshotId(row.get::<i64>(1 + ENTRY_COLUMNS + versions::COLUMN_COUNT)? as u64);
+        let pinned = row.get(2 + ENTRY_COLUMNS + versions::COLUMN_COUNT)?;
         let path = format!("{}{name}", level.prefix);
         level.after = name;
         let what = match found.place.shown_as(dir) {
             EntryPlace::Dir(dir) => What::Dir(dir),
             EntryPlace::Link(target) => What::Link(target),
-            EntryPlace::File(version) => match versions::of_row(&row, 6) {
+            EntryPlace::File(version) => match versions::of_row(&row, 1 + ENTRY_COLUMNS) {
                 Ok(Some(version)) => What::File(Box::new(version)),
                 unreadable => {
                     let why = match unreadable {

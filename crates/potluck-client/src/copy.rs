@@ -147,8 +147,8 @@ async fn feed(
             } else if entry.kind == EntryKind::Dir {
                 empty = Some(target);
             } else if let Some(leads_to) = entry.target {
-                let mtime = Some(entry.mtime);
-                links.add(NewLink { path: target, target: leads_to, mtime }).await?;
+                let (mtime, owner) = (Some(entry.mtime), entry.owner);
+                links.add(NewLink { path: target, target: leads_to, mtime, owner }).await?;
             } else if !read_one(client, &source, target, &entry, items).await {
                 return Ok(()); // the writer has given up, and says why
             }
@@ -165,7 +165,8 @@ async fn feed(
 }
 
 async fn make_dir(client: &Pool, path: PoolPath, permissions: Permissions) -> Result<(), Failure> {
-    client.call_retrying(&MakeDir { path, parents: true, permissions }).await.map(drop)
+    let make = MakeDir { path, parents: true, permissions, owner: None };
+    client.call_retrying(&make).await.map(drop)
 }
 
 /// Reads one file into the hands of its writer; false when that one is gone.
@@ -182,6 +183,7 @@ async fn read_one(
         bytes: entry.size,
         mtime: entry.mtime,
         permissions: entry.permissions,
+        owner: entry.owner,
     };
     let (items, item) = (items.clone(), Item { path: target, input });
     let queued = client.env.offload.run(move || items.send(item).is_ok()).await;

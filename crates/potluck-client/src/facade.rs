@@ -35,6 +35,12 @@ impl Pool {
         File::open(self, path, true).await
     }
 
+    /// Renews the leases of all files that are open under one now, and not when it is their time: a manager that has just
+    /// started knows of none, and takes apart what is replaced or removed before they are renewed.
+    pub fn renew_leases_now(&self) {
+        self.leases.renew_now();
+    }
+
     /// Opens a session for files below `root`, which become visible one by one as they are finished.
     ///
     /// Errors: [`code::NO_SPACE_NAMED`], [`code::BAD_POLICY`]; [`ErrorKind::NoSpace`](potluck_wire::error::ErrorKind::NoSpace) and [`code::DONORS_SILENT`]
@@ -134,7 +140,8 @@ impl Pool {
     /// [`code::BAD_PATH`] for a path outside of spaces.
     pub async fn make_dir(&self, path: &PoolPath, parents: bool) -> Result<(), Failure> {
         let permissions = Permissions::DIR;
-        self.call(&MakeDir { path: path.clone(), parents, permissions }).await.map(drop)
+        let make = MakeDir { path: path.clone(), parents, permissions, owner: None };
+        self.call(&make).await.map(drop)
     }
 
     /// Makes symbolic links in one space, at most [`potluck_wire::control::MAX_LINKS`] of them, as `call` says.

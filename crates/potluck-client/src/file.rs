@@ -84,7 +84,11 @@ impl File {
             size: parts.iter().map(|part| part.file.size).sum(),
             digest: Digest::of(b""),
             version: VersionId(0),
-            attributes: EntryAttributes { mtime: FileTime(0), permissions: Permissions::FILE },
+            attributes: EntryAttributes {
+                mtime: FileTime(0),
+                permissions: Permissions::FILE,
+                owner: None,
+            },
             chunk_size: policy.chunk_size,
             ec: policy.ec,
         };
@@ -104,8 +108,9 @@ impl File {
         fetcher: Fetcher,
         lease: Option<Lease>,
     ) -> Result<Self, Failure> {
-        let OpenFile { size, digest, version, mtime, permissions, chunk_size, ec, .. } = file;
-        let attributes = EntryAttributes { mtime, permissions };
+        let OpenFile { size, digest, version, mtime, chunk_size, ec, .. } = file;
+        let OpenFile { permissions, owner, .. } = file;
+        let attributes = EntryAttributes { mtime, permissions, owner };
         let path = file.path.clone();
         let about = About { path, size, digest, version, attributes, chunk_size, ec };
         let content = if file.parts.is_empty() {

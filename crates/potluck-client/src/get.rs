@@ -4,6 +4,7 @@ mod leftovers;
 mod local;
 mod local_tree;
 mod made_dirs;
+mod ownership;
 
 use crate::fetch::{Fetched, Fetcher};
 use crate::file::{File, Stretch, UNITS_AT_ONCE};
@@ -14,11 +15,12 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use local::{LocalFile, LocalWriter};
 use local_tree::LocalTree;
 use made_dirs::MadeDirs;
+use potluck_core::attributes::EntryAttributes;
 use potluck_core::ids::VersionId;
 use potluck_core::path::{PoolPath, check_name};
 use potluck_core::seal::SpaceKey;
 use potluck_core::size::count;
-use potluck_wire::control::{Open, OpenFile, OpenLink, Opened};
+use potluck_wire::control::{Open, OpenDir, OpenFile, OpenLink, Opened};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, Write};
 use std::ops::Range;
@@ -76,6 +78,8 @@ pub struct GetOptions {
     pub if_version: Option<VersionId>,
     /// The directory it goes to is made if need be.
     pub make_dir: bool,
+    /// The copy gets what the caller may give it of owner and group, and times and modes of directories, too.
+    pub archive: bool,
 }
 
 /// Writes a range of a file to `out`, in order.
@@ -139,7 +143,7 @@ pub async fn get_file(
     if let Some(device) = local::open_device(to).map_err(|error| local_failure(to, &error))? {
         stream_range(client, &file, 0..file.size(), device, progress).await?;
     } else {
-        write_file(client, &file, to, !options.if_absent, &progress).await?;
+        write_file(client, &file, to, options, &progress).await?;
     }
     made.stay(&[]);
     let (bytes, failovers) = (file.size(), file.failovers());
@@ -165,14 +169,15 @@ pub async fn get_link(
     if let Some(dir) = to.parent().filter(|_| options.make_dir) {
         made.make(dir).map_err(|error| local_failure(dir, &error))?;
     }
-    let link = OpenLink { path: String::new(), target, mtime: entry.mtime };
+    let owner = entry.owner.filter(|_| options.archive);
+    let link = OpenLink { path: String::new(), target, mtime: entry.mtime, owner };
     local_tree::make_link(to, &link, options.if_absent, &*client.env.entropy)?;
     made.stay(&[]);
     Ok(GetReport { links: 1, ..GetReport::default() })
 }
 
 /// Copies everything below `path` into the local directory `to`, which is made if need be; with
-/// `if_absent` only files that are not there.
+/// `options.if_absent` only files that are not there.
 ///
 /// Errors: those of [`Pool::call`], with [`code::NO_ENTRY`] where nothing is at `path`, and [`code::LOCAL_IO`] where
 /// `to` cannot be made. Files that failed alone are in the report.
@@ -180,10 +185,10 @@ pub async fn get_tree(
     client: &Pool,
     path: &PoolPath,
     to: &Path,
-    if_absent: bool,
+    options: GetOptions,
     progress: Arc<dyn Progress>,
 ) -> Result<GetReport, Failure> {
-    tree(client, path, Some(LocalTree::new(to, if_absent)), progress).await
+    tree(client, path, Some(LocalTree::new(to, options)), progress).await
 }
 
 fn check_absent(to: &Path) -> Result<(), Failure> {
@@ -221,10 +226,11 @@ async fn tree(
         progress.expect(page.files.iter().map(|file| file.size).sum());
         if let Some(to) = &mut to {
             to.make_dir("", &mut made)?;
-            for dir in page.dirs {
+            for OpenDir { path, attributes } in page.dirs {
                 // The files below it fail, each by itself, and the others are copied.
-                if let Err(failure) = to.make_dir(&dir, &mut made) {
-                    report.failed.push((dir, failure));
+                match to.make_dir(&path, &mut made) {
+                    Ok(()) => to.is_dir(path, attributes),
+                    Err(failure) => report.failed.push((path, failure)),
                 }
             }
             for link in page.links {
@@ -248,8 +254,7 @@ async fn tree(
         let key = page.space_key.as_ref();
         let mut files = stream::iter(page.files)
             .map(|file| {
-                let local =
-                    to.as_mut().map(|to| Ok((to.file(&file.path)?, to.keeps_what_is_there())));
+                let local = to.as_mut().map(|to| Ok((to.file(&file.path)?, to.options())));
                 get_one(client, fetcher, path, file, key, local.transpose(), &progress)
             })
             .buffer_unordered(FILES_AT_ONCE);
@@ -269,6 +274,12 @@ async fn tree(
             let root = to.as_ref().map(LocalTree::root);
             let failed = report.failed.iter().filter_map(|(name, _)| Some(root?.join(name)));
             made.stay(&failed.collect::<Vec<_>>());
+            if let Some(to) = &mut to
+                && to.options().archive
+            {
+                let root = client.stat(path).await?.entry;
+                report.failed.extend(to.set_attributes_of_dirs(root.attributes()));
+            }
             return Ok(report);
         }
     }
@@ -280,7 +291,7 @@ async fn get_one(
     root: &PoolPath,
     file: OpenFile,
     key: Option<&SpaceKey>,
-    local: Result<Option<(PathBuf, bool)>, Failure>,
+    local: Result<Option<(PathBuf, GetOptions)>, Failure>,
     progress: &Arc<dyn Progress>,
 ) -> (String, Result<u64, Failure>) {
     let name = file.path.clone();
@@ -288,8 +299,8 @@ async fn get_one(
         let local = local?;
         let file = File::new(client, root, file, key, fetcher.clone(), None)?;
         match local {
-            Some((local, if_absent)) => {
-                write_file(client, &file, &local, !if_absent, progress).await?;
+            Some((local, options)) => {
+                write_file(client, &file, &local, options, progress).await?;
             }
             None => {
                 let (all, progress) = (0..file.size(), Arc::clone(progress));
@@ -348,7 +359,7 @@ async fn write_file(
     client: &Pool,
     file: &File,
     to: &Path,
-    replace: bool,
+    options: GetOptions,
     progress: &Arc<dyn Progress>,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| local_failure(to, &error);
@@ -380,7 +391,9 @@ async fn write_file(
     });
     let written = chunks.try_buffer_unordered(UNITS_AT_ONCE).try_for_each(|()| async { Ok(()) });
     written.await?;
-    local.finish(file.attributes().mtime, replace).map_err(failed)
+    let EntryAttributes { mtime, owner, .. } = file.attributes();
+    let owner = owner.filter(|_| options.archive);
+    local.finish(mtime, owner, !options.if_absent).map_err(failed)
 }
 
 async fn write_chunk(

@@ -8,6 +8,7 @@ use potluck_wire::error::Failure;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// How often leases are renewed, which end a minute after they were renewed last.
 const RENEW_EVERY: Duration = Duration::from_secs(20);
@@ -16,7 +17,11 @@ const RENEW_AGAIN: Duration = Duration::from_secs(2);
 
 /// All leases of a client. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct OpenLeases(Arc<Mutex<Open>>);
+pub(crate) struct OpenLeases {
+    open: Arc<Mutex<Open>>,
+    /// Told when they are to be renewed without waiting.
+    now: Arc<Notify>,
+}
 
 #[derive(Default)]
 struct Open {
@@ -61,7 +66,7 @@ impl OpenLeases {
         version: VersionId,
         donors: Arc<dyn ReadTickets>,
     ) -> Lease {
-        let mut open = self.0.lock().expect("no holder panics");
+        let mut open = self.open.lock().expect("no holder panics");
         let file = open.next;
         open.next += 1;
         let leased = Leased { space: space.into(), version, donors };
@@ -75,11 +80,16 @@ impl OpenLeases {
         }
         Lease { of: self.clone(), file }
     }
+
+    /// Has all of them renewed now, if there are any.
+    pub fn renew_now(&self) {
+        self.now.notify_one();
+    }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.of.0.lock().expect("no holder panics").files.remove(&self.file);
+        self.of.open.lock().expect("no holder panics").files.remove(&self.file);
     }
 }
 
@@ -87,9 +97,12 @@ impl Drop for Lease {
 async fn renew(leases: OpenLeases, caller: Caller) {
     let mut pause = RENEW_EVERY;
     loop {
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = leases.now.notified() => {}
+        }
         let files: Vec<Leased> = {
-            let mut open = leases.0.lock().expect("no holder panics");
+            let mut open = leases.open.lock().expect("no holder panics");
             open.is_renewed = !open.files.is_empty();
             open.files.values().cloned().collect()
         };

@@ -105,6 +105,11 @@ impl Pool {
         self.env.clock.now()
     }
 
+    /// Bytes that nobody can guess.
+    pub fn random(&self) -> [u8; 16] {
+        self.env.entropy.bytes()
+    }
+
     /// The time of day, in milliseconds since 1970.
     pub fn wall_ms(&self) -> i64 {
         self.env.clock.wall()

@@ -7,7 +7,7 @@ mod parity;
 use crate::body::{Body, FileRange};
 use crate::buffer::{Buffer, Claim};
 use parity::Grouping;
-use potluck_core::attributes::{FileTime, Permissions};
+use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_core::chunk::{ChunkHasher, ChunkName, Digest, FileDigest, INLINE_MAX};
 use potluck_core::erasure::Ec;
 use potluck_core::merkle::{SegmentHashes, Tree};
@@ -19,7 +19,7 @@ use potluck_wire::bulk::PIECE;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -34,6 +34,8 @@ const FILES_PER_UNIT: usize = 64;
 pub enum Input {
     /// A local file; opened when its turn comes.
     File(PathBuf),
+    /// A local file that is stored with its owner and all bits of its mode.
+    Archived(PathBuf),
     /// A stream of unknown length.
     Stream(Box<dyn Read + Send>),
     /// A file from elsewhere.
@@ -46,6 +48,8 @@ pub enum Input {
         mtime: FileTime,
         /// Who may do what with it.
         permissions: Permissions,
+        /// Whom it belongs to, if somebody said.
+        owner: Option<FileOwner>,
     },
 }
 
@@ -144,6 +148,8 @@ pub struct Facts {
     pub mtime: Option<FileTime>,
     /// Who may do what with it.
     pub permissions: Permissions,
+    /// Whom it belongs to, if somebody said.
+    pub owner: Option<FileOwner>,
     /// Whether its length was not known when it was opened.
     pub stream: bool,
     /// The content, when it fits the catalog; sealed in a sealed space.
@@ -193,6 +199,7 @@ struct Current {
     parts: Tree,
     mtime: Option<FileTime>,
     permissions: Permissions,
+    owner: Option<FileOwner>,
     stream: bool,
 }
 
@@ -470,13 +477,15 @@ enum Piece {
 
 impl Current {
     fn open(file: u32, path: PoolPath, input: Input) -> io::Result<Self> {
-        let mut local = None;
+        let (mut local, mut owner) = (None, None);
+        let is_archived = matches!(input, Input::Archived(_));
         let (reader, left, mtime, permissions): (Box<dyn Read + Send>, _, _, _) = match input {
             Input::Stream(reader) => (reader, None, None, Permissions::FILE),
-            Input::Reader { reader, bytes, mtime, permissions } => {
+            Input::Reader { reader, bytes, mtime, permissions, owner: given } => {
+                owner = given;
                 (reader, Some(bytes), Some(mtime), permissions)
             }
-            Input::File(path) => {
+            Input::File(path) | Input::Archived(path) => {
                 let opened = Arc::new(File::open(path)?);
                 let about = opened.metadata()?;
                 if about.is_dir() {
@@ -486,10 +495,14 @@ impl Current {
                 let left = about.is_file().then_some(about.len());
                 let mtime = about.modified().ok().map(FileTime::of_system);
                 // A pipe's say nothing of the file that is made of what it brings.
-                let permissions = match about.is_file() {
-                    true => Permissions::of_mode(about.permissions().mode()),
-                    false => Permissions::FILE,
+                let mode = Permissions::of_mode(about.permissions().mode());
+                let permissions = match (about.is_file(), is_archived) {
+                    (true, true) => mode,
+                    (true, false) => mode.nine_bits(),
+                    (false, _) => Permissions::FILE,
                 };
+                let has_owner = is_archived && about.is_file();
+                owner = has_owner.then(|| FileOwner { uid: about.uid(), gid: about.gid() });
                 local = about.is_file().then(|| Arc::clone(&opened));
                 (Box::new(opened), left, mtime, permissions)
             }
@@ -509,6 +522,7 @@ impl Current {
             parts: Tree::default(),
             mtime,
             permissions,
+            owner,
             stream: left.is_none(),
         })
     }
@@ -548,6 +562,7 @@ impl Current {
             last_part,
             mtime: self.mtime,
             permissions: self.permissions,
+            owner: self.owner,
             stream: self.stream,
             inline,
         };

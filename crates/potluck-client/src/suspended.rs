@@ -147,6 +147,7 @@ fn opened(path: &PoolPath, part: BroughtPart, chunk_size: u32, ec: Option<Ec>) -
         digest,
         mtime: FileTime(0),
         permissions: Permissions::FILE,
+        owner: None,
         inline: None,
         pages: pack(&digest, &entries).into_iter().map(Blob).collect(),
         holders: Vec::new(),

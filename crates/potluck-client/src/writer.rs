@@ -8,7 +8,7 @@ use crate::file::File;
 use crate::source::{Cut, Cutter};
 use crate::suspended::{BroughtChunks, Suspended, SuspendedSession};
 use crate::write::pushes::{Push, SessionHandle, ended};
-use potluck_core::attributes::{FileTime, Permissions};
+use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Policy};
@@ -25,6 +25,8 @@ pub struct Attributes {
     pub mtime: Option<FileTime>,
     /// Who may do what with it.
     pub permissions: Permissions,
+    /// Whom it belongs to; nobody in particular without.
+    pub owner: Option<FileOwner>,
 }
 
 /// Writes one file. Nothing is visible before [`Writer::finish`]; a writer that is dropped before is aborted.
@@ -212,6 +214,7 @@ impl Writer {
         if let Some(Cut::End { facts, .. }) = cuts.last_mut() {
             facts.mtime = self.attributes.mtime;
             facts.permissions = self.attributes.permissions;
+            facts.owner = self.attributes.owner;
         }
         if let Some(Cut::Failed { error, .. }) =
             cuts.pop_if(|cut| matches!(cut, Cut::Failed { .. }))

@@ -1,4 +1,4 @@
-//! What a name has beside its content: when it was modified, and who may do what with it.
+//! What a name has beside its content: when it was modified, whom it belongs to, and who may do what with it.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -40,9 +40,9 @@ impl FileTime {
     }
 }
 
-/// The nine bits that say what the owner, the group and all others may do. Those that make a program run as
-/// somebody else, or a directory hand its group on, are not kept: in a pool files have no owner and no group. The
-/// text of them is octal, as `chmod` takes it.
+/// The bits of a mode: the nine that say what the owner, the group and all others may do, and the set-user-ID,
+/// set-group-ID and sticky bits, which are kept and have an effect in a directory alone: a mount starts no program as
+/// somebody else, and no copy to a local disk has such a bit on a file. The text of them is octal, as `chmod` takes it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Permissions(u16);
 
@@ -53,11 +53,29 @@ impl Permissions {
     pub const DIR: Self = Self(0o755);
     /// What a symbolic link has, which nothing is decided by.
     pub const LINK: Self = Self(0o777);
-    const ALL: u32 = 0o777;
+    const ALL: u32 = 0o7777;
+    const NINE: u16 = 0o777;
+    /// The bit by which what is made in a directory gets the group of the directory.
+    const SET_GROUP: u16 = 0o2000;
 
-    /// The permissions in the mode of a file; its other bits are left out.
+    /// The permissions in the mode of a file; what says its kind is left out.
     pub const fn of_mode(mode: u32) -> Self {
         Self((mode & Self::ALL) as u16)
+    }
+
+    /// The nine bits without the set-user-ID, set-group-ID and sticky bits.
+    pub const fn nine_bits(self) -> Self {
+        Self(self.0 & Self::NINE)
+    }
+
+    /// Whether what is made in a directory with these gets the group of the directory.
+    pub const fn hands_group_on(self) -> bool {
+        self.0 & Self::SET_GROUP != 0
+    }
+
+    /// These with the bit that [`Self::hands_group_on`] looks at.
+    pub const fn handing_group_on(self) -> Self {
+        Self(self.0 | Self::SET_GROUP)
     }
 
     /// The permissions as bits of a mode.
@@ -90,7 +108,7 @@ impl FromStr for Permissions {
         let is_octal = (1..=4).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit());
         let bits = u16::from_str_radix(text, 8).ok();
         bits.filter(|bits| is_octal && u32::from(*bits) <= Self::ALL).map(Self).ok_or_else(|| {
-            format!("“{text}” are no permissions: use octal digits up to 777, such as 644")
+            format!("“{text}” are no permissions: use octal digits up to 7777, such as 644")
         })
     }
 }
@@ -108,6 +126,28 @@ impl<'de> Deserialize<'de> for Permissions {
     }
 }
 
+/// The user and the group that something belongs to, as numbers: names of them differ between machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct FileOwner {
+    /// The number of the user.
+    pub uid: u32,
+    /// The number of the group.
+    pub gid: u32,
+}
+
+impl FileOwner {
+    /// The owner in two columns of a table, which are both there or both not.
+    pub fn of_columns(uid: Option<u32>, gid: Option<u32>) -> Option<Self> {
+        Some(Self { uid: uid?, gid: gid? })
+    }
+}
+
+impl fmt::Display for FileOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.uid, self.gid)
+    }
+}
+
 /// The attributes of a file or directory that its name has beside the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EntryAttributes {
@@ -116,18 +156,52 @@ pub struct EntryAttributes {
     pub mtime: FileTime,
     /// Who may do what with it.
     pub permissions: Permissions,
+    /// Whom it belongs to; `None` where nobody said: then to whoever looks at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<FileOwner>,
 }
 
 impl EntryAttributes {
     /// Those of a directory that is made at this wall time, in milliseconds, of which nobody said anything.
     pub const fn of_dir(wall_ms: i64) -> Self {
-        Self { mtime: FileTime::of_ms(wall_ms), permissions: Permissions::DIR }
+        Self { mtime: FileTime::of_ms(wall_ms), permissions: Permissions::DIR, owner: None }
     }
 
     /// These with what is given in the place of what they were.
-    pub fn with(self, mtime: Option<FileTime>, permissions: Option<Permissions>) -> Self {
-        let mtime = mtime.unwrap_or(self.mtime);
-        Self { mtime, permissions: permissions.unwrap_or(self.permissions) }
+    pub fn with(self, new: AttributesToSet) -> Self {
+        Self {
+            mtime: new.mtime.unwrap_or(self.mtime),
+            permissions: new.permissions.unwrap_or(self.permissions),
+            owner: new.owner.or(self.owner),
+        }
+    }
+}
+
+/// Attributes that are to be set; what is left out stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AttributesToSet {
+    /// The modification time, nanoseconds since 1970.
+    #[serde(default, rename = "mtime_ns", skip_serializing_if = "Option::is_none")]
+    pub mtime: Option<FileTime>,
+    /// Who may do what with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Permissions>,
+    /// Whom it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<FileOwner>,
+}
+
+impl AttributesToSet {
+    /// Whether nothing is to be set.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl From<EntryAttributes> for AttributesToSet {
+    fn from(all: EntryAttributes) -> Self {
+        let EntryAttributes { mtime, permissions, owner } = all;
+        Self { mtime: Some(mtime), permissions: Some(permissions), owner }
     }
 }
 
@@ -148,14 +222,15 @@ mod tests {
     }
 
     #[test]
-    fn permissions_are_read_as_chmod_reads_them_and_nothing_beyond_their_nine_bits_is() {
-        for (text, bits) in [("644", 0o644), ("0755", 0o755), ("0", 0), ("777", 0o777)] {
+    fn permissions_are_read_as_chmod_reads_them_and_the_kind_of_a_file_is_left_out() {
+        for (text, bits) in [("644", 0o644), ("0755", 0o755), ("0", 0), ("4755", 0o4755)] {
             assert_eq!(text.parse::<Permissions>().map(Permissions::bits), Ok(bits), "{text}");
         }
-        for text in ["", "888", "1777", "4755", "+644", "00644", "rw-r--r--", "-1"] {
+        for text in ["", "888", "17777", "9755", "+644", "00644", "rw-r--r--", "-1"] {
             assert!(text.parse::<Permissions>().is_err(), "{text}");
         }
-        assert_eq!(Permissions::of_mode(0o104_755).to_string(), "755");
+        assert_eq!(Permissions::of_mode(0o104_755).to_string(), "4755");
+        assert_eq!(Permissions::of_mode(0o104_755).nine_bits().to_string(), "755");
         assert_eq!(Permissions::of_mode(0o7).to_string(), "007");
     }
 }

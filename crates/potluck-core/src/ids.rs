@@ -154,6 +154,20 @@ hex_id!(
     16
 );
 
+hex_id!(
+    /// A client that takes the authority over locks of files, such as a mount. It is random, and counts for its member
+    /// alone.
+    LockHolderId,
+    16
+);
+
+impl LockHolderId {
+    /// The first in order.
+    pub const FIRST: Self = Self([0; 16]);
+    /// The last in order.
+    pub const LAST: Self = Self([u8::MAX; 16]);
+}
+
 impl Default for WatchId {
     /// The stream of nobody.
     fn default() -> Self {

@@ -29,6 +29,7 @@ pub mod read_plan;
 pub mod recipe;
 pub mod repair_plan;
 pub mod reservation;
+pub mod reserved_room;
 pub mod rights;
 pub mod seal;
 pub mod size;

@@ -51,6 +51,11 @@ impl Ledger {
         held
     }
 
+    /// What is promised to a session and not stored yet, donor by donor.
+    pub fn held(&self, session: SessionId) -> BTreeMap<DonorId, u64> {
+        self.sessions.get(&session).cloned().unwrap_or_default()
+    }
+
     /// Bytes promised on `donor` and not yet stored; at most `u64::MAX`.
     pub fn promised(&self, donor: DonorId) -> u64 {
         let promised = self.promised.get(&donor).copied().unwrap_or(0);

@@ -161,6 +161,12 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::Usage
         | Verb::Watch
         | Verb::Refresh
+        | Verb::LockTake
+        | Verb::LockKeep
+        | Verb::LockGive
+        | Verb::RoomReserve
+        | Verb::RoomReservationList
+        | Verb::RoomRelease
         | Verb::PolicySet
         | Verb::RepairStatus
         | Verb::Fsck
@@ -240,6 +246,8 @@ fn action(verb: Verb) -> &'static str {
         Verb::Open | Verb::OpenPart | Verb::RenewLeases | Verb::Report | Verb::Unreached => {
             "reading files"
         }
+        Verb::RoomReserve | Verb::RoomReservationList | Verb::RoomRelease => "`potluck reserve`",
+        Verb::LockTake | Verb::LockKeep | Verb::LockGive => "locking files",
         Verb::List | Verb::Stat | Verb::Usage | Verb::Watch | Verb::Refresh => "looking at files",
         Verb::MakeDir
         | Verb::MakeLinks

@@ -16,6 +16,7 @@ mod give_back;
 mod grants;
 mod health;
 mod history;
+mod locks;
 mod membership;
 mod naming;
 mod policy;
@@ -23,6 +24,7 @@ mod prepare;
 mod quotas;
 mod reading;
 mod repair;
+mod reservations;
 mod series;
 mod session;
 mod space;
@@ -32,6 +34,7 @@ mod watching;
 
 pub(crate) use answer::Answer;
 pub(crate) use concerned::{concerned, no_donor};
+pub use locks::SharedLockTable;
 pub use verb::Verb;
 
 use crate::access;
@@ -85,6 +88,7 @@ calls! {
     history::HistoryCalls: KeptList BringBack LetGo SnapshotTake SnapshotRemove SnapshotList;
     series::SeriesCalls: SeriesPurge Pin;
     watching::WatchCalls: Watch Refresh;
+    locks::LockCalls: LockTake LockKeep LockGive;
     copying::CopyCalls: CopyFiles;
     checkpoints::CheckpointCalls: CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList;
     status::StatusCalls: Status Check;
@@ -97,6 +101,7 @@ calls! {
     fsck::FsckCalls: Fsck;
     audit::AuditCalls: AuditRead;
     quotas::QuotaCalls: QuotaSet QuotaList;
+    reservations::ReservationCalls: RoomReserve RoomReservationList RoomRelease;
 }
 
 impl Answers for Handles {

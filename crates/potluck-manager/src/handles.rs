@@ -6,6 +6,7 @@
 
 use crate::audit_log::AuditLog;
 use crate::callers::KnownMembers;
+use crate::calls::SharedLockTable;
 use crate::gc_freeze::GcFreeze;
 use crate::inventory_turns::InventoryTurns;
 use crate::log::copies::LogCopies;
@@ -46,6 +47,8 @@ macro_rules! parts {
 parts! {
     /// Who watches which directories.
     watches: Arc<Watches>,
+    /// Who has the authority over locks of which files.
+    locks: SharedLockTable,
     /// How it was told to run.
     settings: Arc<Settings>,
     /// The outside world: time, chance, and the network.

@@ -22,6 +22,7 @@ mod handles;
 mod init;
 mod inquiries;
 mod inventory_turns;
+mod lock_table;
 mod log;
 mod lost_rights;
 mod manager;

@@ -122,6 +122,7 @@ impl Manager {
 
         let handles = Handles {
             watches: Arc::default(),
+            locks: Arc::default(),
             settings: Arc::new(Settings::new(config)),
             env,
             time,
@@ -273,6 +274,7 @@ fn rebuild(config: &ManagerConfig, left: &TermStart, now: Tick) -> Pool {
             space: session.space,
             policy: session.policy.clone(),
             asked: session.asked,
+            room: session.room.clone(),
         };
         let plan = session.plan.clone();
         pool.resume_session(known, plan, session.bytes, session.ended, offered, now);

@@ -18,7 +18,8 @@ use std::time::Duration;
 /// seconds of each other. Never longer than a quarter of the grace.
 const SETTLE: Duration = Duration::from_secs(5);
 /// How long a manager that started waits for its donors before it first judges how safe files are: all of them
-/// seem lost to one that nobody has told what is there. Never longer than the grace.
+/// seem lost to one that nobody has told what is there. It goes on to wait while donors of before list one after the
+/// other, each of which counts once. Never longer than the grace for any of them.
 const ASSEMBLING: Duration = Duration::from_secs(15);
 /// While repair goes on, everything is looked at anew this often at most.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -96,6 +97,8 @@ pub struct ScanMemory {
     remembered: Option<Remembered>,
     /// What the next is to look at besides.
     unseen: Touched,
+    /// When a donor of before the start last told all that it holds for the first time.
+    listed: Option<Tick>,
     /// Why the last did not come to its end.
     pub failed: Option<String>,
     /// Files of which the last could not see what they are made of.
@@ -135,6 +138,11 @@ impl ScanState {
         let mut kept = self.kept();
         kept.dirty.get_or_insert(now);
         kept.unseen.donors.insert(donor);
+    }
+
+    /// One of the donors that this manager expected when it started has told all that it holds, and others may be about to.
+    pub fn assembles(&self, now: Tick) {
+        self.kept().listed = Some(now);
     }
 
     /// These versions came, and the next scan looks at them.
@@ -252,7 +260,10 @@ impl ScanState {
         let kept = self.kept();
         let first = kept.began.is_none() && !kept.hurry;
         let deadline = ASSEMBLING.min(config.repair_grace);
-        if first && assembling.is_some_and(|uptime| uptime < deadline) {
+        let waited = |uptime: Duration| {
+            kept.listed.map_or(uptime, |listed| now.saturating_sub(listed)).min(uptime)
+        };
+        if first && assembling.is_some_and(|uptime| waited(uptime) < deadline) {
             return None;
         }
         kept.due(now, settle, config.scan_every, stuck)
@@ -423,5 +434,26 @@ impl ScanMemory {
     /// First answers whose second will not come.
     pub(crate) fn abandoned(&mut self, awaited: &BTreeSet<GroupInCode>) -> Vec<Encoded> {
         self.encoded.extract_if(.., |group, _| !awaited.contains(group)).map(|(_, e)| e).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_scan_waits_while_donors_of_before_list_one_after_the_other() {
+        let (state, config) = (ScanState::default(), ManagerConfig::default());
+        let at = |seconds| Tick::ZERO + Duration::from_secs(seconds);
+        let is_due = |seconds, is_assembling: bool| {
+            let uptime = is_assembling.then(|| Duration::from_secs(seconds));
+            state.due(at(seconds), &config, false, uptime).is_some()
+        };
+        assert!(!is_due(14, true) && is_due(14, false));
+        assert!(is_due(16, true), "nobody lists");
+        state.assembles(at(14));
+        assert!(!is_due(20, true), "others may be about to list");
+        assert!(is_due(20, false), "all have");
+        assert!(is_due(30, true), "no other came for so long");
     }
 }

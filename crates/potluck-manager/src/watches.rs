@@ -7,14 +7,14 @@
 
 mod news;
 
-use news::{News, ToldWhole};
+use news::{NameNews, News, ToldWhole};
 use potluck_catalog::{ChangeListener, CommittedChange};
 use potluck_core::checkpoint::CheckpointId;
 use potluck_core::clock::Tick;
 use potluck_core::entropy::Entropy;
 use potluck_core::ids::{MemberId, WatchId};
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{WATCH_WAIT, Watch, WatchNews};
+use potluck_wire::control::{OWN_NAME, WATCH_WAIT, Watch, WatchNews};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -112,6 +112,7 @@ impl ChangeListener for Watches {
         for change in changes {
             match change {
                 CommittedChange::Entry { path, is_there } => streams.entry_changed(&path, is_there),
+                CommittedChange::Attributes(path) => streams.attributes_changed(&path),
                 CommittedChange::Rights(Some(space)) => streams.rights_changed(&space),
                 CommittedChange::Rights(None) => {
                     streams.changes_of_rights += 1;
@@ -358,7 +359,8 @@ impl Streams {
             }
             (Some(dir), Some(name)) => {
                 for id in self.watchers_of(&dir) {
-                    let told = self.tell(&id, |news| news.add_name(&dir, name, is_there));
+                    let now = if is_there { NameNews::Changed } else { NameNews::Gone };
+                    let told = self.tell(&id, |news| news.add_name(&dir, name, now));
                     if told == ToldWhole::Dir {
                         self.unwatch(&id, &dir);
                     }
@@ -371,6 +373,22 @@ impl Streams {
                     self.unwatch(&id, &root);
                     self.tell(&id, |news| news.add_dir(&root));
                 }
+            }
+        }
+    }
+
+    /// Attributes of what is at a path were set. Of a space's own directory those hear who watch that: not everybody
+    /// who watches the root of the pool may know of it.
+    fn attributes_changed(&mut self, path: &PoolPath) {
+        let (dir, name) = match (path.parent(), path.file_name()) {
+            (Some(_), Some(name)) if CheckpointId::of_staging_name(name).is_some() => return,
+            (Some(dir), Some(name)) => (dir, name),
+            _ => (path.clone(), OWN_NAME),
+        };
+        for id in self.watchers_of(&dir) {
+            let told = self.tell(&id, |news| news.add_name(&dir, name, NameNews::Touched));
+            if told == ToldWhole::Dir {
+                self.unwatch(&id, &dir);
             }
         }
     }

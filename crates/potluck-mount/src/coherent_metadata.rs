@@ -78,6 +78,15 @@ impl CoherentMetadata {
         entries.pop().ok_or(Errno::NOENT)
     }
 
+    /// The entry at a path, whose attributes may have been set a moment ago.
+    pub async fn place(&self, path: &PoolPath) -> Result<ListedEntry, Errno> {
+        let known = self.cache().place(path, self.pool.now());
+        match known {
+            Some(known) => known.ok_or(Errno::NOENT),
+            None => self.entry(path).await,
+        }
+    }
+
     /// The entries of a directory.
     pub async fn list(&self, path: &PoolPath) -> Result<Vec<ListedEntry>, Errno> {
         let known = self.cache().listing(path, self.pool.now());
@@ -110,9 +119,13 @@ impl CoherentMetadata {
         }
     }
 
-    /// This mount changed what is behind a path, or may have.
+    /// This mount changed what is behind a path, or may have, and with it when its directory was modified.
     pub fn changed_here(&self, path: &PoolPath) {
-        self.cache().changed(path);
+        let mut cache = self.cache();
+        cache.changed(path);
+        if let Some(above) = path.parent() {
+            cache.touched(&above);
+        }
     }
 
     /// Hears of changes until nobody else needs `metadata` any more.
@@ -169,6 +182,8 @@ impl CoherentMetadata {
 
     /// Has a new stream watch all that is kept, and learns what of it changed before that.
     async fn revalidate(&self, stream: WatchId) -> Result<HeardStream, Failure> {
+        // The manager may have started again, and knows of no leases then.
+        self.pool.renew_leases_now();
         let asked = self.pool.now();
         let (fetch, questions) = {
             let mut cache = self.cache();

@@ -8,7 +8,7 @@ use crate::stream::FileStream;
 use crate::write_protocol::WriteLimits;
 use crate::write_rates::{Published, WrittenFiles};
 use potluck_client::{Attributes, File, PendingReport, Pool, PutOptions, Suspended, Writer};
-use potluck_core::attributes::FileTime;
+use potluck_core::attributes::{AttributesToSet, EntryAttributes, FileTime};
 use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
@@ -85,8 +85,8 @@ impl Draft {
 
     /// What is in a version, to be read and written anywhere.
     pub fn of_version(place: DraftPlace, base: File) -> Self {
-        let (mtime, permissions) = (Some(base.attributes().mtime), base.attributes().permissions);
-        let attributes = Attributes { mtime, permissions };
+        let EntryAttributes { mtime, permissions, owner } = base.attributes();
+        let attributes = Attributes { mtime: Some(mtime), permissions, owner };
         let version = Some(base.version());
         let content = Content::Edited(Box::new(Edit::of(base, &place.spool)));
         let draft = Self::new(place, content, attributes, Condition::Always, false);
@@ -150,6 +150,37 @@ impl Draft {
         self.failure_noted = true;
     }
 
+    /// Whether [`Draft::read`] gives what was written.
+    pub fn is_readable(&self) -> bool {
+        !matches!(self.content, Content::Lost { .. })
+    }
+
+    /// What was written is never published: it rests on what others have changed since.
+    pub fn lose(&mut self, why: Errno) {
+        if self.is_dirty {
+            self.content = Content::Lost { why, size: self.size() };
+        }
+    }
+
+    /// Others may have published another version at `path`: it is that one from now on, unless something was written to
+    /// this one since it was published.
+    pub async fn refresh(&mut self, path: &PoolPath) -> Result<(), Errno> {
+        if self.is_dirty || matches!(self.content, Content::Lost { .. }) {
+            return Ok(());
+        }
+        let base = match self.pool.open_leased(path).await {
+            Err(failure) if failure.code == code::NO_ENTRY => return Ok(()), // it was removed
+            base => base.map_err(|failure| errno(&failure))?,
+        };
+        if Some(base.version()) != self.version {
+            let EntryAttributes { mtime, permissions, owner } = base.attributes();
+            self.attributes = Attributes { mtime: Some(mtime), permissions, owner };
+            self.version = Some(base.version());
+            self.content = Content::Edited(Box::new(Edit::of(base, &self.spool)));
+        }
+        Ok(())
+    }
+
     /// Has the mount's record say under which name it is not published, if anything of it is not.
     pub fn note(&mut self, path: &PoolPath) {
         if self.is_dirty {
@@ -180,7 +211,7 @@ impl Draft {
         if self.may_stream(path, offset).await? {
             return self.stream(bytes).await;
         }
-        self.to_edit().await?;
+        self.go_on_as_edit().await?;
         match self.edit()?.write(offset, &bytes) {
             Err(Errno::NOSPC) => {}
             written => return written,
@@ -237,7 +268,7 @@ impl Draft {
         len: usize,
     ) -> Result<Vec<u8>, Errno> {
         self.open_again(path).await?;
-        self.to_edit().await?;
+        self.go_on_as_edit().await?;
         self.edit()?.read(offset, len).await
     }
 
@@ -258,7 +289,7 @@ impl Draft {
             // What is not written by the time it is published is zeros.
             Content::Streamed { written, size, .. } if new >= *written => *size = new,
             _ => {
-                self.to_edit().await?;
+                self.go_on_as_edit().await?;
                 self.edit()?.set_size(new)?;
             }
         }
@@ -288,7 +319,7 @@ impl Draft {
 
     /// Has a file that was streamed go on as one that may be read and changed anywhere. What was streamed stays where it
     /// is.
-    async fn to_edit(&mut self) -> Result<(), Errno> {
+    async fn go_on_as_edit(&mut self) -> Result<(), Errno> {
         let Content::Streamed { stream, written, size } = &mut self.content else { return Ok(()) };
         let (written, size) = (*written, *size);
         self.report = None; // what was streamed keeps the session open
@@ -373,9 +404,9 @@ impl Draft {
         if self.is_dirty || !self.has_new_attributes {
             return Ok(());
         }
-        let Attributes { mtime, permissions } = self.attributes;
-        let (path, permissions) = (path.clone(), Some(permissions));
-        let set = SetAttributes { path, version: self.version, mtime, permissions };
+        let Attributes { mtime, permissions, owner } = self.attributes;
+        let attributes = AttributesToSet { mtime, permissions: Some(permissions), owner };
+        let set = SetAttributes { path: path.clone(), version: self.version, attributes };
         match self.pool.set_attributes(&set).await {
             // Another version took its place since, as it may do after.
             Err(failure) if failure.code == code::WRONG_VERSION => {}

@@ -6,10 +6,12 @@ mod checkpoints;
 mod closing;
 mod extended_attributes;
 mod links;
+mod locking;
+mod reservations;
 
 use checkpoints::MountedCheckpoints;
 
-pub use attributes::AttributeChange;
+pub use attributes::{AttributeChange, NewEntry, OwnerChange};
 pub use extended_attributes::PoolAttribute;
 
 use crate::coherent_metadata::CoherentMetadata;
@@ -17,20 +19,21 @@ use crate::draft::{Draft, DraftPlace};
 use crate::errno::errno;
 use crate::handles::{Handle, OpenHandle, OpenHandles, SharedDraft};
 use crate::inodes::{Inodes, ROOT};
+use crate::locks::MountLocks;
 use crate::reading::Reading;
 use crate::record::MountRecord;
 use crate::spool::Spool;
 use crate::write_protocol::WriteLimits;
 use crate::write_rates::WrittenFiles;
 use potluck_client::{Attributes, Pool};
-use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
-use potluck_core::ids::VersionId;
+use potluck_core::attributes::{EntryAttributes, FileTime};
+use potluck_core::ids::{LockHolderId, VersionId};
 use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{Condition, EntryKind, ListedEntry, MakeDir};
 use potluck_wire::error::{Failure, code};
 use rustix::io::Errno;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tokio::sync::Mutex as AsyncMutex;
 
 /// The facts about an entry that programs see.
@@ -42,7 +45,7 @@ pub struct ShownEntry {
     pub kind: EntryKind,
     /// Bytes of a file.
     pub size: u64,
-    /// Modification time and permissions.
+    /// Modification time, permissions and owner.
     pub attributes: EntryAttributes,
     /// The version of a file that is in the pool.
     pub version: Option<VersionId>,
@@ -80,6 +83,9 @@ pub struct FileSystem {
     inodes: Mutex<Inodes>,
     handles: Mutex<OpenHandles>,
     checkpoints: Mutex<MountedCheckpoints>,
+    locks: Arc<MountLocks>,
+    /// Has the kernel forget the attributes of a number.
+    forgetting: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
 }
 
 impl FileSystem {
@@ -95,8 +101,21 @@ impl FileSystem {
         let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
         let metadata = Arc::new(CoherentMetadata::new(pool.clone()));
         let (checkpoints, limits) = (Mutex::default(), Arc::new(limits));
-        let (spool, written_files) = (Arc::new(spool), Arc::default());
-        Self { pool, metadata, spool, limits, written_files, record, inodes, handles, checkpoints }
+        let (spool, written_files, forgetting) = (Arc::new(spool), Arc::default(), OnceLock::new());
+        let locks = Arc::new(MountLocks::new(pool.clone(), LockHolderId(pool.random())));
+        Self {
+            pool,
+            metadata,
+            spool,
+            limits,
+            written_files,
+            record,
+            inodes,
+            handles,
+            checkpoints,
+            locks,
+            forgetting,
+        }
     }
 
     /// What is known of the pool.
@@ -160,9 +179,9 @@ impl FileSystem {
 
     async fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> ShownEntry {
         let draft = draft.lock().await;
-        let Attributes { mtime, permissions } = draft.attributes();
+        let Attributes { mtime, permissions, owner } = draft.attributes();
         let mtime = mtime.unwrap_or_else(|| self.now());
-        let attributes = EntryAttributes { mtime, permissions };
+        let attributes = EntryAttributes { mtime, permissions, owner };
         let (kind, size, version) = (EntryKind::File, draft.size(), None);
         ShownEntry { inode, kind, size, attributes, version }
     }
@@ -177,16 +196,22 @@ impl FileSystem {
     pub async fn facts(&self, inode: u64, handle: Option<u64>) -> Result<ShownEntry, Errno> {
         let opened = handle.and_then(|handle| self.handles().get(handle));
         if let Some(OpenHandle { handle: Handle::Reading(reading), .. }) = opened {
-            let file = reading.file();
-            let (kind, size, attributes) = (EntryKind::File, file.size(), reading.attributes());
-            let version = Some(file.version());
-            return Ok(ShownEntry { inode, kind, size, attributes, version });
+            return Ok(facts_of_reading(inode, &reading));
         }
         let draft = self.handles().draft(inode);
         if let Some(draft) = draft {
             return Ok(self.facts_of_draft(inode, &draft).await);
         }
-        let path = self.inodes().path(inode)?;
+        let path = self.inodes().path(inode);
+        let path = match path {
+            Ok(path) => path,
+            // It was removed or replaced, and the kernel does not say which of those who have it open asks.
+            Err(why) => {
+                let readings = self.handles().readings(inode);
+                let reading = readings.last().ok_or(why)?;
+                return Ok(facts_of_reading(inode, reading));
+            }
+        };
         if path.space().is_empty() {
             return Ok(ShownEntry::of_dir(inode));
         }
@@ -266,23 +291,38 @@ impl FileSystem {
         if !mode.writes {
             return self.open_for_reading(inode, opener).await;
         }
+        let path = self.inodes().path(inode)?;
         let shared = self.handles().draft(inode);
-        let draft = match shared {
-            Some(draft) => {
-                if mode.truncates {
-                    let path = self.inodes().path(inode)?;
-                    draft.lock().await.set_size(&path, 0).await?;
-                }
-                draft
-            }
-            None => Arc::new(AsyncMutex::new(self.begin_draft(inode, mode).await?)),
+        let (draft, is_begun) = match shared {
+            Some(draft) => (draft, false),
+            None => (Arc::new(AsyncMutex::new(self.begin_draft(inode, mode).await?)), true),
         };
-        Ok(self.handles().add(inode, Handle::Writing { draft, appends: mode.appends }, opener))
+        let handle = Handle::Writing { draft: Arc::clone(&draft), appends: mode.appends };
+        let number = self.handles().add(inode, handle, opener);
+        let shared = self.handles().draft(inode).filter(|shared| !Arc::ptr_eq(shared, &draft));
+        if is_begun && shared.is_some() {
+            draft.lock().await.has_no_name(); // another program began to write the file at the same time
+        }
+        if mode.truncates && (!is_begun || shared.is_some()) {
+            let cut_off = shared.unwrap_or(draft).lock().await.set_size(&path, 0).await;
+            if let Err(why) = cut_off {
+                self.handles().remove(number);
+                return Err(why);
+            }
+        }
+        Ok(number)
     }
 
-    /// The version that is published is read; what never was is read as it is written.
+    /// The version that is published is read; what never was, and what programs share by locks, as it is written.
     async fn open_for_reading(&self, inode: u64, opener: Option<u32>) -> Result<u64, Errno> {
-        let path = self.inodes().path(inode)?;
+        let path = self.inodes().path_to_open(inode)?;
+        if let Some(draft) = self.shared_by_locks(inode).await {
+            return Ok(self.handles().add(
+                inode,
+                Handle::Writing { draft, appends: false },
+                opener,
+            ));
+        }
         let handle = match self.pool.open_leased(&path).await {
             Ok(file) => Handle::Reading(Arc::new(Reading::new(file))),
             Err(failure) => match self.handles().draft(inode) {
@@ -302,7 +342,8 @@ impl FileSystem {
         }
         let file = self.pool.open_leased(&path).await.map_err(|failure| errno(&failure))?;
         let place = self.draft_place();
-        let attributes = Attributes { mtime: None, permissions: file.attributes().permissions };
+        let EntryAttributes { permissions, owner, .. } = file.attributes();
+        let attributes = Attributes { mtime: None, permissions, owner };
         let mut draft = match mode.truncates {
             false => Draft::of_version(place, file),
             true => Draft::empty(place, Condition::Always, attributes),
@@ -317,7 +358,7 @@ impl FileSystem {
         parent: u64,
         name: &str,
         mode: OpenMode,
-        permissions: Permissions,
+        made: NewEntry,
         opener: Option<u32>,
     ) -> Result<(ShownEntry, u64), Errno> {
         let path = self.child(parent, name)?;
@@ -331,7 +372,8 @@ impl FileSystem {
             true => Condition::IfAbsent,
             false => Condition::Always,
         };
-        let attributes = Attributes { mtime: None, permissions };
+        let NewEntry { permissions, owner } = self.inheriting(parent, made, false).await?;
+        let attributes = Attributes { mtime: None, permissions, owner };
         let place = self.draft_place();
         let mut draft = Draft::empty(place, condition, attributes);
         draft.note(&path);
@@ -374,7 +416,11 @@ impl FileSystem {
         match opened.handle {
             Handle::Writing { draft, .. } => {
                 let path = self.inodes().path(opened.inode);
-                draft.lock().await.sync(&path?).await
+                draft.lock().await.sync(&path?).await?;
+                match self.locks.is_locked(opened.inode) {
+                    true => self.publish_draft(&mut *draft.lock().await, opened.inode).await,
+                    false => Ok(()),
+                }
             }
             Handle::Reading(_) | Handle::Listing(_) => Ok(()),
         }
@@ -390,13 +436,14 @@ impl FileSystem {
         &self,
         parent: u64,
         name: &str,
-        permissions: Permissions,
+        made: NewEntry,
     ) -> Result<ShownEntry, Errno> {
         let path = self.child(parent, name)?;
         if path.names().is_empty() {
             return Err(Errno::PERM); // a space is made by `potluck space create`
         }
-        let make = MakeDir { path, parents: false, permissions };
+        let NewEntry { permissions, owner } = self.inheriting(parent, made, true).await?;
+        let make = MakeDir { path, parents: false, permissions, owner };
         let made = self.once(code::EXISTS, || self.pool.call(&make)).await;
         self.metadata.changed_here(&make.path);
         made?;
@@ -469,14 +516,20 @@ impl FileSystem {
     }
 }
 
+fn facts_of_reading(inode: u64, reading: &Reading) -> ShownEntry {
+    let file = reading.file();
+    let (kind, size, attributes) = (EntryKind::File, file.size(), reading.attributes());
+    ShownEntry { inode, kind, size, attributes, version: Some(file.version()) }
+}
+
 fn facts_of(inode: u64, entry: &ListedEntry) -> ShownEntry {
-    let ListedEntry { kind, size, mtime, permissions, version, .. } = *entry;
-    ShownEntry { inode, kind, size, attributes: EntryAttributes { mtime, permissions }, version }
+    let ListedEntry { kind, size, version, .. } = *entry;
+    ShownEntry { inode, kind, size, attributes: entry.attributes(), version }
 }
 
 fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {
     let ShownEntry { kind, size, attributes, version, .. } = *facts;
-    let EntryAttributes { mtime, permissions } = attributes;
+    let EntryAttributes { mtime, permissions, owner } = attributes;
     let (digest, copies, ec, in_catalog, target) = Default::default();
     ListedEntry {
         path,
@@ -489,6 +542,7 @@ fn entry_of(path: String, facts: &ShownEntry) -> ListedEntry {
         ec,
         in_catalog,
         permissions,
+        owner,
         target,
     }
 }

@@ -47,10 +47,13 @@ pub struct OpenHandles {
 }
 
 impl OpenHandles {
-    /// Gives an open file a handle.
-    pub fn add(&mut self, inode: u64, handle: Handle, opener: Option<u32>) -> u64 {
-        if let Handle::Writing { draft, .. } = &handle {
-            self.drafts.entry(inode).or_insert_with(|| (Arc::clone(draft), 0)).1 += 1;
+    /// Gives an open file a handle. Of a file that others have begun to write meanwhile it has their draft.
+    pub fn add(&mut self, inode: u64, mut handle: Handle, opener: Option<u32>) -> u64 {
+        if let Handle::Writing { draft, .. } = &mut handle {
+            let (shared, count) =
+                self.drafts.entry(inode).or_insert_with(|| (Arc::clone(draft), 0));
+            *count += 1;
+            *draft = Arc::clone(shared);
         }
         *self.of_inode.entry(inode).or_default() += 1;
         self.last += 1;
@@ -97,6 +100,17 @@ impl OpenHandles {
             _ => None,
         });
         readings.collect()
+    }
+
+    /// Has all who read a file read it as `handle` says, from now on.
+    pub fn replace_readings(&mut self, inode: u64, handle: &Handle) {
+        let of_file = self.open.values_mut().filter(|opened| opened.inode == inode);
+        for opened in of_file.filter(|opened| matches!(opened.handle, Handle::Reading(_))) {
+            opened.handle = handle.clone();
+            if let Handle::Writing { draft, .. } = handle {
+                self.drafts.entry(inode).or_insert_with(|| (Arc::clone(draft), 0)).1 += 1;
+            }
+        }
     }
 
     /// The files that are being written.

@@ -13,6 +13,8 @@ pub type NamePlace = (u64, String);
 struct Inode {
     /// `None` for the root, and once the name leads elsewhere.
     place: Option<NamePlace>,
+    /// The name at which something else took its place.
+    replaced_at: Option<NamePlace>,
     /// How often the kernel was told of it and has not forgotten it.
     lookups: u64,
     /// Where the content of a directory is staged for a checkpoint, so that all names below lead there.
@@ -30,7 +32,10 @@ pub struct Inodes {
 impl Inodes {
     /// Knows the root alone.
     pub fn new(root: PoolPath) -> Self {
-        let known = HashMap::from([(ROOT, Inode { place: None, lookups: 1, staging: None })]);
+        let known = HashMap::from([(
+            ROOT,
+            Inode { place: None, replaced_at: None, lookups: 1, staging: None },
+        )]);
         Self { root, known, names: HashMap::new(), last: ROOT }
     }
 
@@ -44,6 +49,18 @@ impl Inodes {
         }
         let (parent, name) = self.place(number).ok_or(Errno::STALE)?;
         self.path(*parent)?.join(name).map_err(|_| Errno::NAMETOOLONG)
+    }
+
+    /// The path of a number, or of what took its place by a rename: whoever looked a name up, and opens it after that, opens
+    /// what is there by then.
+    pub fn path_to_open(&self, number: u64) -> Result<PoolPath, Errno> {
+        let replaced_at = self.known.get(&number).and_then(|inode| inode.replaced_at.as_ref());
+        match (self.path(number), replaced_at) {
+            (Err(_), Some((parent, name))) => {
+                self.path(*parent)?.join(name).map_err(|_| Errno::NAMETOOLONG)
+            }
+            (path, _) => path,
+        }
     }
 
     /// Where the content of a directory is staged, if it is.
@@ -106,7 +123,8 @@ impl Inodes {
         self.last += 1;
         let place = (parent, name.to_owned());
         self.names.insert(place.clone(), self.last);
-        self.known.insert(self.last, Inode { place: Some(place), lookups: 0, staging: None });
+        let (lookups, replaced_at, staging) = Default::default();
+        self.known.insert(self.last, Inode { place: Some(place), replaced_at, lookups, staging });
         self.last
     }
 
@@ -143,6 +161,11 @@ impl Inodes {
         let Some(number) = self.find(from.0, from.1) else { return self.unlink(to.0, to.1) };
         if self.find(to.0, to.1) == Some(number) {
             return;
+        }
+        if let Some(replaced) = self.find(to.0, to.1)
+            && let Some(inode) = self.known.get_mut(&replaced)
+        {
+            inode.replaced_at = Some((to.0, to.1.to_owned()));
         }
         self.unlink(to.0, to.1);
         self.names.remove(&(from.0, from.1.to_owned()));
@@ -181,6 +204,8 @@ mod tests {
         inodes.rename((dir, "f"), (ROOT, "other"));
         assert_eq!(path(&inodes, file), Ok("pot://lab/other".into()));
         assert_eq!(path(&inodes, other), Err(Errno::STALE));
+        let opened = inodes.path_to_open(other).map(|path| path.to_string());
+        assert_eq!(opened, Ok("pot://lab/other".into()), "what is there now");
         assert_ne!(inodes.of(dir, "f"), file);
     }
 

@@ -5,7 +5,7 @@
 
 use crate::file_system::FileSystem;
 use fuser::{INodeNo, Notifier};
-use potluck_wire::control::DirChange;
+use potluck_wire::control::{DirChange, OWN_NAME};
 use std::ffi::OsStr;
 use std::io;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -17,6 +17,11 @@ const WAITING: usize = 1024;
 /// Tells the kernel by `notifier` what others change in `files`, as long as these are there.
 pub fn keep_true(files: &Arc<FileSystem>, notifier: Notifier) -> io::Result<()> {
     let (sender, changes) = sync_channel(WAITING);
+    let attributes = notifier.clone();
+    // Nothing waits for that: the kernel holds no lock of a file while it forgets its attributes.
+    files.on_forgetting(Box::new(move |number| {
+        note(attributes.inval_inode(INodeNo(number), -1, 0))
+    }));
     let known = Arc::downgrade(files);
     let tell = move || tell(&known, &notifier, &changes);
     std::thread::Builder::new().name("kernel-cache".into()).spawn(tell)?;
@@ -25,7 +30,7 @@ pub fn keep_true(files: &Arc<FileSystem>, notifier: Notifier) -> io::Result<()> 
 }
 
 fn tell(files: &Weak<FileSystem>, notifier: &Notifier, changes: &Receiver<DirChange>) {
-    for DirChange { dir, changed, gone, .. } in changes {
+    for DirChange { dir, changed, attributes, gone, .. } in changes {
         let Some(files) = files.upgrade() else { return };
         let Some(parent) = files.number_of_dir(&dir) else { continue };
         for name in changed {
@@ -35,6 +40,15 @@ fn tell(files: &Weak<FileSystem>, notifier: &Notifier, changes: &Receiver<DirCha
                 None => notifier.inval_entry(INodeNo(parent), OsStr::new(&name)),
             };
             note(told);
+        }
+        for name in attributes {
+            let number = match name.as_str() {
+                OWN_NAME => Some(parent),
+                name => files.number(parent, name),
+            };
+            if let Some(number) = number {
+                note(notifier.inval_inode(INodeNo(number), -1, 0));
+            }
         }
         for name in gone {
             note(notifier.inval_entry(INodeNo(parent), OsStr::new(&name)));

@@ -11,7 +11,7 @@ use potluck_core::checkpoint::CheckpointId;
 use potluck_core::clock::Tick;
 use potluck_core::ids::WatchId;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{DirChange, DirNews, EntryKind, KnownDir, ListedEntry};
+use potluck_wire::control::{DirChange, DirNews, EntryKind, KnownDir, ListedEntry, OWN_NAME};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -51,6 +51,7 @@ struct FetchUnderWay {
 #[derive(Default)]
 struct HeardMeanwhile {
     names: BTreeSet<String>,
+    touched: BTreeSet<String>,
     all: bool,
 }
 
@@ -75,6 +76,16 @@ impl MetadataCache {
 
     /// What is behind a path: an entry, or `Some(None)` for nothing; `None` where that is not known.
     pub fn entry(&mut self, path: &PoolPath, now: Tick) -> Option<Option<ListedEntry>> {
+        let found = self.place(path, now)?;
+        let (dir, name) = steps(path).pop()?;
+        // Who lists a space is told of the attributes of its directory, and nobody else is.
+        let is_told = !path.names().is_empty() || self.dirs.contains_key(path) || found.is_none();
+        let is_touched = self.dirs.get(&dir).is_some_and(|dir| dir.is_touched(name));
+        (is_told && !is_touched).then_some(found)
+    }
+
+    /// As [`Self::entry`], but the attributes of what is there may be others by now.
+    pub fn place(&mut self, path: &PoolPath, now: Tick) -> Option<Option<ListedEntry>> {
         if !self.is_live(now) {
             return None;
         }
@@ -103,7 +114,7 @@ impl MetadataCache {
         if path.space().is_empty() {
             return self.is_live(now);
         }
-        let found = self.entry(path, now);
+        let found = self.place(path, now);
         matches!(found, Some(Some(ListedEntry { kind: EntryKind::Dir, .. })))
     }
 
@@ -194,6 +205,7 @@ impl MetadataCache {
             kept.put(&entry.path.clone(), Behind::Entry(Box::new(entry)));
         }
         news.gone.iter().for_each(|name| kept.put(name, Behind::Nothing));
+        heard.touched.iter().for_each(|name| kept.touch(name));
         heard.names.iter().for_each(|name| kept.put(name, Behind::Unknown));
         self.bytes = self.bytes + kept.bytes() - before;
     }
@@ -256,9 +268,22 @@ impl MetadataCache {
         }
     }
 
+    /// Attributes of what is at a path were set; it and what is below it are the same.
+    pub fn touched(&mut self, path: &PoolPath) {
+        let Some((dir, name)) = steps(path).pop() else { return };
+        for fetch in self.fetches.values_mut() {
+            if let Some(heard) = fetch.dirs.get_mut(&dir) {
+                heard.touched.insert(name.to_owned());
+            }
+        }
+        if let Some(kept) = self.dirs.get_mut(&dir) {
+            kept.touch(name);
+        }
+    }
+
     /// The stream told of changes in a directory.
     pub fn apply(&mut self, change: &DirChange) {
-        let DirChange { dir, all, changed, gone } = change;
+        let DirChange { dir, all, changed, attributes, gone } = change;
         if *all && dir.space().is_empty() {
             // Directories of spaces are told of by themselves.
             self.forget_dir(dir);
@@ -269,6 +294,12 @@ impl MetadataCache {
         }
         let names = changed.iter().chain(gone);
         names.filter_map(|name| dir.join(name).ok()).for_each(|path| self.changed(&path));
+        for name in attributes {
+            match name.as_str() {
+                OWN_NAME => self.touched(dir),
+                name => drop(dir.join(name).map(|path| self.touched(&path))),
+            }
+        }
     }
 
     /// News arrived that were asked for at `asked`.

@@ -84,6 +84,7 @@ fn serve_kernel(
     let limits = WriteLimits::new(options.writing);
     let files = Arc::new(FileSystem::new(pool, root.clone(), spool, limits, Arc::clone(record)));
     tokio::spawn(CoherentMetadata::follow(Arc::downgrade(files.metadata())));
+    tokio::spawn(FileSystem::give_locks_back(Arc::downgrade(&files)));
     let MountOptions { read_only, allow_other, no_exec, .. } = *options;
     let source = root.to_string();
     let device = attach(dir, &Attachment { source, read_only, allow_other, no_exec })?;

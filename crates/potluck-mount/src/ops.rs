@@ -3,7 +3,8 @@
 
 mod translation;
 
-use crate::file_system::{AttributeChange, FileSystem, PoolAttribute, ShownEntry};
+use crate::file_system::{AttributeChange, FileSystem, NewEntry, PoolAttribute, ShownEntry};
+use crate::locks::RangeLock;
 use crate::opener::process_of;
 use fuser::{
     BsdFileFlags, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -20,7 +21,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
-use translation::{LARGEST_WRITE, file_time, kind, mode, number, shown, text};
+use translation::{
+    LARGEST_WRITE, Owners, UNLOCKED, file_time, kind, lock_kind, lock_level, mode, number, shown,
+    text,
+};
 
 /// How long the kernel believes what it was told: what others change is seen within this time.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -35,14 +39,13 @@ const DIRECT: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 pub struct KernelRequests {
     files: Arc<FileSystem>,
     runtime: Handle,
-    owner: (u32, u32),
+    owners: Owners,
 }
 
 impl KernelRequests {
     /// Serves `files` to the user who runs this process.
     pub fn new(files: Arc<FileSystem>, runtime: Handle) -> Self {
-        use rustix::process::{getgid, getuid};
-        Self { files, runtime, owner: (getuid().as_raw(), getgid().as_raw()) }
+        Self { files, runtime, owners: Owners::of_process() }
     }
 
     fn spawn<F: Future<Output = ()> + Send + 'static>(
@@ -53,11 +56,11 @@ impl KernelRequests {
     }
 
     fn reply_entry(&self, reply: ReplyEntry, work: impl AsyncWork<ShownEntry>) {
-        let owner = self.owner;
+        let owners = self.owners;
         let files = Arc::clone(&self.files);
         self.runtime.spawn(async move {
             match work.run(files).await {
-                Ok(facts) => reply.entry(&BELIEVED, &shown(&facts, owner), Generation(0)),
+                Ok(facts) => reply.entry(&BELIEVED, &shown(&facts, owners), Generation(0)),
                 Err(why) => reply.error(number(why)),
             }
         });
@@ -92,7 +95,7 @@ where
 impl Filesystem for KernelRequests {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let _ = config.set_max_write(LARGEST_WRITE); // less than the most that there may be
-        // Locks are refused rather than kept by the kernel of one machine, where others would not see them.
+        // Locks are asked for here rather than kept by the kernel of one machine, where others would not see them.
         for capability in [
             InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_POSIX_LOCKS,
@@ -120,10 +123,10 @@ impl Filesystem for KernelRequests {
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        let owner = self.owner;
+        let owners = self.owners;
         self.spawn(|files| async move {
             match files.facts(inode.0, handle.map(|handle| handle.0)).await {
-                Ok(facts) => reply.attr(&BELIEVED, &shown(&facts, owner)),
+                Ok(facts) => reply.attr(&BELIEVED, &shown(&facts, owners)),
                 Err(why) => reply.error(number(why)),
             }
         });
@@ -147,18 +150,17 @@ impl Filesystem for KernelRequests {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let owner = self.owner;
-        let is_owned = |given: Option<u32>, own: u32| given.is_none_or(|given| given == own);
-        let special = permissions.is_some_and(|bits| bits & 0o7000 != 0);
-        if special || !is_owned(uid, owner.0) || !is_owned(gid, owner.1) {
-            return reply.error(fuser::Errno::EPERM);
-        }
+        let owners = self.owners;
+        let owner = match owners.change(uid, gid) {
+            Ok(owner) => owner,
+            Err(why) => return reply.error(number(why)),
+        };
         let permissions = permissions.map(Permissions::of_mode);
         let mtime = mtime.map(|time| file_time(time, self.files.now()));
-        let change = AttributeChange { size, mtime, permissions };
+        let change = AttributeChange { size, mtime, permissions, owner };
         self.spawn(|files| async move {
             match files.change(inode.0, change).await {
-                Ok(facts) => reply.attr(&BELIEVED, &shown(&facts, owner)),
+                Ok(facts) => reply.attr(&BELIEVED, &shown(&facts, owners)),
                 Err(why) => reply.error(number(why)),
             }
         });
@@ -166,16 +168,16 @@ impl Filesystem for KernelRequests {
 
     fn mkdir(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
         _: u32,
         reply: ReplyEntry,
     ) {
-        let name = text(name);
+        let (name, made) = (text(name), self.owners.new_entry(request, mode));
         self.reply_entry(reply, move |files: Arc<FileSystem>| async move {
-            files.make_dir(parent.0, &name?, Permissions::of_mode(mode)).await
+            files.make_dir(parent.0, &name?, made).await
         });
     }
 
@@ -192,15 +194,16 @@ impl Filesystem for KernelRequests {
 
     fn symlink(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         target: &Path,
         reply: ReplyEntry,
     ) {
         let (name, target) = (text(name), text(target.as_os_str()));
+        let NewEntry { owner, .. } = self.owners.new_entry(request, 0);
         self.reply_entry(reply, move |files: Arc<FileSystem>| async move {
-            files.make_link(parent.0, &name?, target?).await
+            files.make_link(parent.0, &name?, target?, owner).await
         });
     }
 
@@ -258,19 +261,17 @@ impl Filesystem for KernelRequests {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let (name, owner) = (text(name), self.owner);
+        let (name, owners) = (text(name), self.owners);
+        let made = owners.new_entry(request, permissions);
         let opener = process_of(request.pid());
         self.spawn(|files| async move {
             let created = match name {
-                Ok(name) => {
-                    let permissions = Permissions::of_mode(permissions);
-                    files.create(parent.0, &name, mode(flags), permissions, opener).await
-                }
+                Ok(name) => files.create(parent.0, &name, mode(flags), made, opener).await,
                 Err(why) => Err(why),
             };
             match created {
                 Ok((facts, handle)) => {
-                    let (shown, handle) = (shown(&facts, owner), FileHandle(handle));
+                    let (shown, handle) = (shown(&facts, owners), FileHandle(handle));
                     reply.created(&BELIEVED, &shown, Generation(0), handle, DIRECT);
                 }
                 Err(why) => reply.error(number(why)),
@@ -324,12 +325,12 @@ impl Filesystem for KernelRequests {
         request: &Request,
         _: INodeNo,
         handle: FileHandle,
-        _: LockOwner,
+        owner: LockOwner,
         reply: ReplyEmpty,
     ) {
         let thread = request.pid();
         self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
-            files.flush(handle.0, thread).await
+            files.flush(handle.0, thread, owner.0).await
         });
     }
 
@@ -339,12 +340,12 @@ impl Filesystem for KernelRequests {
         _: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
-        _: Option<LockOwner>,
+        owner: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
         self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
-            files.release(handle.0).await;
+            files.release(handle.0, owner.map(|owner| owner.0)).await;
             Ok(())
         });
     }
@@ -410,7 +411,7 @@ impl Filesystem for KernelRequests {
             Ok(entries) => entries,
             Err(why) => return reply.error(number(why)),
         };
-        let dir = |inode: u64| shown(&ShownEntry::of_dir(inode), self.owner);
+        let dir = |inode: u64| shown(&ShownEntry::of_dir(inode), self.owners);
         for at in offset..entries.len() as u64 + 2 {
             let (name, facts) = match at {
                 0 => (".", dir(inode.0)),
@@ -418,7 +419,7 @@ impl Filesystem for KernelRequests {
                 _ => {
                     let entry = &entries[at as usize - 2];
                     let facts = self.files.facts_of_entry(inode.0, entry);
-                    (entry.path.as_str(), shown(&facts, self.owner))
+                    (entry.path.as_str(), shown(&facts, self.owners))
                 }
             };
             if reply.add(facts.ino, at + 1, name, &BELIEVED, &facts, Generation(0)) {
@@ -441,7 +442,7 @@ impl Filesystem for KernelRequests {
         reply: ReplyEmpty,
     ) {
         self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
-            files.release(handle.0).await;
+            files.release(handle.0, None).await;
             Ok(())
         });
     }
@@ -515,31 +516,52 @@ impl Filesystem for KernelRequests {
     fn getlk(
         &self,
         _: &Request,
-        _: INodeNo,
+        inode: INodeNo,
         _: FileHandle,
-        _: LockOwner,
-        _: u64,
-        _: u64,
-        _: i32,
-        _: u32,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
         reply: ReplyLock,
     ) {
-        reply.error(fuser::Errno::EOPNOTSUPP);
+        self.spawn(|files| async move {
+            let Some(level) = lock_level(kind) else { return reply.locked(start, end, kind, pid) };
+            let wanted = RangeLock { owner: owner.0, pid, start, end, level };
+            match files.find_conflict(inode.0, wanted).await {
+                Ok(None) => reply.locked(0, 0, UNLOCKED, 0),
+                Ok(Some(lock)) => {
+                    reply.locked(lock.start, lock.end, lock_kind(lock.level), lock.pid);
+                }
+                Err(why) => reply.error(number(why)),
+            }
+        });
     }
 
     fn setlk(
         &self,
-        _: &Request,
-        _: INodeNo,
+        request: &Request,
+        inode: INodeNo,
         _: FileHandle,
-        _: LockOwner,
-        _: u64,
-        _: u64,
-        _: i32,
-        _: u32,
-        _: bool,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        pid: u32,
+        waits: bool,
         reply: ReplyEmpty,
     ) {
-        reply.error(fuser::Errno::EOPNOTSUPP);
+        let thread = request.pid();
+        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+            let owner = owner.0;
+            match lock_level(kind) {
+                None => files.unlock(inode.0, owner, start, end),
+                Some(level) => {
+                    let lock = RangeLock { owner, pid, start, end, level };
+                    files.lock(inode.0, lock, waits.then_some(thread)).await?;
+                }
+            }
+            Ok(())
+        });
     }
 }

@@ -33,7 +33,7 @@ pub use donor_snapshot::DonorSnapshot;
 pub use donor_table::{DonorContact, Enlisted, called};
 pub use inventory_progress::{OutOfOrder, PageDone, UnlistedCopies};
 pub use limits::PoolLimits;
-pub use pool::Pool;
+pub use pool::{OpenReservation, Pool, ReservesTooMuch};
 pub use pool_view::{DonorView, LeavingRule, PoolView};
 pub use record::{DonorRecord, Giving};
 pub use running_probations::ProbationResult;

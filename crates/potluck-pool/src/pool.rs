@@ -11,9 +11,12 @@ mod parking;
 mod passing_time;
 mod probation;
 mod reach;
+mod reservations;
 mod sessions;
 mod trust;
 mod unknown_chunks;
+
+pub use reservations::{OpenReservation, ReservesTooMuch};
 
 use crate::circuit_breaker::CircuitBreaker;
 use crate::complaints::Complaints;

@@ -115,8 +115,14 @@ pub(super) fn send_heartbeat(
 
 fn open(pool: &mut Pool, id: SessionId, bytes: u64, now: f64) -> Result<(), Refusal> {
     let policy = Policy { sealed: false, ..Policy::default() };
-    let new =
-        NewSession { id, member: ME, space: SpaceId(1), policy, asked: AskedPolicy::default() };
+    let new = NewSession {
+        id,
+        member: ME,
+        space: SpaceId(1),
+        policy,
+        asked: AskedPolicy::default(),
+        room: None,
+    };
     pool.open_session(new, Some(bytes), at(now)).map(|_| ())
 }
 
@@ -290,6 +296,7 @@ fn a_plan_goes_on_without_donors_that_are_away_while_one_more_may_die() {
             space: SpaceId(1),
             policy,
             asked: AskedPolicy::default(),
+            room: None,
         };
         let opened = pool.open_session(new, Some(MIB), at(7.0));
         let opened = opened.map(|ticketed| ticketed.plan.donors().len());
@@ -317,7 +324,7 @@ fn only_donors_that_are_expected_back_are_waited_for_by_a_write_below_policy() {
         (1..=2).for_each(|donor| assert!(send_heartbeat(&mut pool, donor, 7, 0, 20.0)));
         let policy = Policy { copies: 3, ..Policy::default() };
         let asked = AskedPolicy::default();
-        let new = NewSession { id: S1, member: ME, space: SpaceId(1), policy, asked };
+        let new = NewSession { id: S1, member: ME, space: SpaceId(1), policy, asked, room: None };
         pool.open_session(new, Some(MIB), at(20.0)).map(|ticketed| ticketed.plan.donors().len())
     };
     let away = DonorId(3);
@@ -349,8 +356,14 @@ fn an_unknown_size_is_promised_what_fits() {
     register(&mut pool, 1, 7, 0.0);
     open(&mut pool, S1, 980 * MIB, 0.0).expect("opened");
     let policy = Policy { sealed: false, ..Policy::default() };
-    let new =
-        NewSession { id: S2, member: ME, space: SpaceId(1), policy, asked: AskedPolicy::default() };
+    let new = NewSession {
+        id: S2,
+        member: ME,
+        space: SpaceId(1),
+        policy,
+        asked: AskedPolicy::default(),
+        room: None,
+    };
     let ticketed = pool.open_session(new, None, at(0.0)).expect("opened");
     assert_eq!(ticketed.bytes, 20 * MIB);
 }

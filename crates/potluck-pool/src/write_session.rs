@@ -5,6 +5,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::{AskedPolicy, Policy};
+use potluck_core::reserved_room::ReservedRoom;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeMap;
 
@@ -37,6 +38,8 @@ pub struct NewSession {
     pub policy: Policy,
     /// What its command asks for, whatever directories say.
     pub asked: AskedPolicy,
+    /// The room that it is, if it is no session that writes but a reservation.
+    pub room: Option<ReservedRoom>,
 }
 
 #[derive(Debug)]
@@ -56,6 +59,12 @@ pub struct OpenSession {
     /// While its client is away.
     pub parked: Option<Parked>,
     pub ending: bool,
+    /// The room that it is, if it is a reservation.
+    pub(crate) room: Option<ReservedRoom>,
+    /// The reservation of whose room it takes.
+    pub(crate) draws_on: Option<SessionId>,
+    /// Bytes of files that it has committed.
+    pub(crate) committed: u64,
 }
 
 /// A session whose client is away.
@@ -168,6 +177,15 @@ impl OpenSession {
         let more = self.ticketed().next_allowance(donor);
         let allowed = self.more.entry(donor).or_default();
         *allowed = allowed.saturating_add(more);
+    }
+
+    /// What was promised to it, with all redundancy, and is not needed for what it has committed.
+    pub(crate) fn not_needed(&self) -> u64 {
+        let promised =
+            self.plan.promised().values().fold(0, |sum: u64, it| sum.saturating_add(*it));
+        let data = self.policy.ec.map_or(1, |ec| ec.data() as u64);
+        let shards = u64::from(self.policy.redundancy().donors());
+        promised.saturating_sub((self.committed / data).saturating_mul(shards))
     }
 
     pub(crate) fn ticketed(&self) -> Ticketed {

@@ -10,10 +10,12 @@ mod donors;
 mod grants;
 mod history;
 mod links;
+mod locks;
 mod membership;
 mod names;
 mod quotas;
 mod reading;
+mod reservations;
 mod safety;
 mod series;
 mod spaces;
@@ -40,6 +42,10 @@ pub use history::{
     SnapshotAbout, SnapshotList, SnapshotRemove, SnapshotTake, Snapshots,
 };
 pub use links::{MAX_LINKS, MadeLinks, MakeLinks, NewLink, NotMade};
+pub use locks::{
+    LOCK_LEASE, LOCK_WAIT, LockAuthority, LockGive, LockKeep, LockKept, LockLevel, LockTake,
+    LockTaken, MOST_LOCKED,
+};
 pub use membership::{
     Find, Found, Invitation, InvitationList, InvitationRemove, Invitations, Invite, Invited, Join,
     Joined, Leave, MemberAbout, MemberList, Members, Revoke,
@@ -51,8 +57,11 @@ pub use names::{
 };
 pub use quotas::{QuotaList, QuotaSet, QuotaUse, Quotas};
 pub use reading::{
-    CopyFault, Open, OpenFile, OpenLink, OpenPart, Opened, RenewLeases, RenewedLeases, Report,
-    Unreached,
+    CopyFault, Open, OpenDir, OpenFile, OpenLink, OpenPart, Opened, RenewLeases, RenewedLeases,
+    Report, Unreached,
+};
+pub use reservations::{
+    RoomRelease, RoomReservation, RoomReservationList, RoomReservations, RoomReserve,
 };
 pub use safety::{
     Away, Damage, Departing, Fsck, FsckOutcome, FsckReport, GcResume, GiveBack, GiveBackStatus,
@@ -67,8 +76,8 @@ pub use status::{
     SpaceHealth, Status, Verdict,
 };
 pub use watching::{
-    DirChange, DirDigest, DirNews, KnownDir, KnownName, MAX_REFRESHED, Refresh, Refreshed,
-    WATCH_WAIT, Watch, WatchNews, refreshed_at_once,
+    DirChange, DirDigest, DirNews, KnownDir, KnownName, MAX_REFRESHED, OWN_NAME, Refresh,
+    Refreshed, WATCH_WAIT, Watch, WatchNews, refreshed_at_once,
 };
 pub use writing::{
     Abort, Commit, Committed, CommittedParts, Condition, DonorAccess, FileCommit, Grow,

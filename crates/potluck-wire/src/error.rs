@@ -166,6 +166,10 @@ pub mod code {
     pub const TOO_MANY_CHECKPOINTS: &str = "POT-E044";
     /// A member has as many watch streams as one may have.
     pub const TOO_MANY_WATCHES: &str = "POT-E045";
+    /// A member has as many locks, or mounts with locks, as one may have.
+    pub const TOO_MANY_LOCKS: &str = "POT-E046";
+    /// A member reserves more room than one may.
+    pub const TOO_MUCH_RESERVED: &str = "POT-E047";
     /// No copy could be read.
     pub const UNREADABLE: &str = "POT-E050";
     /// Bytes are not what their name says.

@@ -247,6 +247,7 @@ impl Member {
                     path: at("made"),
                     parents: true,
                     permissions: Permissions::DIR,
+                    owner: None,
                 })
                 .await
             }
@@ -311,6 +312,7 @@ impl Member {
             digest,
             mtime: FileTime::of_ms(0),
             permissions: Permissions::FILE,
+            owner: None,
             chunk_size: 1 << 16,
             copies: 1,
             inline: None,

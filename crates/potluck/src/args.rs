@@ -12,6 +12,7 @@ mod metadata;
 mod mounts;
 mod policies;
 mod quotas;
+mod reservations;
 mod rights;
 mod safety;
 mod services;
@@ -45,6 +46,7 @@ pub use policies::{
     SpaceRmArgs,
 };
 pub use quotas::{QuotaArgs, QuotaSetArgs};
+pub use reservations::{ReserveArgs, ReserveLsArgs, ReserveReleaseArgs, ReserveVerb};
 pub use rights::{
     AuditArgs, GroupArgs, GroupMembers, SpaceGrantArgs, SpaceRevokeArgs, SpaceWhoArgs,
 };
@@ -169,7 +171,7 @@ pub enum Command {
     Join(JoinArgs),
     /// Copy files into the pool, out of it or inside it; `-` is standard input or output
     #[command(
-        after_help = "Examples:\n  potluck cp era5.nc pot://climate/\n  potluck cp -r runs/ pot://lab/runs --copies 2\n  potluck cp raw.h5 pot://lab/raw.h5 --ec 4+2\n  tar c data | potluck cp - pot://lab/data.tar\n  potluck cp pot://lab/data.tar - | tar x\n  potluck cp -r pot://lab/runs pot://archive/runs\n\nWhere a copy lands:\n  cp FILE X       X, or X/FILE if X is a directory\n  cp FILE X/      X/FILE\n  cp -r DIR X     X: what is in DIR becomes what is in X, also when run again\n  cp -r DIR X/    X/DIR\n  cp -r DIR/. X/  what is in DIR goes into X\n  cp A B X/       X/A and X/B\nA space (pot://lab) and . take in as if they ended in /. Files that are there are replaced one by\none; nothing is removed. --if-absent leaves them as they are and exits with 10, of some with 4."
+        after_help = "Examples:\n  potluck cp era5.nc pot://climate/\n  potluck cp -r runs/ pot://lab/runs --copies 2\n  potluck cp raw.h5 pot://lab/raw.h5 --ec 4+2\n  tar c data | potluck cp - pot://lab/data.tar\n  potluck cp pot://lab/data.tar - | tar x\n  potluck cp -r pot://lab/runs pot://archive/runs\n  potluck cp -a /srv/project pot://archive/     (with owners, modes and times)\n\nWhere a copy lands:\n  cp FILE X       X, or X/FILE if X is a directory\n  cp FILE X/      X/FILE\n  cp -r DIR X     X: what is in DIR becomes what is in X, also when run again\n  cp -r DIR X/    X/DIR\n  cp -r DIR/. X/  what is in DIR goes into X\n  cp A B X/       X/A and X/B\nA space (pot://lab) and . take in as if they ended in /. Files that are there are replaced one by\none; nothing is removed. --if-absent leaves them as they are and exits with 10, of some with 4."
     )]
     Cp(CpArgs),
     /// List a directory, a space, or all spaces
@@ -271,6 +273,11 @@ pub enum Command {
     /// Limit how much may be stored in a space, or in all spaces of a user
     #[command(subcommand, after_help = "Example:\n  potluck quota set pot://lab --bytes 2TiB")]
     Quota(QuotaArgs),
+    /// Keep room free for what is going to be written below a path, for some hours
+    #[command(
+        after_help = "Examples:\n  potluck reserve 40GiB pot://lab/run-7 --for 4h\n  potluck reserve ls\n  potluck reserve release IDENTIFIER\n\nDonors keep the room free, with all copies, whoever stores what elsewhere; files that are written there, by\nanybody, take of it. It counts in quotas as if the files were there, and ends by itself."
+    )]
+    Reserve(ReserveArgs),
     /// List or change groups of members, to whom rights are granted together
     #[command(subcommand, after_help = "Example:\n  potluck group add students ada bert")]
     Group(GroupArgs),

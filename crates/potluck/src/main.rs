@@ -7,6 +7,7 @@ mod command_settings;
 mod config_file;
 mod confirm;
 mod enrolment;
+mod freed_memory;
 mod keys;
 mod log;
 mod mount_helper;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     };
     log::begin(&args);
     allow_open_files(&args.command);
+    freed_memory::give_back(&args.command);
     let output = Output::new(&args.global);
     // Commands that only write texts work where there is no home, no configuration and no pool.
     match &args.command {

@@ -11,6 +11,7 @@
 mod pool {
     mod logs;
     mod monitoring;
+    mod reservations;
     mod restore_as_documented;
     mod restoring_again;
 

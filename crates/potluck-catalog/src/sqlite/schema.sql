@@ -79,8 +79,9 @@ CREATE TABLE group_members (
 CREATE INDEX group_members_by_group ON group_members (group_name, member);
 
 -- Directory 0 holds the spaces' roots. An entry has either a directory's number or a version, so
--- that a directory moves in O(1), or where a symbolic link leads. mtime_ns, permissions: of a directory or a link;
--- NULL for a file, whose version has them. A dir below 0 is the snapshot of that number, without its sign. since: the
+-- that a directory moves in O(1), or where a symbolic link leads. mtime_ns, permissions, uid, gid: of a directory or a
+-- link; NULL for a file, whose version has them. Both uid and gid are NULL where nobody said whom it belongs to.
+-- A dir below 0 is the snapshot of that number, without its sign. since: the
 -- first snapshot that shows the entry under this name, taken or yet to be taken. pinned: whether it is never purged.
 CREATE TABLE entries (
     parent      INTEGER NOT NULL,
@@ -90,6 +91,8 @@ CREATE TABLE entries (
     target      TEXT,
     mtime_ns    INTEGER,
     permissions INTEGER,
+    uid         INTEGER,
+    gid         INTEGER,
     since       INTEGER NOT NULL DEFAULT 0,
     pinned      INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (parent, name)
@@ -181,7 +184,9 @@ CREATE TABLE bygone (
     version     INTEGER,
     target      TEXT,
     mtime_ns    INTEGER,
-    permissions INTEGER
+    permissions INTEGER,
+    uid         INTEGER,
+    gid         INTEGER
 );
 CREATE INDEX bygone_by_name ON bygone (parent, name);
 CREATE INDEX bygone_by_snapshot ON bygone (snapshot);
@@ -205,6 +210,8 @@ CREATE TABLE versions (
     digest       BLOB NOT NULL,
     mtime_ns     INTEGER NOT NULL,
     permissions  INTEGER NOT NULL,
+    uid          INTEGER,
+    gid          INTEGER,
     chunk_size   INTEGER NOT NULL,
     copies       INTEGER NOT NULL,
     chunks       INTEGER NOT NULL,

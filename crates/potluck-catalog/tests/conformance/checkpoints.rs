@@ -246,7 +246,8 @@ async fn a_merge_puts_files_among_those_that_are_there_or_none_of_them() {
         stage.put(file(&staged(&open, name), &[chunk], &[1])).await;
     }
     let target: LinkTarget = "a".to_owned().try_into().expect("a target");
-    let link = NewLink { path: path(&staged(&open, "tree/link")), target, mtime: None };
+    let link =
+        NewLink { path: path(&staged(&open, "tree/link")), target, mtime: None, owner: None };
     let made = stage.catalog.make_links(vec![link], true, Condition::Always, when(1)).await;
     assert_eq!(made.expect("made"), []);
     let before = stage.tree().await;

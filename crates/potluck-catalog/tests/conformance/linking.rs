@@ -2,8 +2,8 @@
 
 use crate::stage::{MADE, Stage, when};
 use potluck_catalog::fixture::{file, path};
-use potluck_catalog::{AttributesToSet, CopyOutcome, CopyRequest, Error, SeenSpaces, Upkeep};
-use potluck_core::attributes::{FileTime, Permissions};
+use potluck_catalog::{CopyOutcome, CopyRequest, Error, SeenSpaces, Upkeep};
+use potluck_core::attributes::{AttributesToSet, FileTime, Permissions};
 use potluck_core::clock::Tick;
 use potluck_core::ids::SessionId;
 use potluck_core::link_target::LinkTarget;
@@ -16,7 +16,7 @@ fn target(text: &str) -> LinkTarget {
 }
 
 fn link(at: &str, leads_to: &str) -> NewLink {
-    NewLink { path: path(at), target: target(leads_to), mtime: Some(FileTime(5)) }
+    NewLink { path: path(at), target: target(leads_to), mtime: Some(FileTime(5)), owner: None }
 }
 
 async fn make(stage: &Stage, links: &[(&str, &str)], condition: Condition) -> Vec<Error> {
@@ -78,6 +78,7 @@ async fn links_are_listed_moved_and_removed_and_count_as_files_without_bytes() {
     let new = AttributesToSet {
         mtime: Some(FileTime(-7)),
         permissions: Some(Permissions::of_mode(0o600)),
+        owner: None,
     };
     stage.catalog.set_attributes(path("pot://lab/d/l"), None, new).await.expect("set");
     let l = told(&stage, "pot://lab/d/l").await;

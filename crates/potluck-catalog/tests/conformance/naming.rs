@@ -5,8 +5,10 @@ use potluck_catalog::fixture::chunk;
 use potluck_catalog::fixture::file;
 use potluck_catalog::fixture::new_space;
 use potluck_catalog::fixture::path;
-use potluck_catalog::{AttributesToSet, Error, SeenSpaces};
-use potluck_core::attributes::{EntryAttributes, FileTime, Permissions};
+use potluck_catalog::{Error, SeenSpaces};
+use potluck_core::attributes::{
+    AttributesToSet, EntryAttributes, FileOwner, FileTime, Permissions,
+};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
@@ -72,7 +74,7 @@ async fn opening_a_tree_pages_through_all_of_it() {
     loop {
         let page = stage.catalog.open_files(path("pot://lab"), true, after).await.expect("a page");
         files += page.files.len();
-        dirs.extend(page.dirs);
+        dirs.extend(page.dirs.into_iter().map(|dir| dir.path));
         pages += 1;
         after = page.next;
         if after.is_none() {
@@ -181,7 +183,7 @@ async fn attributes_are_set_without_a_new_version_and_go_along_with_moves_and_co
     let stage = tree().await;
     let set = async |at, version, mtime: Option<i64>, mode: Option<u32>| {
         let (mtime, permissions) = (mtime.map(FileTime), mode.map(Permissions::of_mode));
-        let new = AttributesToSet { mtime, permissions };
+        let new = AttributesToSet { mtime, permissions, owner: None };
         stage.catalog.set_attributes(path(at), version, new).await
     };
     let (was, mode, version) = told(&stage, "pot://lab/b/one").await;
@@ -189,10 +191,10 @@ async fn attributes_are_set_without_a_new_version_and_go_along_with_moves_and_co
     set("pot://lab/b/one", None, Some(1_700_000_000_123_456_789), None).await.expect("set");
     assert_eq!(told(&stage, "pot://lab/b/one").await, (1_700_000_000_123_456_789, 0o644, version));
     set("pot://lab/b/one", version, None, Some(0o4711)).await.expect("set");
-    assert_eq!(told(&stage, "pot://lab/b/one").await, (1_700_000_000_123_456_789, 0o711, version));
+    assert_eq!(told(&stage, "pot://lab/b/one").await, (1_700_000_000_123_456_789, 0o4711, version));
     let opened = stage.catalog.open_files(path("pot://lab/b/one"), false, None).await;
     let opened = opened.expect("opened").files.remove(0);
-    assert_eq!((opened.mtime.0 % 1000, opened.permissions.bits()), (789, 0o711));
+    assert_eq!((opened.mtime.0 % 1000, opened.permissions.bits()), (789, 0o4711));
     assert_eq!(stage.refs([1, 2]).await, [Some(1), Some(1)]);
     assert_eq!(told(&stage, "pot://lab/b/two").await.0, 7_000_000, "and of no other");
 
@@ -216,15 +218,77 @@ async fn attributes_are_set_without_a_new_version_and_go_along_with_moves_and_co
     assert_eq!(told(&stage, "pot://lab").await, (9, 0o700, None));
     moved(&stage, "pot://lab/b", "pot://lab/moved").await.expect("moved");
     assert_eq!(told(&stage, "pot://lab/moved").await, (-3, 0o750, None));
-    assert_eq!(told(&stage, "pot://lab/moved/one").await.1, 0o711);
-    let made = EntryAttributes { mtime: FileTime(5), permissions: Permissions::of_mode(0o711) };
+    assert_eq!(told(&stage, "pot://lab/moved/one").await.1, 0o4711);
+    let permissions = Permissions::of_mode(0o711);
+    let made = EntryAttributes { mtime: FileTime(5), permissions, owner: None };
     let make = async |at, all| stage.catalog.make_directory(path(at), all, made).await;
     make("pot://lab/made", false).await.expect("made");
     assert_eq!(told(&stage, "pot://lab/made").await, (5, 0o711, None));
     make("pot://lab/moved", true).await.expect("exists is as good");
     assert_eq!(told(&stage, "pot://lab/moved").await, (-3, 0o750, None), "it stays as it is");
     let stage = stage.reopen().await;
-    assert_eq!(told(&stage, "pot://lab/moved/one").await.1, 0o711);
+    assert_eq!(told(&stage, "pot://lab/moved/one").await.1, 0o4711);
+}
+
+#[tokio::test]
+async fn owners_are_kept_with_files_directories_and_links_and_go_along_with_them() {
+    let stage = tree().await;
+    let owner = |uid| Some(FileOwner { uid, gid: u32::MAX - 1 });
+    let give = async |at, uid| {
+        let new = AttributesToSet { owner: owner(uid), ..AttributesToSet::default() };
+        stage.catalog.set_attributes(path(at), None, new).await.expect("given");
+    };
+    let of = async |stage: &Stage, at: &str| {
+        stage.catalog.stat(path(at)).await.expect("there").entry.owner
+    };
+    assert_eq!(of(&stage, "pot://lab/b/one").await, None, "nobody said");
+    give("pot://lab/b/one", 1).await;
+    give("pot://lab/b", 2).await;
+    give("pot://lab", 0).await;
+    let mode = AttributesToSet {
+        permissions: Some(Permissions::of_mode(0o2770)),
+        ..AttributesToSet::default()
+    };
+    stage.catalog.set_attributes(path("pot://lab/b"), None, mode).await.expect("set");
+    moved(&stage, "pot://lab/b", "pot://lab/moved").await.expect("moved");
+    let opened = stage.catalog.open_files(path("pot://lab/moved/one"), false, None).await;
+    assert_eq!(opened.expect("opened").files[0].owner, owner(1));
+    let stage = stage.reopen().await;
+    for (at, uid) in [("pot://lab/moved/one", 1), ("pot://lab/moved", 2), ("pot://lab", 0)] {
+        assert_eq!(of(&stage, at).await, owner(uid), "{at}");
+    }
+}
+
+#[tokio::test]
+async fn a_directory_is_modified_when_entries_come_or_go_and_not_by_their_content() {
+    let mut stage = tree().await;
+    let time = async |stage: &Stage, at: &str| told(stage, at).await.0;
+    let old = AttributesToSet { mtime: Some(FileTime(1)), ..AttributesToSet::default() };
+    let age = async |stage: &Stage, at: &str| {
+        stage.catalog.set_attributes(path(at), None, old).await.expect("set");
+    };
+    let now = FileTime::of_ms(2).0;
+    age(&stage, "pot://lab/b").await;
+    stage.put(file("pot://lab/b/one", &[1], &[1])).await;
+    assert_eq!(time(&stage, "pot://lab/b").await, 1, "another version of what is there");
+    let above = time(&stage, "pot://lab").await;
+    stage.put(file("pot://lab/b/further", &[1], &[1])).await;
+    let came = time(&stage, "pot://lab/b").await;
+    assert!(came > 1, "{came}");
+    assert_eq!(time(&stage, "pot://lab").await, above, "only the one that it is in");
+    age(&stage, "pot://lab/b").await;
+    stage.catalog.remove(path("pot://lab/b/further"), false, when(1)).await.expect("removed");
+    assert_eq!(time(&stage, "pot://lab/b").await, now);
+    for at in ["pot://lab/b", "pot://lab"] {
+        age(&stage, at).await;
+    }
+    moved(&stage, "pot://lab/b/one", "pot://lab/one").await.expect("moved");
+    assert_eq!((time(&stage, "pot://lab/b").await, time(&stage, "pot://lab").await), (now, now));
+    age(&stage, "pot://lab/b").await;
+    let of_dir = EntryAttributes::of_dir(9);
+    let make = stage.catalog.make_directory(path("pot://lab/b/x/y"), true, of_dir);
+    make.await.expect("made");
+    assert_eq!(time(&stage, "pot://lab/b").await, FileTime::of_ms(9).0);
 }
 
 #[tokio::test]

@@ -2,8 +2,8 @@
 
 use crate::stage::{MADE, Stage, when};
 use potluck_catalog::fixture::{file, path};
-use potluck_catalog::{AttributesToSet, Error, When};
-use potluck_core::attributes::FileTime;
+use potluck_catalog::{Error, When};
+use potluck_core::attributes::{AttributesToSet, FileTime};
 use potluck_core::ids::MemberId;
 use potluck_core::policy::{Override, PurgeReason, SeriesRule};
 
@@ -28,7 +28,7 @@ impl Stage {
         let at = format!("pot://lab/run/{name}");
         self.put(file(&format!("{at}/state"), &[chunk], &[1])).await;
         let mtime = Some(FileTime::of_ms(NOW.wall_ms - 1000 * seconds));
-        let new = AttributesToSet { mtime, permissions: None };
+        let new = AttributesToSet { mtime, permissions: None, owner: None };
         self.catalog.set_attributes(path(&at), None, new).await.expect("set");
     }
 

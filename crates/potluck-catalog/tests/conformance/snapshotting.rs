@@ -35,7 +35,7 @@ impl Stage {
 
     async fn link(&self, at: &str, leads_to: &str) {
         let target = leads_to.to_owned().try_into().expect("a target");
-        let new = vec![NewLink { path: path(at), target, mtime: Some(FileTime(1)) }];
+        let new = vec![NewLink { path: path(at), target, mtime: Some(FileTime(1)), owner: None }];
         let made = self.catalog.make_links(new, true, Condition::Always, when(4)).await;
         assert_eq!(made.expect("made"), []);
     }

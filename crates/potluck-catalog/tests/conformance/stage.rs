@@ -121,6 +121,7 @@ impl Stage {
             plan: Plan { sections: Vec::new(), copies: 1, chunk_size: DEFAULT_CHUNK },
             bytes: 0,
             ended: false,
+            room: None,
         };
         self.catalog.open_session(session).await.expect("a session");
     }

@@ -2,8 +2,8 @@
 
 use crate::stage::{MADE, Stage, when};
 use potluck_catalog::fixture::{file, path};
-use potluck_catalog::{AttributesToSet, ChangeListener, CommittedChange, Error};
-use potluck_core::attributes::{FileTime, Permissions};
+use potluck_catalog::{ChangeListener, CommittedChange, Error};
+use potluck_core::attributes::{AttributesToSet, FileTime, Permissions};
 use potluck_core::link_target::LinkTarget;
 use potluck_core::rights::{Grantee, Right, Rights};
 use potluck_wire::control::{Condition, NewLink};
@@ -32,11 +32,18 @@ impl Noted {
         std::mem::take(&mut *self.told.lock().expect("no holder panics"))
     }
 
-    /// The paths that were told, those that are gone with a minus.
+    /// The paths whose entries were told to be others, those that are gone with a minus. That directories are modified by
+    /// that is told as well.
     fn paths(&self) -> Vec<String> {
+        self.told().into_iter().filter(|told| !told.starts_with('~')).collect()
+    }
+
+    /// All that was told, with a tilde the paths of which attributes were set.
+    fn told(&self) -> Vec<String> {
         let path = |change| match change {
             CommittedChange::Entry { path, is_there: true } => path.to_string(),
             CommittedChange::Entry { path, is_there: false } => format!("-{path}"),
+            CommittedChange::Attributes(path) => format!("~{path}"),
             other => format!("{other:?}"),
         };
         self.take().into_iter().map(path).collect()
@@ -67,13 +74,14 @@ async fn whoever_listens_is_told_of_each_name_that_changed_before_its_caller_is(
     catalog.make_directory(path("pot://lab/a/c"), true, MADE).await.expect("there already");
     assert_eq!(noted.paths(), ["pot://lab/a/c", "pot://lab/a/c/d"]);
     let target = LinkTarget::try_from("f".to_owned()).expect("a target");
-    let link = NewLink { path: path("pot://lab/x/l"), target, mtime: None };
+    let link = NewLink { path: path("pot://lab/x/l"), target, mtime: None, owner: None };
     catalog.make_links(vec![link], true, Condition::IfAbsent, when(1)).await.expect("made");
     assert_eq!(noted.paths(), ["pot://lab/x", "pot://lab/x/l"]);
-    let new = AttributesToSet { mtime: Some(FileTime(9)), permissions: Some(Permissions::DIR) };
+    let (mtime, permissions) = (Some(FileTime(9)), Some(Permissions::DIR));
+    let new = AttributesToSet { mtime, permissions, owner: None };
     for at in ["pot://lab/a/b/f", "pot://lab/a/b", "pot://lab"] {
         catalog.set_attributes(path(at), None, new).await.expect("set");
-        assert_eq!(noted.paths(), [at]);
+        assert_eq!(noted.told(), [format!("~{at}")]);
     }
     catalog
         .rename(path("pot://lab/a"), path("pot://lab/x/a"), false, when(2))

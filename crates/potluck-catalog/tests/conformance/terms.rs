@@ -47,6 +47,18 @@ async fn a_manager_that_starts_finds_what_the_last_one_left() {
 }
 
 #[tokio::test]
+async fn a_donor_that_was_removed_is_not_remembered_for_having_been_heard_before() {
+    let stage = Stage::new().await;
+    let gone = stage.join("gone", 1).await;
+    stage.catalog.revoke(gone).await.expect("revoked");
+    // Who writes down when donors were heard asked the pool before.
+    stage.catalog.save_time(5000, Vec::new(), vec![(DonorId(gone.0), 4000)]).await.expect("saved");
+    let stage = stage.reopen().await;
+    let next = stage.catalog.begin_term(OURS, 12).await.expect("began");
+    assert!(next.donors.is_empty(), "{:?}", next.donors);
+}
+
+#[tokio::test]
 async fn when_a_member_was_seen_outlives_a_restart() {
     let stage = Stage::new().await;
     let moment = Moment { epoch: Epoch(1), pool_ms: 0, wall_ms: 0 };

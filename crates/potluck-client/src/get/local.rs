@@ -1,7 +1,8 @@
 //! A local file that appears whole or not at all.
 
 use super::leftovers::{self, PartName};
-use potluck_core::attributes::{FileTime, Permissions};
+use super::ownership;
+use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_core::entropy::Entropy;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -34,6 +35,8 @@ impl LocalFile {
         if to.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
+        // A program of the pool is started as nobody but who starts it.
+        let permissions = permissions.nine_bits();
         // Those who clean up what a killed process left read the file.
         let mode = permissions.bits() | OWN;
         loop {
@@ -52,9 +55,19 @@ impl LocalFile {
         LocalWriter(Arc::clone(&self.file))
     }
 
-    /// Gives the file its modification time and its name. All is written. Without `replace` this
-    /// fails with [`io::ErrorKind::AlreadyExists`] where something of that name is there.
-    pub fn finish(mut self, mtime: FileTime, replace: bool) -> io::Result<()> {
+    /// Gives the file its modification time, if that may be its owner, and its name. All is written. Without
+    /// `replace` this fails with [`io::ErrorKind::AlreadyExists`] where something of that name is there.
+    pub fn finish(
+        mut self,
+        mtime: FileTime,
+        owner: Option<FileOwner>,
+        replace: bool,
+    ) -> io::Result<()> {
+        if let Some(owner) = owner {
+            ownership::give(&self.file, owner)?;
+            // The umask of this process says nothing of an archive.
+            self.file.set_permissions(fs::Permissions::from_mode(self.permissions.bits() | OWN))?;
+        }
         self.file.set_times(FileTimes::new().set_modified(mtime.system()))?;
         let lacking = OWN & !self.permissions.bits();
         if lacking != 0 {
@@ -136,11 +149,11 @@ mod tests {
         writer.write_at(b"late", 4096).expect("into nowhere");
         let file = create();
         file.writer().write_at(b"all", 0).expect("written");
-        file.finish(FileTime(7), false).expect("named");
+        file.finish(FileTime(7), None, false).expect("named");
         assert_eq!((files(), fs::read(dir.path().join("f")).expect("there")), (1, b"all".into()));
-        let late = create().finish(FileTime(8), false).expect_err("somebody was first");
+        let late = create().finish(FileTime(8), None, false).expect_err("somebody was first");
         assert_eq!((late.kind(), files()), (io::ErrorKind::AlreadyExists, 1));
-        create().finish(FileTime(8), true).expect("replaced");
+        create().finish(FileTime(8), None, true).expect("replaced");
     }
 
     #[test]
@@ -152,7 +165,7 @@ mod tests {
         let entropy = SeededEntropy::new(1);
         let file = LocalFile::create(&link, Permissions::FILE, &entropy).expect("made");
         file.writer().write_at(b"new", 0).expect("written");
-        file.finish(FileTime(7), true).expect("named");
+        file.finish(FileTime(7), None, true).expect("named");
         assert!(link.is_symlink());
         assert_eq!(fs::read(&real).expect("there"), b"new");
         fs::remove_file(&real).expect("gone");

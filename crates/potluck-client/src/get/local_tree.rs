@@ -2,8 +2,8 @@
 //! came from: a link that was copied before could lead what is copied now to any place of this machine.
 
 use super::made_dirs::MadeDirs;
-use super::{leftovers, local_failure, local_path};
-use potluck_core::attributes::FileTime;
+use super::{GetOptions, leftovers, local_failure, local_path, ownership};
+use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::entropy::Entropy;
 use potluck_wire::control::OpenLink;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -11,21 +11,23 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// A local directory, and what is known of those below it.
 pub struct LocalTree<'a> {
     root: &'a Path,
-    if_absent: bool,
+    options: GetOptions,
+    /// Directories that are to be as they are in the pool, relative.
+    dirs: Vec<(String, EntryAttributes)>,
     /// Directories below the root that are no links. Nothing that is copied takes the place of one.
     real: HashSet<PathBuf>,
 }
 
 impl<'a> LocalTree<'a> {
-    /// The directory `root`; with `if_absent` nothing in it is replaced.
-    pub fn new(root: &'a Path, if_absent: bool) -> Self {
-        Self { root, if_absent, real: HashSet::new() }
+    /// The directory `root`; with `options.if_absent` nothing in it is replaced.
+    pub fn new(root: &'a Path, options: GetOptions) -> Self {
+        Self { root, options, dirs: Vec::new(), real: HashSet::new() }
     }
 
     /// Makes the directory at a relative path with those above it, and removes what killed downloads left in it.
@@ -39,10 +41,37 @@ impl<'a> LocalTree<'a> {
         Ok(())
     }
 
+    /// A directory that was made is to have these attributes, if those of directories are kept.
+    pub fn is_dir(&mut self, relative: String, attributes: EntryAttributes) {
+        if self.options.archive {
+            self.dirs.push((relative, attributes));
+        }
+    }
+
+    /// Gives directories their attributes, those below before those above, when nothing comes into them any more;
+    /// `root` are those of the tree. Gives those that could not have them.
+    pub fn set_attributes_of_dirs(&mut self, root: EntryAttributes) -> Vec<(String, Failure)> {
+        let mut dirs = std::mem::take(&mut self.dirs);
+        dirs.insert(0, (String::new(), root));
+        let mut failed = Vec::new();
+        for (relative, attributes) in dirs.into_iter().rev() {
+            let set = self.place(&relative).and_then(|dir| {
+                if !relative.is_empty() {
+                    refuse_link(&dir)?;
+                }
+                set_all(&dir, attributes).map_err(|error| local_failure(&dir, &error))
+            });
+            if let Err(failure) = set {
+                failed.push((relative, failure));
+            }
+        }
+        failed
+    }
+
     /// The place of a file, where it may be written.
     pub fn file(&mut self, relative: &str) -> Result<PathBuf, Failure> {
         let place = self.place(relative)?;
-        match (place.symlink_metadata(), self.if_absent) {
+        match (place.symlink_metadata(), self.options.if_absent) {
             (Ok(_), true) => Err(local_failure(&place, &io::ErrorKind::AlreadyExists.into())),
             (Ok(about), false) if about.is_symlink() => Err(is_link(&place)),
             _ => Ok(place), // what else is wrong with it, writing says
@@ -54,15 +83,17 @@ impl<'a> LocalTree<'a> {
         self.root
     }
 
-    /// Whether what is in the place of a file is left as it is.
-    pub fn keeps_what_is_there(&self) -> bool {
-        self.if_absent
+    /// How the tree is copied.
+    pub fn options(&self) -> GetOptions {
+        self.options
     }
 
     /// Makes a link, or has it take the place of another.
     pub fn link(&mut self, link: &OpenLink, entropy: &dyn Entropy) -> Result<(), Failure> {
         let place = self.place(&link.path)?;
-        make_link(&place, link, self.if_absent, entropy)
+        let owner = link.owner.filter(|_| self.options.archive);
+        let link = OpenLink { owner, ..link.clone() };
+        make_link(&place, &link, self.options.if_absent, entropy)
     }
 
     /// The place of what is at a relative path, to which no link leads.
@@ -122,7 +153,19 @@ pub fn make_link(
                 .hint("choose another target for the link, or remove the file"));
         }
     }
+    if let Some(owner) = link.owner {
+        ownership::give_at(place, owner).map_err(failed)?;
+    }
     set_time(place, link.mtime).map_err(failed)
+}
+
+/// Has a directory belong to its owner, as far as that may be, and have the mode and the time that it has in the pool.
+fn set_all(dir: &Path, attributes: EntryAttributes) -> io::Result<()> {
+    if let Some(owner) = attributes.owner {
+        ownership::give_at(dir, owner)?;
+    }
+    fs::set_permissions(dir, fs::Permissions::from_mode(attributes.permissions.bits()))?;
+    set_time(dir, attributes.mtime)
 }
 
 /// Has a link lead elsewhere, in one step.
@@ -158,14 +201,15 @@ mod tests {
             path: path.into(),
             target: target.to_owned().try_into().expect("a target"),
             mtime: FileTime(5),
+            owner: None,
         };
-        let mut tree = LocalTree::new(&root, false);
+        let mut tree = LocalTree::new(&root, GetOptions::default());
         for (path, target) in [("out", "../outside"), ("real/f", "../../outside/f")] {
             tree.link(&link(path, target), &entropy).expect("made");
             assert_eq!(fs::read_link(root.join(path)).expect("a link"), Path::new(target));
         }
         let code_of = |refused: Result<PathBuf, Failure>| refused.expect_err("a link").code;
-        for mut tree in [tree, LocalTree::new(&root, false)] {
+        for mut tree in [tree, LocalTree::new(&root, GetOptions::default())] {
             assert_eq!(code_of(tree.file("out/f")), code::WRONG_KIND);
             assert_eq!(code_of(tree.file("out/a/f")), code::WRONG_KIND);
             assert_eq!(code_of(tree.file("real/f")), code::WRONG_KIND);
@@ -177,7 +221,7 @@ mod tests {
         }
         assert_eq!(fs::read_dir(&outside).expect("listed").count(), 1);
         // A link takes the place of a link, and of nothing else.
-        let mut tree = LocalTree::new(&root, false);
+        let mut tree = LocalTree::new(&root, GetOptions::default());
         tree.link(&link("out", "elsewhere"), &entropy).expect("replaced");
         assert_eq!(fs::read_link(root.join("out")).expect("a link"), Path::new("elsewhere"));
         fs::write(root.join("file"), "mine").expect("written");
@@ -185,7 +229,8 @@ mod tests {
             let refused = tree.link(&link(there, "x"), &entropy).expect_err("no link");
             assert_eq!(refused.code, code::WRONG_KIND, "{there}");
         }
-        let refused = LocalTree::new(&root, true).link(&link("out", "x"), &entropy);
+        let if_absent = GetOptions { if_absent: true, ..GetOptions::default() };
+        let refused = LocalTree::new(&root, if_absent).link(&link("out", "x"), &entropy);
         assert_eq!(refused.expect_err("there").code, code::EXISTS);
         assert_eq!(fs::read_dir(&root).expect("listed").count(), 3, "nothing is left over");
     }

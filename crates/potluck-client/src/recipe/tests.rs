@@ -14,6 +14,7 @@ fn nothing() -> OpenFile {
         digest: Digest::of(b""),
         mtime: FileTime::default(),
         permissions: Permissions::FILE,
+        owner: None,
         inline: None,
         pages: Vec::new(),
         holders: Vec::new(),

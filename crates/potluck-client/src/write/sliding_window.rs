@@ -103,7 +103,7 @@ enum Event {
     Readmitted(Result<Renewed, Failure>),
     LookForLate,
     /// It was asked how donors can be reached that did not answer; `None` when that was for too long.
-    Reached(Pauses, Option<Result<Grown, Failure>>),
+    Reached(Box<Pauses>, Option<Result<Grown, Failure>>),
     /// Files that are ready have waited for others for long enough.
     CommitDue,
     /// Whoever asked where chunks are was told.
@@ -237,7 +237,7 @@ impl Window {
             Event::Readmitted(renewed) => self.take_readmitted(renewed)?,
             Event::LookForLate => self.hedge(),
             Event::CommitDue | Event::Located => {}
-            Event::Reached(pauses, reached) => self.take_reached(pauses, reached)?,
+            Event::Reached(pauses, reached) => self.take_reached(*pauses, reached)?,
         }
         Ok(())
     }

@@ -87,6 +87,9 @@ impl Answer<Commit> for CommitCalls {
         let Ticketed { space, policy: Policy { mirror, ack, .. }, asked, .. } = ticketed;
         let parts: Vec<BTreeSet<ChunkName>> =
             files.iter().flatten().filter(|file| file.is_part()).map(PreparedFile::names).collect();
+        let stored = files.iter().flatten().filter(|file| file.version.parts == 0);
+        let stored: u64 =
+            stored.filter(|file| !file.version.inline).map(|file| file.version.size).sum();
         let atomic = false;
         let batch = Batch { session: id, space, number, mirror, ack, asked, files, atomic, done };
         let CommittedFiles { outcome, open, versions, tolerates } =
@@ -112,6 +115,7 @@ impl Answer<Commit> for CommitCalls {
                 {
                     let mut pool = self.pool.lock();
                     pool.in_use_again(&again);
+                    pool.note_committed(&id, stored);
                     if files.iter().all(Result::is_ok) {
                         parts.iter().for_each(|names| pool.withdraw_offers(&id, names));
                     }
@@ -170,6 +174,7 @@ fn as_committed(file: u32, number: u32, part: PreparedFile) -> FileCommit {
         digest: version.digest,
         mtime: version.attributes.mtime,
         permissions: version.attributes.permissions,
+        owner: version.attributes.owner,
         chunk_size: version.chunk_size,
         copies: version.copies,
         inline: None,

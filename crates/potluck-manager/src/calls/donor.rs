@@ -288,8 +288,16 @@ impl Answer<Inventory> for DonorCalls {
         }
         if last {
             self.sweep(donor, incarnation).await?;
-            self.pool.lock().inventory_done(donor, incarnation);
+            let is_expected = {
+                let mut pool = self.pool.lock();
+                let is_expected = pool.expects_listing(donor);
+                pool.inventory_done(donor, incarnation);
+                is_expected
+            };
             self.inventory_turns.end(donor);
+            if is_expected {
+                self.scan_state.assembles(self.time.tick());
+            }
             // Where the list is as the catalog says, no more has changed than how the donor is, which a scan sees.
             self.scan_state.changed(self.time.tick());
         }

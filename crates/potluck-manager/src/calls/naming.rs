@@ -9,9 +9,7 @@ use crate::scan_state::ScanState;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{
-    AttributesToSet, Catalog, Error, Met, PageLimit, SeenSpaces, WhatIsKept, When,
-};
+use potluck_catalog::{Catalog, Error, Met, PageLimit, SeenSpaces, WhatIsKept, When};
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::path::PoolPath;
 use potluck_core::quota::QuotaOf;
@@ -188,9 +186,9 @@ impl NamingCalls {
 impl Answer<MakeDir> for NamingCalls {
     async fn answer(self, call: MakeDir, caller: CallingMember) -> Result<Done, Failure> {
         self.access.need(&caller, Right::Write, &call.path).await?;
-        let MakeDir { path, parents, permissions } = call;
+        let MakeDir { path, parents, permissions, owner } = call;
         let mtime = FileTime::of_ms(self.time.when().wall_ms);
-        let attributes = EntryAttributes { mtime, permissions };
+        let attributes = EntryAttributes { mtime, permissions, owner };
         self.catalog.make_directory(path, parents, attributes).await?;
         Ok(Done {})
     }
@@ -218,10 +216,9 @@ impl Answer<MakeLinks> for NamingCalls {
 
 impl Answer<SetAttributes> for NamingCalls {
     async fn answer(self, call: SetAttributes, caller: CallingMember) -> Result<Done, Failure> {
-        let SetAttributes { path, version, mtime, permissions } = call;
+        let SetAttributes { path, version, attributes } = call;
         self.access.need(&caller, Right::Write, &path).await?;
-        let new = AttributesToSet { mtime, permissions };
-        self.catalog.set_attributes(path, version, new).await?;
+        self.catalog.set_attributes(path, version, attributes).await?;
         Ok(Done {})
     }
 }

@@ -173,7 +173,11 @@ fn version_of(file: &FileCommit, chunks: u64, parts: u32) -> Version {
         id: VersionId(0),
         size: file.size,
         digest: file.digest,
-        attributes: EntryAttributes { mtime: file.mtime, permissions: file.permissions },
+        attributes: EntryAttributes {
+            mtime: file.mtime,
+            permissions: file.permissions,
+            owner: file.owner,
+        },
         chunk_size: file.chunk_size,
         copies: file.copies,
         ec: file.ec,

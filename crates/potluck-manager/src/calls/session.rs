@@ -85,8 +85,9 @@ impl Answer<Reserve> for WriteSessionCalls {
                 .hint("let some of its uploads end first, or join as another member"));
         }
         let path = call.path.clone();
-        let space =
-            self.catalog.admit_write(call.path, call.condition, call.bytes.unwrap_or(0)).await?;
+        let reserved = self.pool.lock().reserved_beside(&path);
+        let bytes = call.bytes.map_or(0, |bytes| bytes.saturating_add(reserved));
+        let space = self.catalog.admit_write(call.path, call.condition, bytes).await?;
         let policy = space.policy.with(&call.policy).map_err(|why| failure::of_policy(&why))?;
         let asked = AskedPolicy { over: call.policy, may_lower: rights.allow(Right::Manage) };
         if !asked.is_allowed_by(&space.policy) {
@@ -98,6 +99,7 @@ impl Answer<Reserve> for WriteSessionCalls {
             space: space.id,
             policy,
             asked,
+            room: None,
         };
         // A file that lives in the catalog needs no donor.
         let bytes = call.bytes.map(|bytes| if bytes <= INLINE_MAX { 0 } else { bytes });
@@ -107,7 +109,7 @@ impl Answer<Reserve> for WriteSessionCalls {
         let redundancy = new.policy.redundancy();
         let opened = self.with_room(|pool| {
             let now = self.time.tick();
-            let ticketed = pool.open_session(new.clone(), bytes, now)?;
+            let ticketed = pool.open_session_at(&path, new.clone(), bytes, now)?;
             let contacts = tickets::contacts(pool, ticketed.plan.donors(), now);
             Ok((ticketed, contacts))
         });
@@ -118,6 +120,7 @@ impl Answer<Reserve> for WriteSessionCalls {
         };
         let (ticketed, contacts) = opened.await?.map_err(refused)?;
         self.keep(&new, &ticketed).await?;
+        self.keep_reservation(new.id).await?;
         Ok(Reserved {
             session: new.id,
             lease_ms: self.settings.get().lease.as_millis() as u64,
@@ -149,12 +152,24 @@ impl WriteSessionCalls {
             plan: ticketed.plan.clone(),
             bytes: ticketed.bytes,
             ended: false,
+            room: None,
         };
         let kept = self.catalog.open_session(stored).await;
         if kept.is_err() {
             self.pool.lock().forget_session(&new.id);
         }
         Ok(kept?)
+    }
+}
+
+impl WriteSessionCalls {
+    /// Keeps what is left of the reservation of which a session takes, for when the manager is started again.
+    async fn keep_reservation(&self, session: SessionId) -> Result<(), Failure> {
+        let left = self.pool.lock().reservation_plan(&session);
+        if let Some((reservation, plan, bytes)) = left {
+            self.catalog.grow_session(reservation, plan, bytes).await?;
+        }
+        Ok(())
     }
 }
 
@@ -189,6 +204,7 @@ impl Answer<Grow> for WriteSessionCalls {
         let (plan, ticketed, contacts) = grown.await?.map_err(refused)?;
         let ticketed = ticketed.ok_or_else(|| Failure::from(Error::NoSession))?;
         self.catalog.grow_session(session, ticketed.plan.clone(), ticketed.bytes).await?;
+        self.keep_reservation(session).await?;
         Ok(Grown { plan, donors: self.tickets.for_writing(session, &ticketed, contacts) })
     }
 }

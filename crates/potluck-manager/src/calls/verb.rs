@@ -36,5 +36,6 @@ verbs! {
     GiveBackStatus Departing Fsck SpaceGrant SpaceRevoke SpaceWho GroupCreate GroupRemove
     CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList
     SeriesPurge Pin KeptList BringBack LetGo SnapshotTake SnapshotRemove SnapshotList
-    GroupChange GroupList AuditRead QuotaSet QuotaList Watch Refresh
+    GroupChange GroupList AuditRead QuotaSet QuotaList Watch Refresh LockTake LockKeep LockGive
+    RoomReserve RoomReservationList RoomRelease
 }

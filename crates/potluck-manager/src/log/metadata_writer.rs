@@ -75,6 +75,7 @@ impl MetadataWriter {
                 space,
                 policy: policy(copies),
                 asked: AskedPolicy { over: Redundancy::Copies(copies).into(), may_lower: true },
+                room: None,
             };
             let ticketed = pool.open_session(new.clone(), Some(bytes.max(1)), now)?;
             // Busy from now on: no lease ends while it is written.
@@ -91,6 +92,7 @@ impl MetadataWriter {
             plan: ticketed.plan.clone(),
             bytes: ticketed.bytes,
             ended: false,
+            room: None,
         };
         if let Err(why) = handles.catalog.open_session(stored).await {
             handles.pool.lock().forget_session(&new.id);
@@ -349,6 +351,7 @@ mod tests {
             space: SpaceId(1),
             policy: policy.clone(),
             asked: AskedPolicy::default(),
+            room: None,
         };
         // More than is left when another write was promised most of it.
         pool.open_session(new(1), Some(900 << 20), at(1)).expect("fits");

@@ -36,6 +36,7 @@ async fn stored(manager: &Handles) {
         plan: Plan { sections: Vec::new(), copies: 1, chunk_size: DEFAULT_CHUNK },
         bytes: 0,
         ended: false,
+        room: None,
     };
     manager.catalog.open_session(session).await.expect("a session");
     let small = |n: u64| {

@@ -22,9 +22,30 @@ pub struct News {
 
 #[derive(Debug)]
 enum ChangedNames {
-    /// Each with whether something is there.
-    Some(BTreeMap<String, bool>),
+    Some(BTreeMap<String, NameNews>),
     All,
+}
+
+/// What is heard of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameNews {
+    /// Attributes of what is behind it were set.
+    Touched,
+    /// Something else is behind it.
+    Changed,
+    /// Nothing is behind it any more.
+    Gone,
+}
+
+impl NameNews {
+    /// What this comes to where `newer` is heard after it.
+    fn then(self, newer: Self) -> Self {
+        match (self, newer) {
+            (Self::Touched, newer) => newer,
+            (Self::Changed | Self::Gone, Self::Touched) => Self::Changed,
+            (_, newer) => newer,
+        }
+    }
 }
 
 /// What is told as a whole from now on, so that nothing further of it need be watched.
@@ -41,20 +62,23 @@ impl News {
         !self.everything && self.dirs.is_empty()
     }
 
-    /// Something else is behind a name, or nothing any more.
-    pub fn add_name(&mut self, dir: &PoolPath, name: &str, is_there: bool) -> ToldWhole {
+    /// Something happened to a name.
+    pub fn add_name(&mut self, dir: &PoolPath, name: &str, now: NameNews) -> ToldWhole {
         if self.everything {
             return ToldWhole::Everything;
         }
         let added = match self.dirs.get_mut(dir) {
             Some(ChangedNames::All) => return ToldWhole::Dir,
-            Some(ChangedNames::Some(names)) => match names.insert(name.into(), is_there) {
-                Some(_) => 0,
-                None if names.len() > NAMES_OF_DIR => return self.add_dir(dir),
-                None => name.len() + OVERHEAD,
-            },
+            Some(ChangedNames::Some(names)) => {
+                let before = names.get(name).copied();
+                if before.is_none() && names.len() >= NAMES_OF_DIR {
+                    return self.add_dir(dir);
+                }
+                names.insert(name.into(), before.map_or(now, |before| before.then(now)));
+                if before.is_some() { 0 } else { name.len() + OVERHEAD }
+            }
             None => {
-                let names = BTreeMap::from([(name.to_owned(), is_there)]);
+                let names = BTreeMap::from([(name.to_owned(), now)]);
                 self.dirs.insert(dir.clone(), ChangedNames::Some(names));
                 name.len() + bytes_of(dir)
             }
@@ -94,9 +118,11 @@ impl News {
                 ChangedNames::All => self.add_dir(&dir),
                 ChangedNames::Some(names) => {
                     let mut told = ToldWhole::Nothing;
-                    for (name, is_there) in names {
-                        let is_there = self.newest(&dir, &name).unwrap_or(is_there);
-                        told = self.add_name(&dir, &name, is_there);
+                    for (name, before) in names {
+                        told = match self.set_older(&dir, &name, before) {
+                            true => ToldWhole::Nothing,
+                            false => self.add_name(&dir, &name, before),
+                        };
                     }
                     told
                 }
@@ -110,11 +136,12 @@ impl News {
         (!self.everything).then_some(whole)
     }
 
-    fn newest(&self, dir: &PoolPath, name: &str) -> Option<bool> {
-        match self.dirs.get(dir)? {
-            ChangedNames::Some(names) => names.get(name).copied(),
-            ChangedNames::All => None,
-        }
+    /// Puts news of before those that there are of a name, if there are any.
+    fn set_older(&mut self, dir: &PoolPath, name: &str, before: NameNews) -> bool {
+        let Some(ChangedNames::Some(names)) = self.dirs.get_mut(dir) else { return false };
+        let Some(newest) = names.get_mut(name) else { return false };
+        *newest = before.then(*newest);
+        true
     }
 
     /// The news as they are sent, under a number.
@@ -124,8 +151,12 @@ impl News {
             match names {
                 ChangedNames::All => change.all = true,
                 ChangedNames::Some(names) => {
-                    for (name, is_there) in names {
-                        let list = if *is_there { &mut change.changed } else { &mut change.gone };
+                    for (name, now) in names {
+                        let list = match now {
+                            NameNews::Touched => &mut change.attributes,
+                            NameNews::Changed => &mut change.changed,
+                            NameNews::Gone => &mut change.gone,
+                        };
                         list.push(name.clone());
                     }
                 }

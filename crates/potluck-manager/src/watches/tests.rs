@@ -94,6 +94,30 @@ async fn a_stream_hears_of_names_in_directories_that_it_watches_and_of_no_others
 }
 
 #[tokio::test(start_paused = true)]
+async fn attributes_are_told_apart_from_other_changes_of_which_they_hide_none() {
+    let tested = Tested::new();
+    let stream = tested.open(USER).await;
+    tested.watch(&stream, USER, &["pot://lab", "pot://"]);
+    let touched = |at: &[&str]| {
+        let told = at.iter().map(|at| CommittedChange::Attributes(path(at))).collect();
+        tested.watches.committed(told);
+    };
+    touched(&["pot://lab/a", "pot://lab/b", "pot://lab"]);
+    tested.changed(&["pot://lab/b"]);
+    touched(&["pot://lab/b"]);
+    let news = tested.news(USER, Some(stream), 0).await;
+    let both = vec![OWN_NAME.into(), "a".into()];
+    let expected = DirChange { attributes: both, ..names("pot://lab", &["b"]) };
+    assert_eq!(news.dirs, [expected], "and who watches the root is told of no space");
+    // What did not arrive comes before what was heard since.
+    tested.changed(&["pot://lab/c"]);
+    assert_eq!(tested.news(USER, Some(stream), 1).await.number, 2); // this answer is lost
+    touched(&["pot://lab/c"]);
+    let again = tested.news(USER, Some(stream), 1).await;
+    assert_eq!(again.dirs, [names("pot://lab", &["c"])]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn news_that_did_not_arrive_are_sent_again_and_a_call_that_was_given_up_takes_none() {
     let tested = Tested::new();
     let stream = tested.open(USER).await;

@@ -1,7 +1,7 @@
 //! Who may do what in a space: each call is refused until its right is granted, and once it is taken.
 
 use crate::lab::{Lab, commit, eventually, file, offer, refused, reserve, write};
-use potluck_core::attributes::Permissions;
+use potluck_core::attributes::{AttributesToSet, Permissions};
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Mirror, Override, Policy, Redundancy};
@@ -62,13 +62,14 @@ fn policy_set(at: &str) -> PolicySet {
 
 fn link(at: &str) -> MakeLinks {
     let target = "anywhere".to_owned().try_into().expect("a target");
-    let links = vec![NewLink { path: path(at), target, mtime: None }];
+    let links = vec![NewLink { path: path(at), target, mtime: None, owner: None }];
     MakeLinks { links, parents: true, condition: Condition::IfAbsent }
 }
 
 fn permissions_of(at: &str, mode: u32) -> SetAttributes {
     let permissions = Some(Permissions::of_mode(mode));
-    SetAttributes { path: path(at), version: None, mtime: None, permissions }
+    let attributes = AttributesToSet { permissions, ..AttributesToSet::default() };
+    SetAttributes { path: path(at), version: None, attributes }
 }
 
 fn grant(space: &str, who: &str) -> SpaceGrant {
@@ -100,7 +101,12 @@ async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
         refused(caller, &reserve_at(&at("new"))).await,
         refused(
             caller,
-            &MakeDir { path: path(&at("dir")), parents: true, permissions: Permissions::DIR },
+            &MakeDir {
+                path: path(&at("dir")),
+                parents: true,
+                permissions: Permissions::DIR,
+                owner: None,
+            },
         )
         .await,
         refused(caller, &permissions_of(&at("f"), 0o600)).await,
@@ -193,7 +199,12 @@ async fn who_may_list_sees_names_and_neither_digests_nor_recipes_nor_keys() {
     lacks(&bert, &reserve_at("pot://lab/new"), Right::Write).await;
     lacks(
         &bert,
-        &MakeDir { path: path("pot://lab/x"), parents: true, permissions: Permissions::DIR },
+        &MakeDir {
+            path: path("pot://lab/x"),
+            parents: true,
+            permissions: Permissions::DIR,
+            owner: None,
+        },
         Right::Write,
     )
     .await;
@@ -241,6 +252,7 @@ async fn readers_do_not_write_writers_do_not_read_and_neither_sets_policies() {
         path: path("pot://safe/d"),
         parents: false,
         permissions: Permissions::DIR,
+        owner: None,
     })
     .await
     .expect("made");
@@ -519,7 +531,12 @@ async fn who_writes_from_above_a_directory_keeps_no_file_in_it_less_safely() {
     let [a, b] = [lab.donor("a").await, lab.donor("b").await];
     for at in ["pot://lab/tree", "pot://lab/tree/safe", "pot://lab/of", "pot://lab/of/safe"] {
         lab.admin()
-            .call(&MakeDir { path: path(at), parents: false, permissions: Permissions::DIR })
+            .call(&MakeDir {
+                path: path(at),
+                parents: false,
+                permissions: Permissions::DIR,
+                owner: None,
+            })
             .await
             .expect("made");
     }

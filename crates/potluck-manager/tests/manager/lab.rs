@@ -390,6 +390,7 @@ pub fn file(session: &SessionId, at: &str, chunks: &[u64], donors: &[&Donor]) ->
         digest,
         mtime: FileTime::of_ms(7),
         permissions: Permissions::FILE,
+        owner: None,
         chunk_size: DEFAULT_CHUNK,
         copies: 1,
         inline: None,

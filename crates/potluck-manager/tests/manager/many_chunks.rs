@@ -47,6 +47,7 @@ fn part(
         digest,
         mtime: FileTime::of_ms(7),
         permissions: Permissions::FILE,
+        owner: None,
         chunk_size: CHUNK,
         copies: donors.len() as u32,
         inline: None,

@@ -3,7 +3,7 @@
 use crate::lab::{Lab, chunk, eventually, write};
 use potluck_catalog::Catalog;
 use potluck_catalog::fixture::tampering::Tampering;
-use potluck_core::attributes::{FileTime, Permissions};
+use potluck_core::attributes::{AttributesToSet, FileOwner, FileTime, Permissions};
 use potluck_core::link_target::LinkTarget;
 use potluck_recovery::state_dir::{CATALOG, KIT};
 use potluck_recovery::{Restore, RestoreExtent, backup, restore_file};
@@ -56,16 +56,16 @@ async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4(
     };
     lab.admin().call(&remove).await.expect("removed");
     let (mtime, permissions) = (FileTime(1_234_567_890_123_456_789), Permissions::of_mode(0o640));
+    let owner = Some(FileOwner { uid: 1000, gid: 100 });
     let set = SetAttributes {
         path: "pot://lab/kept".parse().expect("path"),
         version: None,
-        mtime: Some(mtime),
-        permissions: Some(permissions),
+        attributes: AttributesToSet { mtime: Some(mtime), permissions: Some(permissions), owner },
     };
     lab.caller(&ada).call(&set).await.expect("set");
     let target = LinkTarget::try_from("../kept".to_owned()).expect("a target");
     let path = "pot://lab/links/to-it".parse().expect("path");
-    let links = vec![NewLink { path, target: target.clone(), mtime: Some(mtime) }];
+    let links = vec![NewLink { path, target: target.clone(), mtime: Some(mtime), owner }];
     let make = MakeLinks { links, parents: true, condition: Condition::Always };
     lab.caller(&ada).call(&make).await.expect("made");
     let (kit, copy) = keep(&lab).await;
@@ -103,8 +103,9 @@ async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4(
         leased: false,
     };
     let links = lab.caller(&ada).call(&all).await.expect("opened").links;
-    assert_eq!(links, [OpenLink { path: "links/to-it".into(), target, mtime }]);
+    assert_eq!(links, [OpenLink { path: "links/to-it".into(), target, mtime, owner }]);
     assert_eq!((opened.files[0].mtime, opened.files[0].permissions), (mtime, permissions));
+    assert_eq!(opened.files[0].owner, owner);
     let status = lab.admin().call(&Status {}).await.expect("the new admin");
     assert!(status.gc_frozen.is_some());
     assert_eq!(status.donors[0].unclaimed, 1, "what it does not know, and keeps");

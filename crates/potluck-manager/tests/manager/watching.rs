@@ -9,8 +9,8 @@ use potluck_core::policy::Policy;
 use potluck_core::rights::Right;
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    DirChange, DirDigest, DirNews, KnownDir, KnownName, MakeDir, MemberList, Move, Refresh, Remove,
-    Revoke, SpaceCreate, Watch,
+    DirChange, DirDigest, DirNews, KnownDir, KnownName, MakeDir, MemberList, Move, OWN_NAME,
+    Refresh, Remove, Revoke, SpaceCreate, Watch,
 };
 use potluck_wire::error::code;
 use potluck_wire::token::Role;
@@ -38,7 +38,10 @@ async fn open(caller: &Caller) -> WatchId {
 
 async fn make_dir(caller: &Caller, at: &str) {
     let permissions = Permissions::DIR;
-    caller.call(&MakeDir { path: path(at), parents: true, permissions }).await.expect("made");
+    caller
+        .call(&MakeDir { path: path(at), parents: true, permissions, owner: None })
+        .await
+        .expect("made");
 }
 
 async fn make_space(caller: &Caller, name: &str) {
@@ -87,11 +90,16 @@ async fn a_client_is_told_what_differs_from_what_it_knows_and_then_what_changes(
     make_dir(&admin, "pot://shared/a/no").await;
     let news = admin.call(&Watch { stream: Some(stream), heard: 0 }).await.expect("told");
     let changed = vec!["new".to_owned(), "no".into()];
+    // What is made in a directory modifies it.
+    let (attributes, gone) = (vec!["c".to_owned()], vec!["b".to_owned()]);
     let expected =
-        DirChange { changed, gone: vec!["b".into()], ..DirChange::new(path("pot://shared/a")) };
+        DirChange { changed, attributes, gone, ..DirChange::new(path("pot://shared/a")) };
     assert_eq!((news.stream, news.number, news.dirs), (stream, 1, vec![expected]));
     let after = refresh(&admin, None, &asked).await;
-    assert_eq!((names(&after[0]), &after[0].gone[..]), (vec!["no", "new"], &["b".to_owned()][..]));
+    assert_eq!(
+        (names(&after[0]), &after[0].gone[..]),
+        (vec!["c", "no", "new"], &["b".to_owned()][..])
+    );
     assert!(!after[1].same);
     // Directories that are not there say so, one by one, and names that nobody can have are not there.
     let asked = [
@@ -135,7 +143,9 @@ async fn names_are_told_to_who_may_list_them_and_to_nobody_else() {
     make_dir(&admin, "pot://shared/b").await;
     let news = user.call(&Watch { stream: Some(stream), heard: news.number }).await.expect("told");
     let changed = vec!["b".to_owned()];
-    assert_eq!(news.dirs, [DirChange { changed, ..DirChange::new(path("pot://shared")) }]);
+    let attributes = vec![OWN_NAME.to_owned()];
+    let told = DirChange { changed, attributes, ..DirChange::new(path("pot://shared")) };
+    assert_eq!(news.dirs, [told]);
 
     lab.take("shared", "ada", &[Right::List, Right::Read]).await;
     make_dir(&admin, "pot://shared/later").await;
@@ -143,7 +153,7 @@ async fn names_are_told_to_who_may_list_them_and_to_nobody_else() {
     let whole_dir = |dir: &str| DirChange { all: true, ..DirChange::new(path(dir)) };
     assert_eq!(news.dirs, [whole_dir("pot://"), whole_dir("pot://shared")]);
     assert!(refresh(&user, Some(stream), &asked[2..]).await[0].failure.is_some());
-    let make = MakeDir { path: path("pot://shared/x"), parents: false, permissions };
+    let make = MakeDir { path: path("pot://shared/x"), parents: false, permissions, owner: None };
     refused(&user, &make).await;
 
     // A revoked member is told nothing at all.

@@ -29,6 +29,7 @@ pub fn small(at: &str, content: &[u8]) -> FileCommit {
         digest: Digest::of(content),
         mtime: FileTime::of_ms(1),
         permissions: Permissions::DIR,
+        owner: None,
         chunk_size: 4 << 20,
         copies: 1,
         inline: Some(Blob(content.to_vec())),

@@ -3,7 +3,7 @@
 use super::{FileSystem, OpenMode, ShownEntry};
 use crate::errno::errno;
 use potluck_client::Attributes;
-use potluck_core::attributes::{FileTime, Permissions};
+use potluck_core::attributes::{AttributesToSet, FileOwner, FileTime, Permissions};
 use potluck_wire::control::SetAttributes;
 use potluck_wire::error::code;
 use rustix::io::Errno;
@@ -19,17 +19,47 @@ pub struct AttributeChange {
     pub mtime: Option<FileTime>,
     /// Who may do what with it.
     pub permissions: Option<Permissions>,
+    /// Whom it belongs to.
+    pub owner: Option<OwnerChange>,
+}
+
+/// A new owner, group, or both.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnerChange {
+    /// The number of the user.
+    pub uid: Option<u32>,
+    /// The number of the group.
+    pub gid: Option<u32>,
+    /// Whom that belongs to in this mount of which nobody said.
+    pub unsaid: FileOwner,
+}
+
+impl OwnerChange {
+    /// The owner of what belonged to `before`.
+    fn of(self, before: Option<FileOwner>) -> FileOwner {
+        let FileOwner { uid, gid } = before.unwrap_or(self.unsaid);
+        FileOwner { uid: self.uid.unwrap_or(uid), gid: self.gid.unwrap_or(gid) }
+    }
+}
+
+/// What a program gives to that which it makes.
+#[derive(Debug, Clone, Copy)]
+pub struct NewEntry {
+    /// Who may do what with it.
+    pub permissions: Permissions,
+    /// Whom it belongs to, where owners are kept.
+    pub owner: Option<FileOwner>,
 }
 
 impl FileSystem {
     /// Sets attributes. Those of a file that is being written are published with it, and the size of one that nobody
     /// writes by storing it anew.
     pub async fn change(&self, inode: u64, change: AttributeChange) -> Result<ShownEntry, Errno> {
-        let AttributeChange { size, mtime, permissions } = change;
+        let AttributeChange { size, mtime, permissions, owner } = change;
         let shared = self.handles().draft(inode);
         let shared = match (shared, size) {
             (Some(shared), _) => shared,
-            (None, None) => return self.set_attributes(inode, mtime, permissions).await,
+            (None, None) => return self.set_attributes(inode, change).await,
             (None, Some(_)) => {
                 let mode = OpenMode { writes: true, ..OpenMode::default() };
                 Arc::new(AsyncMutex::new(self.begin_draft(inode, mode).await?))
@@ -42,9 +72,11 @@ impl FileSystem {
                 draft.set_size(&path, size).await?;
             }
             let before = draft.attributes();
-            if mtime.is_some() || permissions.is_some() {
+            if mtime.is_some() || permissions.is_some() || owner.is_some() {
                 let permissions = permissions.unwrap_or(before.permissions);
-                draft.set_attributes(Attributes { mtime: mtime.or(before.mtime), permissions });
+                let owner = owner.map(|new| new.of(before.owner)).or(before.owner);
+                let mtime = mtime.or(before.mtime);
+                draft.set_attributes(Attributes { mtime, permissions, owner });
             }
             // Otherwise the last handle publishes it, also what was set after all was written.
             if !self.is_open(inode, &shared) {
@@ -56,15 +88,40 @@ impl FileSystem {
         Ok(self.facts_of_draft(inode, &shared).await)
     }
 
+    /// What a program makes in a directory, with the group of the directory where that hands it on.
+    pub(super) async fn inheriting(
+        &self,
+        parent: u64,
+        made: NewEntry,
+        is_dir: bool,
+    ) -> Result<NewEntry, Errno> {
+        let Some(owner) = made.owner else { return Ok(made) };
+        let path = self.inodes().path(parent)?;
+        if path.space().is_empty() {
+            return Ok(made);
+        }
+        let above = self.metadata.place(&path).await?.attributes();
+        let (true, Some(handed)) = (above.permissions.hands_group_on(), above.owner) else {
+            return Ok(made);
+        };
+        let permissions = match is_dir {
+            true => made.permissions.handing_group_on(),
+            false => made.permissions,
+        };
+        Ok(NewEntry { permissions, owner: Some(FileOwner { gid: handed.gid, ..owner }) })
+    }
+
     /// Sets attributes of a directory, or of a file that nobody writes.
     async fn set_attributes(
         &self,
         inode: u64,
-        mtime: Option<FileTime>,
-        permissions: Option<Permissions>,
+        change: AttributeChange,
     ) -> Result<ShownEntry, Errno> {
+        let AttributeChange { mtime, permissions, owner, .. } = change;
         let facts = self.facts(inode, None).await?;
-        let attributes = facts.attributes.with(mtime, permissions);
+        let owner = owner.map(|new| new.of(facts.attributes.owner));
+        let new = AttributesToSet { mtime, permissions, owner };
+        let attributes = facts.attributes.with(new);
         if attributes == facts.attributes {
             return Ok(facts);
         }
@@ -72,7 +129,7 @@ impl FileSystem {
         if path.space().is_empty() {
             return Err(Errno::PERM);
         }
-        let set = SetAttributes { path, version, mtime, permissions };
+        let set = SetAttributes { path, version, attributes: new };
         let done = self.pool.set_attributes(&set).await;
         self.metadata.changed_here(&set.path);
         match done {

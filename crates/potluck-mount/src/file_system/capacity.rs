@@ -31,9 +31,15 @@ impl FileSystem {
                 }
             }
         };
-        let rooms: Vec<u64> = status.donors.iter().map(|donor| donor.room).collect();
+        let rooms: Vec<u64> =
+            status.donors.iter().map(|donor| donor.room.saturating_sub(donor.promised)).collect();
         let used: u64 = status.donors.iter().map(|donor| donor.used).sum();
-        let free = storable(&rooms, shards, data);
+        let reserved: u64 = match root.space().is_empty() {
+            true => 0,
+            false => self.reservations_of(&root).await?.iter().map(|it| it.left).sum(),
+        };
+        // Rooms are without what was promised to anybody.
+        let free = storable(&rooms, shards, data) + reserved;
         Ok(Capacity { total: free + used / shards as u64 * data as u64, free })
     }
 }

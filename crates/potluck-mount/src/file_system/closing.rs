@@ -6,17 +6,25 @@ use crate::handles::{Handle, OpenHandle, SharedDraft};
 use crate::opener::closes_for_good;
 use potluck_core::path::PoolPath;
 use rustix::io::Errno;
+use std::sync::Arc;
 
 impl FileSystem {
     /// Publishes what was written, when a thread of the process that opened the file closes a descriptor of it, or
     /// anybody does after that one. A file that was removed meanwhile is not published.
-    pub async fn flush(&self, handle: u64, thread: u32) -> Result<(), Errno> {
+    ///
+    /// The locks of `owner` on the file end with it, when what was written under them is there. What another program is in
+    /// the middle of writing under an exclusive lock is not published, but by that one.
+    pub async fn flush(&self, handle: u64, thread: u32, owner: u64) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
-        if !closes_for_good(opened.opener, thread) {
-            return Ok(());
+        let mut published = Ok(());
+        if closes_for_good(opened.opener, thread) {
+            self.handles().leave(handle);
+            if !self.locks.is_written_by_another(opened.inode, owner) {
+                published = self.publish(&opened).await;
+            }
         }
-        self.handles().leave(handle);
-        self.publish(&opened).await
+        self.locks.unlock_all(opened.inode, owner);
+        published
     }
 
     async fn publish(&self, opened: &OpenHandle) -> Result<(), Errno> {
@@ -25,6 +33,9 @@ impl FileSystem {
     }
 
     pub(super) async fn publish_draft(&self, draft: &mut Draft, inode: u64) -> Result<(), Errno> {
+        if !self.locks.may_publish(inode).await {
+            draft.lose(Errno::IO);
+        }
         let path = self.inodes().path(inode);
         match path {
             Ok(path) => {
@@ -37,7 +48,7 @@ impl FileSystem {
     }
 
     /// Closes a handle; what was written since it was flushed last is published.
-    pub async fn release(&self, handle: u64) {
+    pub async fn release(&self, handle: u64, owner: Option<u64>) {
         self.handles().leave(handle);
         let opened = self.handles().get(handle);
         let Some(opened) = opened else { return };
@@ -46,12 +57,22 @@ impl FileSystem {
             // may do so, and rename the file, between its close and this.
             let mut draft = draft.lock().await;
             // Nobody waits for the answer; the record has it.
-            let _ = self.publish_draft(&mut draft, opened.inode).await;
+            if !self.locks.is_written_by_another(opened.inode, owner.unwrap_or_default()) {
+                let _ = self.publish_draft(&mut draft, opened.inode).await;
+            }
             self.handles().remove(handle);
         } else {
             self.handles().remove(handle);
         }
+        if let Some(owner) = owner {
+            self.locks.unlock_all(opened.inode, owner); // those of flock, which belong to the open file
+        }
         self.forget(opened.inode, 0); // the kernel may have done so while it was open
+        let is_open = self.handles().is_open(opened.inode);
+        if !is_open && let Some(given) = self.locks.closed(opened.inode) {
+            let locks = Arc::clone(&self.locks);
+            tokio::spawn(async move { locks.give_back(given).await });
+        }
     }
 
     /// Whether a program has a file open that it writes.

@@ -24,6 +24,8 @@ pub enum PoolAttribute {
     Ack,
     /// The donors of a file, a line each.
     Placement,
+    /// The bytes that are reserved for what is written there; to set it reserves so many for a day, or none.
+    Reserve,
     /// How fast a file was written through this mount, until it was closed.
     ObservedBandwidth,
     /// The same, until all copies were made.
@@ -46,6 +48,7 @@ impl PoolAttribute {
             Some("ec") => Ok(Self::Ec),
             Some("ack") => Ok(Self::Ack),
             Some("placement") => Ok(Self::Placement),
+            Some("reserve") => Ok(Self::Reserve),
             Some("oab") => Ok(Self::ObservedBandwidth),
             Some("asb") => Ok(Self::AchievedBandwidth),
             Some("held") => Ok(Self::HeldShare),
@@ -70,6 +73,7 @@ impl PoolAttribute {
             | Self::ObservedBandwidth
             | Self::AchievedBandwidth
             | Self::HeldShare
+            | Self::Reserve
             | Self::Checkpoint => return Err(Errno::PERM),
         }
         Ok(over)
@@ -89,10 +93,11 @@ impl PoolAttribute {
             Self::Ec => ec.map(|ec| ec.to_string()),
             Self::Ack => Some(policy.ack.to_string()),
             Self::Placement => is_file.then(|| placement(stated)),
-            // The mount knows.
+            // The mount knows, or asks for it otherwise.
             Self::ObservedBandwidth
             | Self::AchievedBandwidth
             | Self::HeldShare
+            | Self::Reserve
             | Self::Checkpoint => None,
         }
     }
@@ -129,6 +134,9 @@ impl FileSystem {
             return self.checkpoint_of(inode);
         }
         let path = self.inodes().path(inode)?;
+        if attribute == PoolAttribute::Reserve {
+            return self.reserved_at(&path).await;
+        }
         if path.space().is_empty() {
             return Err(Errno::NODATA);
         }
@@ -153,6 +161,9 @@ impl FileSystem {
     ) -> Result<(), Errno> {
         if attribute == PoolAttribute::Checkpoint {
             return self.change_checkpoint(inode, value.parse()?).await;
+        }
+        if attribute == PoolAttribute::Reserve {
+            return self.reserve(inode, value).await;
         }
         let policy = attribute.policy(value)?;
         let path = self.inodes().path(inode)?;

@@ -1,6 +1,7 @@
 //! Symbolic links: the kernel follows them on this machine, and the pool never does.
 
-use super::{FileSystem, ShownEntry};
+use super::{FileSystem, NewEntry, ShownEntry};
+use potluck_core::attributes::{FileOwner, Permissions};
 use potluck_core::link_target::{BadTarget, LinkTarget};
 use potluck_wire::control::{Condition, MakeLinks, NewLink};
 use potluck_wire::error::code;
@@ -13,6 +14,7 @@ impl FileSystem {
         parent: u64,
         name: &str,
         target: String,
+        owner: Option<FileOwner>,
     ) -> Result<ShownEntry, Errno> {
         let path = self.child(parent, name)?;
         if path.names().is_empty() {
@@ -22,7 +24,9 @@ impl FileSystem {
             BadTarget::Long(_) => Errno::NAMETOOLONG,
             BadTarget::Empty | BadTarget::Nul => Errno::INVAL,
         })?;
-        let links = vec![NewLink { path, target, mtime: None }];
+        let made = NewEntry { permissions: Permissions::LINK, owner };
+        let NewEntry { owner, .. } = self.inheriting(parent, made, false).await?;
+        let links = vec![NewLink { path, target, mtime: None, owner }];
         let make = MakeLinks { links, parents: false, condition: Condition::IfAbsent };
         let once = || async {
             let mut made = self.pool.make_links(&make).await?;

@@ -21,7 +21,7 @@ pub struct CachedDir {
     names: BTreeMap<String, Behind>,
     /// Nothing is behind names that are not kept; otherwise they are not known.
     is_whole: bool,
-    /// How many names of a whole directory are not known.
+    /// How many names are not known, or not all that there is to know.
     unknown: usize,
     bytes: usize,
     /// Orders directories by their last use.
@@ -32,8 +32,17 @@ pub struct CachedDir {
 #[derive(Debug)]
 pub enum Behind {
     Entry(Box<ListedEntry>),
+    /// An entry that is there as before, with other attributes.
+    Touched(Box<ListedEntry>),
     Nothing,
     Unknown,
+}
+
+impl Behind {
+    /// Whether there is more to know.
+    fn is_unknown(&self) -> bool {
+        matches!(self, Self::Touched(_) | Self::Unknown)
+    }
 }
 
 /// Asks about a name of which nothing is known.
@@ -42,10 +51,11 @@ pub fn unknown(name: impl Into<String>) -> KnownName {
 }
 
 impl CachedDir {
-    /// What is behind a name: an entry, or `Some(None)` for nothing; `None` where that is not known.
+    /// What is behind a name: an entry, or `Some(None)` for nothing; `None` where that is not known. The attributes of the
+    /// entry are what they were.
     pub fn get(&self, name: &str) -> Option<Option<&ListedEntry>> {
         match self.names.get(name) {
-            Some(Behind::Entry(entry)) => Some(Some(entry)),
+            Some(Behind::Entry(entry) | Behind::Touched(entry)) => Some(Some(entry)),
             Some(Behind::Nothing) => Some(None),
             Some(Behind::Unknown) => None,
             // No listing has those.
@@ -53,18 +63,35 @@ impl CachedDir {
         }
     }
 
+    /// Whether the attributes behind a name are others by now.
+    pub fn is_touched(&self, name: &str) -> bool {
+        matches!(self.names.get(name), Some(Behind::Touched(_)))
+    }
+
+    /// Attributes of what is behind a name were set.
+    pub fn touch(&mut self, name: &str) {
+        match self.names.remove(name) {
+            Some(Behind::Entry(entry)) => {
+                self.names.insert(name.into(), Behind::Touched(entry));
+                self.unknown += 1;
+            }
+            Some(other) => drop(self.names.insert(name.into(), other)),
+            None => {}
+        }
+    }
+
     /// All entries, if they are known.
     pub fn listing(&self) -> Option<Vec<ListedEntry>> {
         let entries = self.names.iter().filter_map(|(name, behind)| match behind {
             Behind::Entry(entry) if !is_reserved(name) => Some(ListedEntry::clone(entry)),
-            Behind::Entry(_) | Behind::Nothing | Behind::Unknown => None,
+            Behind::Entry(_) | Behind::Touched(_) | Behind::Nothing | Behind::Unknown => None,
         });
         (self.is_whole && self.unknown == 0).then(|| entries.collect())
     }
 
     /// The names that are missing in the listing; `None` where all of it is.
     pub fn names_to_complete(&self) -> Option<Vec<String>> {
-        let unknown = self.names.iter().filter(|(_, behind)| matches!(behind, Behind::Unknown));
+        let unknown = self.names.iter().filter(|(_, behind)| behind.is_unknown());
         self.is_whole.then(|| unknown.map(|(name, _)| name.clone()).collect())
     }
 
@@ -76,7 +103,7 @@ impl CachedDir {
     /// There may be entries that are not kept.
     pub fn is_partial(&mut self) {
         self.is_whole = false;
-        let unknown = self.names.extract_if(.., |_, behind| matches!(behind, Behind::Unknown));
+        let unknown = self.names.extract_if(.., |_, behind| behind.is_unknown());
         self.bytes -= unknown.map(|(name, behind)| bytes_of(&name, &behind)).sum::<usize>();
         self.unknown = 0;
     }
@@ -85,16 +112,16 @@ impl CachedDir {
     pub fn put(&mut self, name: &str, behind: Behind) {
         if let Some((name, before)) = self.names.remove_entry(name) {
             self.bytes -= bytes_of(&name, &before);
-            self.unknown -= usize::from(matches!(before, Behind::Unknown));
+            self.unknown -= usize::from(before.is_unknown());
         }
         let is_kept = match behind {
-            Behind::Entry(_) => true,
+            Behind::Entry(_) | Behind::Touched(_) => true,
             Behind::Nothing => !self.is_whole || is_reserved(name),
             Behind::Unknown => self.is_whole,
         };
         if is_kept {
             self.bytes += bytes_of(name, &behind);
-            self.unknown += usize::from(matches!(behind, Behind::Unknown));
+            self.unknown += usize::from(behind.is_unknown());
             self.names.insert(name.into(), behind);
         }
     }
@@ -119,7 +146,7 @@ impl CachedDir {
         let stamp = |behind: &Behind| match behind {
             Behind::Entry(entry) => Some(entry.stamp()),
             Behind::Nothing => Some(EntryStamp::NOTHING),
-            Behind::Unknown => None,
+            Behind::Touched(_) | Behind::Unknown => None,
         };
         let names = self.names.iter();
         let names = names.map(|(name, it)| KnownName { name: name.clone(), stamp: stamp(it) });
@@ -131,7 +158,7 @@ impl CachedDir {
 
 fn bytes_of(name: &str, behind: &Behind) -> usize {
     let of_entry = match behind {
-        Behind::Entry(entry) => {
+        Behind::Entry(entry) | Behind::Touched(entry) => {
             OF_ENTRY + name.len() + entry.target.as_ref().map_or(0, |target| target.as_str().len())
         }
         Behind::Nothing | Behind::Unknown => 0,

@@ -24,6 +24,7 @@ fn entry(name: &str, kind: EntryKind, version: u64) -> ListedEntry {
         ec: None,
         in_catalog: false,
         permissions,
+        owner: None,
         target: None,
     }
 }
@@ -161,6 +162,40 @@ fn a_change_takes_its_name_and_all_below_it_and_the_listing_is_completed_by_that
     cache.apply(&change("pot://lab", &["a"]));
     assert_eq!(cache.entry(&path("pot://lab/a/b/f"), NOW), None);
     assert_eq!(cache.missing(&path("pot://lab/a/b/f")).len(), 3);
+    assert_eq!(cache.entry(&path("pot://lab/f"), NOW), Some(Some(file("f", 1))));
+}
+
+#[test]
+fn attributes_that_were_set_are_asked_for_again_and_what_is_below_stays_known() {
+    let touched = |dir: &str, name: &str| DirChange {
+        attributes: vec![name.into()],
+        ..DirChange::new(path(dir))
+    };
+    let mut cache = warm();
+    let bytes = cache.kept_bytes();
+    cache.apply(&touched("pot://lab/a", "b"));
+    cache.apply(&touched("pot://lab/a", "not there"));
+    assert_eq!(cache.entry(&path("pot://lab/a/b"), NOW), None);
+    assert_eq!(cache.place(&path("pot://lab/a/b"), NOW), Some(Some(dir("b"))));
+    assert_eq!(cache.entry(&path("pot://lab/a/b/f"), NOW), Some(Some(file("f", 1))));
+    assert_eq!(names(&mut cache, "pot://lab/a/b"), Some(vec!["f".into(), "g".into()]));
+    assert_eq!(names(&mut cache, "pot://lab/a"), None, "it shows the attributes");
+    assert_eq!(cache.missing(&path("pot://lab/a/b")).len(), 1);
+    let questions = cache.missing_of_listing(&path("pot://lab/a"));
+    let asked: Vec<_> = questions[0].names.iter().map(|known| known.name.as_str()).collect();
+    assert_eq!((questions.len(), asked), (1, vec!["b"]));
+    fetch_listing(&mut cache, "pot://lab/a", |_| {});
+    assert_eq!(names(&mut cache, "pot://lab/a"), Some(vec!["b".into(), "f".into()]));
+    assert_eq!(cache.kept_bytes(), bytes);
+    // What is heard while it is fetched is not taken for new.
+    cache.apply(&touched("pot://lab/a", "b"));
+    fetch_listing(&mut cache, "pot://lab/a", |cache| cache.apply(&touched("pot://lab/a", "b")));
+    assert_eq!(cache.entry(&path("pot://lab/a/b"), NOW), None);
+    assert_eq!(cache.entry(&path("pot://lab/a/b/g"), NOW), Some(Some(file("g", 1))));
+    // A space's own directory is told of in itself.
+    assert_eq!(cache.entry(&path("pot://lab"), NOW), Some(Some(dir("lab"))));
+    cache.apply(&touched("pot://lab", OWN_NAME));
+    assert_eq!(cache.entry(&path("pot://lab"), NOW), None);
     assert_eq!(cache.entry(&path("pot://lab/f"), NOW), Some(Some(file("f", 1))));
 }
 

@@ -1,9 +1,9 @@
 //! What the kernel says and is told, in the terms of this crate.
 
-use crate::file_system::{OpenMode, ShownEntry};
-use fuser::{FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, TimeOrNow};
-use potluck_core::attributes::FileTime;
-use potluck_wire::control::EntryKind;
+use crate::file_system::{NewEntry, OpenMode, OwnerChange, ShownEntry};
+use fuser::{FileAttr, FileType, INodeNo, OpenAccMode, OpenFlags, Request, TimeOrNow};
+use potluck_core::attributes::{FileOwner, FileTime, Permissions};
+use potluck_wire::control::{EntryKind, LockLevel};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -31,8 +31,55 @@ pub fn kind(kind: EntryKind) -> FileType {
     }
 }
 
-/// The facts about an entry as the kernel has them; all entries belong to `owner`.
-pub fn shown(facts: &ShownEntry, owner: (u32, u32)) -> FileAttr {
+/// Whom programs see things belong to. Root sees the owners that are kept, and gives them: on a machine that many use
+/// these numbers mean something. Whoever else mounts sees all belong to themselves, as what they may do is decided by the
+/// rights that they have in the pool, and their numbers are those of somebody else on the next machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Owners {
+    /// The user who mounts.
+    own: FileOwner,
+}
+
+impl Owners {
+    /// Those that the user of this process sees.
+    pub fn of_process() -> Self {
+        use rustix::process::{getgid, getuid};
+        Self { own: FileOwner { uid: getuid().as_raw(), gid: getgid().as_raw() } }
+    }
+
+    fn are_kept(self) -> bool {
+        self.own.uid == 0
+    }
+
+    fn shown(self, kept: Option<FileOwner>) -> FileOwner {
+        kept.filter(|_| self.are_kept()).unwrap_or(self.own)
+    }
+
+    /// What a process makes, with this mode.
+    pub fn new_entry(self, request: &Request, mode: u32) -> NewEntry {
+        let owner = FileOwner { uid: request.uid(), gid: request.gid() };
+        let owner = self.are_kept().then_some(owner);
+        NewEntry { permissions: Permissions::of_mode(mode), owner }
+    }
+
+    /// A change of owner; `None` if nothing of that is asked for, or nothing is changed by it.
+    ///
+    /// Errors: [`Errno::PERM`] where all belongs to whoever mounts. In mounts of root the kernel lets nobody change what
+    /// they may not.
+    pub fn change(self, uid: Option<u32>, gid: Option<u32>) -> Result<Option<OwnerChange>, Errno> {
+        let is_own = |given: Option<u32>, own: u32| given.is_none_or(|given| given == own);
+        match self.are_kept() {
+            true if uid.is_none() && gid.is_none() => Ok(None),
+            true => Ok(Some(OwnerChange { uid, gid, unsaid: self.own })),
+            false if is_own(uid, self.own.uid) && is_own(gid, self.own.gid) => Ok(None),
+            false => Err(Errno::PERM),
+        }
+    }
+}
+
+/// The facts about an entry as the kernel has them.
+pub fn shown(facts: &ShownEntry, owners: Owners) -> FileAttr {
+    let owner = owners.shown(facts.attributes.owner);
     let time = facts.attributes.mtime.system();
     let nlink = match facts.kind {
         EntryKind::Dir => 2,
@@ -49,11 +96,34 @@ pub fn shown(facts: &ShownEntry, owner: (u32, u32)) -> FileAttr {
         kind: kind(facts.kind),
         perm: facts.attributes.permissions.bits() as u16,
         nlink,
-        uid: owner.0,
-        gid: owner.1,
+        uid: owner.uid,
+        gid: owner.gid,
         rdev: 0,
         blksize: LARGEST_WRITE,
         flags: 0,
+    }
+}
+
+/// The kinds of locks as fcntl(2) has them on all architectures that Potluck is built for.
+const SHARED: i32 = 0;
+const EXCLUSIVE: i32 = 1;
+/// What stands in the place of a lock where there is none, and asks for an unlock.
+pub const UNLOCKED: i32 = 2;
+
+/// The level of a lock; `None` for an unlock.
+pub fn lock_level(kind: i32) -> Option<LockLevel> {
+    match kind {
+        SHARED => Some(LockLevel::Shared),
+        EXCLUSIVE => Some(LockLevel::Exclusive),
+        _ => None,
+    }
+}
+
+/// A lock's level as the kernel has it.
+pub fn lock_kind(level: LockLevel) -> i32 {
+    match level {
+        LockLevel::Shared => SHARED,
+        LockLevel::Exclusive => EXCLUSIVE,
     }
 }
 
@@ -80,5 +150,28 @@ pub fn file_time(time: TimeOrNow, now: FileTime) -> FileTime {
             })
         }
         TimeOrNow::Now => now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEPT: FileOwner = FileOwner { uid: 42, gid: 43 };
+
+    #[test]
+    fn root_sees_and_gives_owners_and_everybody_else_owns_all() {
+        let root = Owners { own: FileOwner { uid: 0, gid: 0 } };
+        assert_eq!((root.shown(Some(KEPT)), root.shown(None)), (KEPT, root.own));
+        let change = root.change(Some(7), None).expect("the kernel asked root").expect("a change");
+        assert_eq!((change.uid, change.gid, change.unsaid), (Some(7), None, root.own));
+        assert!(root.change(None, None).expect("nothing").is_none());
+
+        let user = Owners { own: FileOwner { uid: 1000, gid: 100 } };
+        assert_eq!((user.shown(Some(KEPT)), user.shown(None)), (user.own, user.own));
+        assert!(user.change(Some(1000), Some(100)).expect("so it is").is_none());
+        for (uid, gid) in [(Some(0), None), (None, Some(43)), (Some(1000), Some(43))] {
+            assert_eq!(user.change(uid, gid).map(|_| ()), Err(Errno::PERM));
+        }
     }
 }

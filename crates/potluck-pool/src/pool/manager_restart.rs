@@ -28,6 +28,11 @@ impl Pool {
         !self.expected.report.is_empty()
     }
 
+    /// Whether a donor that is expected has not told yet all that it holds.
+    pub fn expects_listing(&self, donor: DonorId) -> bool {
+        self.expected.listing.contains(&donor)
+    }
+
     /// Whether what an expected donor holds is not known yet.
     pub fn expects_listings(&self) -> bool {
         !self.expected.listing.is_empty()

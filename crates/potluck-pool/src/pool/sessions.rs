@@ -54,6 +54,9 @@ impl Pool {
             busy: 0,
             parked: None,
             ending: false,
+            room: new.room,
+            draws_on: None,
+            committed: 0,
         };
         let ticketed = session.ticketed();
         self.insert_session(new.id, session);
@@ -97,6 +100,9 @@ impl Pool {
             busy: 0,
             parked: None,
             ending,
+            room: stored.room,
+            draws_on: None,
+            committed: 0,
         };
         self.insert_session(stored.id, session);
     }
@@ -113,8 +119,8 @@ impl Pool {
     ) -> Result<Plan, Refusal> {
         let Some(session) = self.sessions.get(id) else { return Err(Refusal::NoDonors) };
         let policy = session.policy.clone();
-        let bytes = stored(&policy, bytes);
-        let plan = self.plan(&policy, bytes, avoid, whole, now)?;
+        let (bytes, draws_on) = (stored(&policy, bytes), session.draws_on);
+        let plan = self.drawing(draws_on, |pool| pool.plan(&policy, bytes, avoid, whole, now))?;
         self.ledger.grow(*id, plan.promised());
         if let Some(session) = self.sessions.get_mut(id) {
             session.plan.extend(plan.clone());
@@ -172,7 +178,7 @@ impl Pool {
         now: Tick,
     ) -> Result<Ticketed, NoSession> {
         let session = self.sessions.get_mut(id).ok_or(NoSession)?;
-        if session.ending || session.member != member {
+        if session.ending || session.member != member || session.room.is_some() {
             return Err(NoSession);
         }
         session.heard = now;
@@ -226,6 +232,13 @@ impl Pool {
         self.offered.withdraw(id, names);
     }
 
+    /// A session committed files of so many bytes.
+    pub fn note_committed(&mut self, id: &SessionId, bytes: u64) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.committed = session.committed.saturating_add(bytes);
+        }
+    }
+
     /// Whether a session offered a chunk.
     pub fn is_offered_by(&self, id: &SessionId, name: &ChunkName) -> bool {
         self.offered.is_offered_by(id, name)
@@ -236,6 +249,7 @@ impl Pool {
         let lease = self.limits.lease;
         let over = |session: &OpenSession| {
             !session.ending
+                && session.room.is_none()
                 && session.parked.is_none()
                 && session.busy == 0
                 && now.saturating_sub(session.heard) > lease
@@ -280,7 +294,9 @@ impl Pool {
     pub fn end_session(&mut self, id: &SessionId) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.ending = true;
-            self.ledger.release(*id);
+            let (draws_on, most) = (session.draws_on, session.not_needed());
+            let unused = self.ledger.release(*id);
+            self.give_to_reservation(draws_on, unused, most);
         }
     }
 
@@ -309,13 +325,17 @@ impl Pool {
 
     /// Whether a session may still write at a donor.
     pub fn is_written(&self, donor: DonorId) -> bool {
-        let mut writing = self.sessions.values().filter(|session| session.parked.is_none());
+        let mut writing = self
+            .sessions
+            .values()
+            .filter(|session| session.parked.is_none() && session.room.is_none());
         writing.any(|session| session.plan.donors().contains(&donor))
     }
 
     /// Open sessions, without those that are parked.
     pub fn open_sessions(&self) -> usize {
-        let open = |session: &&OpenSession| !session.ending && session.parked.is_none();
+        let is_writing = |session: &OpenSession| session.parked.is_none() && session.room.is_none();
+        let open = |session: &&OpenSession| !session.ending && is_writing(session);
         self.sessions.values().filter(open).count()
     }
 }

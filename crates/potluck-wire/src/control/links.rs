@@ -2,7 +2,7 @@
 
 use super::{Call, Condition};
 use crate::error::Failure;
-use potluck_core::attributes::FileTime;
+use potluck_core::attributes::{FileOwner, FileTime};
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::PoolPath;
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,9 @@ pub struct NewLink {
     /// The modification time, nanoseconds since 1970; now without.
     #[serde(default, rename = "mtime_ns", skip_serializing_if = "Option::is_none")]
     pub mtime: Option<FileTime>,
+    /// Whom it belongs to, if somebody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<FileOwner>,
 }
 
 /// The outcome of making links.

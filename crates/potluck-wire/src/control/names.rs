@@ -2,7 +2,9 @@
 
 use super::{Call, Condition, Done, call};
 use crate::error::{Failure, code};
-use potluck_core::attributes::{FileTime, Permissions};
+use potluck_core::attributes::{
+    AttributesToSet, EntryAttributes, FileOwner, FileTime, Permissions,
+};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
@@ -58,9 +60,20 @@ pub struct ListedEntry {
     /// Who may do what with it.
     #[serde(default)]
     pub permissions: Permissions,
+    /// Whom it belongs to, if somebody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<FileOwner>,
     /// Where a link leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<LinkTarget>,
+}
+
+impl ListedEntry {
+    /// The attributes of the entry.
+    pub fn attributes(&self) -> EntryAttributes {
+        let Self { mtime, permissions, owner, .. } = *self;
+        EntryAttributes { mtime, permissions, owner }
+    }
 }
 
 /// Lists a directory, a space, or with `pot://` the spaces.
@@ -265,6 +278,9 @@ pub struct MakeDir {
     /// The permissions of what is made; those of one that exists stay.
     #[serde(default = "dir_permissions")]
     pub permissions: Permissions,
+    /// Whom what is made belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<FileOwner>,
 }
 
 fn dir_permissions() -> Permissions {
@@ -280,7 +296,7 @@ impl Call for MakeDir {
     }
 }
 
-/// Sets when something was modified, and who may do what with it, without touching its content or its version; what
+/// Sets when something was modified, whom it belongs to, and who may do what with it, without touching its content or its version; what
 /// is left out stays.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SetAttributes {
@@ -290,12 +306,9 @@ pub struct SetAttributes {
     /// because its reply was lost does so no harm to what somebody else stored in between.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<VersionId>,
-    /// The modification time, nanoseconds since 1970.
-    #[serde(default, rename = "mtime_ns", skip_serializing_if = "Option::is_none")]
-    pub mtime: Option<FileTime>,
-    /// Who may do what with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub permissions: Option<Permissions>,
+    /// What is to be set.
+    #[serde(flatten)]
+    pub attributes: AttributesToSet,
 }
 call!(SetAttributes => Done, "set-attributes");
 

@@ -3,7 +3,7 @@
 use super::DonorAccess;
 use super::{Call, Done, call};
 use crate::packed::{Blob, Packed};
-use potluck_core::attributes::{FileTime, Permissions};
+use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::chunk::Digest;
 use potluck_core::erasure::Ec;
@@ -75,7 +75,7 @@ pub struct RenewedLeases {
 pub struct Opened {
     /// Directories below the path, relative to it, parents first; empty ones included.
     #[serde(default)]
-    pub dirs: Vec<String>,
+    pub dirs: Vec<OpenDir>,
     /// The symbolic links; a single one has the relative path "".
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<OpenLink>,
@@ -101,6 +101,19 @@ pub struct OpenLink {
     /// Modification time, nanoseconds since 1970.
     #[serde(default, rename = "mtime_ns")]
     pub mtime: FileTime,
+    /// Whom it belongs to, if somebody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<FileOwner>,
+}
+
+/// A directory of a tree that was opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenDir {
+    /// Relative to the opened path.
+    pub path: String,
+    /// The attributes of the directory.
+    #[serde(flatten)]
+    pub attributes: EntryAttributes,
 }
 
 /// One file that was opened, with what is needed to read it.
@@ -120,6 +133,9 @@ pub struct OpenFile {
     /// Who may do what with it.
     #[serde(default)]
     pub permissions: Permissions,
+    /// Whom it belongs to, if somebody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<FileOwner>,
     /// The content, when it lives in the catalog.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<Blob>,

@@ -54,6 +54,9 @@ pub struct WatchNews {
     pub dirs: Vec<DirChange>,
 }
 
+/// The name by which a space's own directory is among the [names](DirChange::attributes) in it whose attributes were set.
+pub const OWN_NAME: &str = ".";
+
 /// What changed in a directory. Of a name that is a directory, what is below it may have changed with it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirChange {
@@ -65,6 +68,9 @@ pub struct DirChange {
     /// Names behind which something else is now, or with other attributes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<String>,
+    /// Names of which nothing but attributes was set: what is behind them, and below them, is the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<String>,
     /// Names that are gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<String>,
@@ -73,7 +79,8 @@ pub struct DirChange {
 impl DirChange {
     /// A directory in which nothing changed yet.
     pub fn new(dir: PoolPath) -> Self {
-        Self { dir, all: false, changed: Vec::new(), gone: Vec::new() }
+        let (changed, attributes, gone) = Default::default();
+        Self { dir, all: false, changed, attributes, gone }
     }
 }
 
@@ -179,6 +186,9 @@ impl ListedEntry {
         bytes.extend(self.size.to_le_bytes());
         bytes.extend(self.mtime.0.to_le_bytes());
         bytes.extend(self.permissions.bits().to_le_bytes());
+        let owner = self.owner.map(|owner| u64::from(owner.uid) << 32 | u64::from(owner.gid));
+        bytes.push(u8::from(owner.is_some()));
+        bytes.extend(owner.unwrap_or_default().to_le_bytes());
         bytes.extend(self.version.map_or(0, |version| version.0).to_le_bytes());
         bytes.extend(self.target.as_ref().map_or("", LinkTarget::as_str).as_bytes());
         EntryStamp::of(&bytes)

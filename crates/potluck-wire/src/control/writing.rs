@@ -7,7 +7,7 @@ use crate::packed::Blob;
 use crate::packed::Packed;
 use crate::ticket::Acknowledged;
 use crate::ticket::Ticket;
-use potluck_core::attributes::{FileTime, Permissions};
+use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::chunk::Digest;
 use potluck_core::erasure::Ec;
@@ -233,6 +233,9 @@ pub struct FileCommit {
     /// Who may do what with it.
     #[serde(default)]
     pub permissions: Permissions,
+    /// Whom it belongs to, if somebody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<FileOwner>,
     /// Plaintext bytes per chunk; the last may be shorter.
     pub chunk_size: u32,
     /// Copies that its policy asks for.

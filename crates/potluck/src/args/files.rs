@@ -15,6 +15,10 @@ pub struct CpArgs {
     /// Copy directories with what is in them
     #[arg(short, long)]
     pub recursive: bool,
+    /// Like -r, and also keep owners as numbers, all bits of modes but set-user-ID and set-group-ID of local copies' files,
+    /// and the times of directories; only root can give local copies away
+    #[arg(short, long, conflicts_with = "dereference")]
+    pub archive: bool,
     /// Of a local tree, store the files that symbolic links lead to, not the links; links to directories are passed over
     #[arg(short = 'L', long, requires = "recursive")]
     pub dereference: bool,

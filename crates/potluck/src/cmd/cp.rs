@@ -1,5 +1,6 @@
 //! `potluck cp`: files and trees into the pool or out of it.
 
+mod archived;
 mod at_once;
 mod directories;
 mod inward;
@@ -96,12 +97,13 @@ struct FailedFile {
 }
 
 pub async fn run(
-    args: CpArgs,
+    mut args: CpArgs,
     client: &Pool,
     output: &Output,
     shown: bool,
 ) -> Result<Ending, Failure> {
     let started = client.now();
+    args.recursive |= args.archive;
     let from: Vec<_> =
         args.from.iter().map(|from| CopyPlace::source(from)).collect::<Result<_, _>>()?;
     let to = CopyPlace::target(&args.to)?;

@@ -34,6 +34,7 @@ mod pin;
 mod policy;
 mod quota;
 mod repair;
+mod reserve;
 mod restore;
 mod rm;
 mod scrub;
@@ -200,6 +201,7 @@ async fn with_client(
         Command::Audit(args) => audit::run(args, client, output).await,
         Command::Ckpt(args) => ckpt::run(args, client, output).await,
         Command::Quota(args) => quota::run(args, client, output).await,
+        Command::Reserve(args) => reserve::run(args, client, output).await,
         Command::Group(args) => group::run(args, client, output).await,
         Command::Policy(args) => policy::run(args, client, output).await,
         Command::Verify(args) => verify::run(args, client, output, shown).await,

@@ -7,7 +7,7 @@ use potluck_client::Pool;
 use potluck_core::ids::DonorId;
 use potluck_core::policy::Redundancy;
 use potluck_core::size::format_size;
-use potluck_wire::control::{ChunkFacts, EntryKind, MirrorState, Stated};
+use potluck_wire::control::{ChunkFacts, EntryKind, ListedEntry, MirrorState, Stated};
 use potluck_wire::error::Failure;
 use serde::Serialize;
 use std::fmt::Write;
@@ -46,7 +46,8 @@ fn text(path: &str, stated: &Stated) -> String {
     }
     if entry.kind == EntryKind::Dir {
         line("kind", "directory".into());
-        line("mode", entry.permissions.to_string());
+        line("mode", mode(entry));
+        line("modified", format!("{} UTC", time(entry.mtime.ms())));
         line("policy", health::policy(policy));
         return text;
     }
@@ -55,7 +56,7 @@ fn text(path: &str, stated: &Stated) -> String {
     }
     line("size", format!("{} ({})", format_size(entry.size), count(entry.size, "byte")));
     line("modified", format!("{} UTC", time(entry.mtime.ms())));
-    line("mode", entry.permissions.to_string());
+    line("mode", mode(entry));
     if let (Some(version), Some(digest)) = (entry.version, entry.digest) {
         line("version", version.to_string());
         line("digest", digest.to_string());
@@ -102,6 +103,14 @@ fn text(path: &str, stated: &Stated) -> String {
         text.push_str(&format!("\n{}", chunk_table(stated)));
     }
     text
+}
+
+/// The mode in octal, and the owner as numbers where one is kept.
+fn mode(entry: &ListedEntry) -> String {
+    match entry.owner {
+        Some(owner) => format!("{}, of {owner}", entry.permissions),
+        None => entry.permissions.to_string(),
+    }
 }
 
 /// Says what keeps the file: its own redundancy, by the protocol that holds there.

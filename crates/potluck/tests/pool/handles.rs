@@ -239,7 +239,7 @@ fn files_are_written_piece_by_piece_by_many_writers_of_one_session() {
             for number in 0..300 {
                 let mtime = Some(FileTime(1_700_000_000_000_000_000 + number));
                 let permissions = Permissions::of_mode(0o751);
-                let attributes = Attributes { mtime, permissions };
+                let attributes = Attributes { mtime, permissions, owner: None };
                 let mut small = session.create(at(&format!("small-{number}")), attributes);
                 let part = content[..100 * number as usize].to_vec();
                 smalls.spawn(async move {
@@ -262,7 +262,7 @@ fn files_are_written_piece_by_piece_by_many_writers_of_one_session() {
         assert!(!names.contains("lost") && !names.contains("aborted"), "{names}");
         assert_same(&lab.cli.cat(&at("large").to_string()), &content, space);
         let small = runtime.block_on(client.open(&at("small-299"))).expect("there");
-        let EntryAttributes { mtime, permissions } = small.attributes();
+        let EntryAttributes { mtime, permissions, .. } = small.attributes();
         assert_eq!((mtime.0, permissions.bits()), (1_700_000_000_000_000_299, 0o751));
         assert_eq!(small.digest(), Digest::of(&content[..29_900]));
     }

@@ -143,6 +143,7 @@ fn a_copy_that_no_commit_named_is_reclaimed_with_its_file() {
         digest,
         mtime: FileTime::of_ms(0),
         permissions: Permissions::FILE,
+        owner: None,
         chunk_size: 64 << 10,
         copies: 1,
         inline: None,

@@ -5,7 +5,11 @@ mod chunk_cache;
 mod edits;
 mod extended_attributes;
 mod links;
+mod locks;
 mod metadata_cache;
+mod model;
+mod owners;
+mod programs;
 mod streams;
 
 use super::content::{arg, assert_same, bytes};
@@ -140,7 +144,7 @@ fn what_a_program_has_open_stays_readable_when_its_file_is_removed_or_replaced_a
     if !can_mount("what_a_program_has_open_stays_readable_when_its_file_is_removed") {
         return;
     }
-    let lab = Lab::with_options(2, &["--gc-delay", "1s"]);
+    let mut lab = Lab::with_options(2, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2", "--chunk-size", "64KiB"]);
     let mount = Mount::start(&lab, "pot://lab", &[]);
     let content = |number| bytes(number, (2 << 20) + 5);
@@ -151,12 +155,18 @@ fn what_a_program_has_open_stays_readable_when_its_file_is_removed_or_replaced_a
         reader.read_exact(&mut begin).expect("read");
         (number, begin, reader)
     };
-    let opened = [(1, "removed"), (2, "replaced"), (3, "d")].map(open);
+    let opened = [(1, "removed"), (2, "replaced"), (3, "d"), (4, "later")].map(open);
     fs::write(lab.dir().join("other"), "other").expect("a file");
     lab.cli.ok(&["rm", "pot://lab/removed"]);
     lab.cli.ok(&["cp", arg(&lab.dir().join("other")), "pot://lab/replaced"]);
     lab.cli.ok(&["mv", "pot://lab/d", "pot://lab/elsewhere"]);
     lab.cli.ok(&["rm", "pot://lab/elsewhere"]);
+    // A manager that started again learns of leases as soon as the mount hears it, long before their next renewal is due.
+    lab.kill_manager();
+    lab.start_manager();
+    lab.wait_live();
+    pause(Duration::from_secs(5));
+    lab.cli.ok(&["rm", "pot://lab/later"]);
     // The first leases are over by then, and so is the time in which a manager that started believes anybody.
     pause(Duration::from_secs(75));
     for (number, mut seen, mut reader) in opened {

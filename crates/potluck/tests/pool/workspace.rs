@@ -3,7 +3,8 @@
 use super::lent::files_of;
 use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
+/// The directory of the workspace.
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 

@@ -94,7 +94,7 @@ pub fn steps() -> Vec<fn(&mut Fixture)> {
         |f| {
             let (path, target) = (path("pot://lab/kept/d/l"), "x".to_owned().try_into());
             let target = target.expect("a target");
-            let new = [NewLink { path, target, mtime: Some(FileTime(1)) }];
+            let new = [NewLink { path, target, mtime: Some(FileTime(1)), owner: None }];
             links::make_all(&f.db, &new, true, Condition::Always, WHEN).expect("made");
             remove(f, "pot://lab/kept/d/l");
             remove(f, "pot://lab/kept/d/a");

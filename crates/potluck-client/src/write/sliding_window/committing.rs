@@ -100,6 +100,7 @@ impl Window {
             digest: facts.digest,
             mtime: facts.mtime.unwrap_or_else(|| FileTime::of_ms(self.client.env.clock.wall())),
             permissions: facts.permissions,
+            owner: facts.owner,
             chunk_size: policy.chunk_size,
             copies: policy.copies,
             ec: policy.ec.filter(|_| !entries.is_empty()),

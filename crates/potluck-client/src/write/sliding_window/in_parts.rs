@@ -61,6 +61,7 @@ impl Window {
             last_part: digest,
             mtime: None,
             permissions: Permissions::FILE,
+            owner: None,
             stream: false,
             inline: None,
         });
@@ -89,6 +90,7 @@ impl Window {
             digest: facts.digest,
             mtime: facts.mtime.unwrap_or_else(|| FileTime::of_ms(self.client.env.clock.wall())),
             permissions: facts.permissions,
+            owner: facts.owner,
             chunk_size: policy.chunk_size,
             copies: policy.copies,
             ec: policy.ec,

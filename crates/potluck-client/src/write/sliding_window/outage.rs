@@ -87,12 +87,12 @@ impl Window {
         let calls = self.session.calls();
         self.events.push(Box::pin(async move {
             if !pauses.pause(&why, limit).await {
-                return Event::Reached(pauses, None);
+                return Event::Reached(Box::new(pauses), None);
             }
             let asked = clock.now();
             let reached = calls.reach(Vec::new()).await;
             pauses.leave_out(clock.now().saturating_sub(asked)); // a manager that was away has its own limit
-            Event::Reached(pauses, Some(reached))
+            Event::Reached(Box::new(pauses), Some(reached))
         }));
     }
 

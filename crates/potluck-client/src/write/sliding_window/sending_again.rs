@@ -151,6 +151,7 @@ impl Window {
             digest: file.digest,
             mtime: file.mtime,
             permissions: file.permissions,
+            owner: file.owner,
             inline: None,
             pages: file.pages.clone(),
             holders: names[..data].iter().map(donors).collect(),
@@ -191,6 +192,7 @@ impl Window {
             last_part: file.digest,
             mtime: Some(file.mtime),
             permissions: file.permissions,
+            owner: file.owner,
             stream: false,
             inline: None,
         });

@@ -1,5 +1,6 @@
 //! Copies local files, trees or standard input into the pool.
 
+use super::archived::{self, ArchivedDir};
 use super::at_once::Destination;
 use super::directories::Policies;
 use super::place::{bad_path, cannot_read, not_utf8, own_name, target};
@@ -27,6 +28,8 @@ struct Found {
     files: Vec<FileToStore>,
     empty_dirs: Vec<PoolPath>,
     links: Vec<NewLink>,
+    /// All directories, where their attributes are kept.
+    archived_dirs: Vec<ArchivedDir>,
     skipped: Vec<String>,
     failed: Vec<FailedFile>,
 }
@@ -71,8 +74,13 @@ pub async fn copy(
     for link in &mut links {
         link.path = destination.place(&link.path)?;
     }
+    let mut archived_dirs = found.archived_dirs;
+    for (dir, _) in &mut archived_dirs {
+        *dir = destination.place(dir)?;
+    }
     if found.files.is_empty() {
         report.link(&client, links, options.condition).await?;
+        report.failed.extend(archived::set_attributes(&client, archived_dirs).await);
         return Ok(report);
     }
     let progress = progress_bar::upload(&client, shown, options.bytes);
@@ -86,6 +94,7 @@ pub async fn copy(
         let paths: Vec<String> = paths.collect();
         let items = files.into_iter().map(|FileToStore { path, source, .. }| {
             let input = match source {
+                Source::File(local) if args.archive => Input::Archived(local),
                 Source::File(local) => Input::File(local),
                 Source::Stdin => Input::Stream(Box::new(io::stdin())),
             };
@@ -113,6 +122,7 @@ pub async fn copy(
     }
     // A link that appears before what it leads to would lead nowhere for as long as that is on its way.
     report.link(&client, links, options.condition).await?;
+    report.failed.extend(archived::set_attributes(&client, archived_dirs).await);
     Ok(report)
 }
 
@@ -240,7 +250,7 @@ fn find(
             return Err(Failure::new(ErrorKind::Conflict, code::WRONG_KIND, what)
                 .hint("choose another target for the directory"));
         }
-        found.walk(local, &path, args.dereference);
+        found.walk(local, &path, args);
     }
     Ok(found)
 }
@@ -254,9 +264,9 @@ impl Found {
         self.failed.push(FailedFile { path: path.display().to_string(), error });
     }
 
-    /// Finds what is in a tree. Links are kept as links; or if `dereference` those to files count as the files, and
-    /// those to directories, which could lead in circles, are passed over.
-    fn walk(&mut self, local: &Path, target: &PoolPath, dereference: bool) {
+    /// Finds what is in a tree. Links are kept as links; or with `-L` those to files count as the files, and those to
+    /// directories, which could lead in circles, are passed over.
+    fn walk(&mut self, local: &Path, target: &PoolPath, args: &CpArgs) {
         let mut last_dir: Option<PoolPath> = None;
         for entry in WalkDir::new(local).sort_by_file_name() {
             let entry = match entry {
@@ -279,11 +289,18 @@ impl Found {
                 self.empty_dirs.push(dir);
             }
             if entry.file_type().is_dir() {
+                match entry.metadata() {
+                    Ok(about) if args.archive => {
+                        let attributes = archived::attributes_of(&about);
+                        self.archived_dirs.push((path.clone(), attributes));
+                    }
+                    _ => {} // who may not look at it finds nothing in it, and is told that
+                }
                 last_dir = Some(path);
                 continue;
             }
-            if entry.path_is_symlink() && !dereference {
-                match new_link(path, entry.path()) {
+            if entry.path_is_symlink() && !args.dereference {
+                match new_link(path, entry.path(), args.archive) {
                     Ok(link) => self.links.push(link),
                     Err(error) => self.fail(entry.path(), error),
                 }
@@ -310,9 +327,11 @@ impl Found {
 }
 
 /// A link of this machine, as the pool keeps it.
-fn new_link(path: PoolPath, local: &Path) -> Result<NewLink, Failure> {
+fn new_link(path: PoolPath, local: &Path, archive: bool) -> Result<NewLink, Failure> {
     let unreadable = |error| cannot_read(local, &error);
-    let mtime = local.symlink_metadata().and_then(|about| about.modified()).map_err(unreadable)?;
+    let about = local.symlink_metadata().map_err(unreadable)?;
+    let mtime = about.modified().map_err(unreadable)?;
+    let owner = archive.then(|| archived::owner_of(&about));
     let target = std::fs::read_link(local).map_err(unreadable)?.into_os_string();
     let kept = target.into_string().map_err(|_| "its target is not UTF-8".to_owned());
     let kept = kept.and_then(|text| LinkTarget::try_from(text).map_err(|why| why.to_string()));
@@ -321,7 +340,7 @@ fn new_link(path: PoolPath, local: &Path) -> Result<NewLink, Failure> {
         Failure::new(ErrorKind::Usage, code::BAD_PATH, what)
             .hint("-L stores the files that links lead to")
     })?;
-    Ok(NewLink { path, target, mtime: Some(FileTime::of_system(mtime)) })
+    Ok(NewLink { path, target, mtime: Some(FileTime::of_system(mtime)), owner })
 }
 
 fn pool_path(target: &PoolPath, local: &Path, base: &Path) -> Result<PoolPath, Failure> {

@@ -96,7 +96,12 @@ async fn copy_one(
     }
     if !is_dir {
         let if_version = args.if_version.map(VersionId);
-        let options = GetOptions { if_absent: args.if_absent, if_version, make_dir: takes_in };
+        let options = GetOptions {
+            if_absent: args.if_absent,
+            if_version,
+            make_dir: takes_in,
+            archive: args.archive,
+        };
         if kind == Some(EntryKind::Link) {
             return get_link(client, path, &target, options).await;
         }
@@ -105,5 +110,8 @@ async fn copy_one(
     if args.if_version.is_some() {
         return Err(one_version());
     }
-    get_tree(client, path, &target, args.if_absent, progress).await
+    let GetOptions { if_version, make_dir, .. } = GetOptions::default();
+    let CpArgs { if_absent, archive, .. } = *args;
+    let options = GetOptions { if_absent, if_version, make_dir, archive };
+    get_tree(client, path, &target, options, progress).await
 }

@@ -1,5 +1,6 @@
 //! Copies files and trees from the pool to the pool.
 
+use super::archived;
 use super::at_once::Destination;
 use super::outward::source_of;
 use super::place::bad_path;
@@ -95,24 +96,43 @@ impl Copying<'_> {
                 return Err(Failure::new(ErrorKind::Conflict, code::WRONG_KIND, what)
                     .hint("name what it leads to, or add -r to copy the link itself"));
             }
-            let link = NewLink { path: to, target: leads_to, mtime: Some(stated.entry.mtime) };
+            let (mtime, owner) = (Some(stated.entry.mtime), stated.entry.owner);
+            let link = NewLink { path: to, target: leads_to, mtime, owner };
             let condition = self.destination.replacing().condition;
             return report.link(&self.client, vec![link], condition).await;
         }
-        if self.has_to_move(from, &stated).await? {
+        self.content(from, &to, &stated, shown, report).await?;
+        if is_dir && self.args.archive {
+            let dirs = archived::dirs_of(&self.client, from, &to).await?;
+            report.failed.extend(archived::set_attributes(&self.client, dirs).await);
+        }
+        Ok(())
+    }
+
+    /// Copies files, and what is in directories.
+    async fn content(
+        &self,
+        from: &PoolPath,
+        to: &PoolPath,
+        stated: &Stated,
+        shown: bool,
+        report: &mut CpReport,
+    ) -> Result<(), Failure> {
+        if self.has_to_move(from, stated).await? {
+            let is_dir = stated.entry.kind == EntryKind::Dir;
             let bytes = match is_dir {
                 true => self.client.usage(from).await?.bytes,
                 false => stated.entry.size,
             };
             let pairs = [(from.clone(), to.clone())];
-            report.stored(self.through(&pairs, &to, Some(bytes), shown).await?);
+            report.stored(self.through(&pairs, to, Some(bytes), shown).await?);
             return Ok(());
         }
         let condition = self.destination.replacing().condition;
         let redundancy = self.over.redundancy();
         let recursive = self.args.recursive;
         let mut copied =
-            self.client.copy_within(from, &to, recursive, condition, redundancy).await?;
+            self.client.copy_within(from, to, recursive, condition, redundancy).await?;
         let lacking: Vec<NotCopied> =
             copied.failed.extract_if(.., |failed| failed.lacks_holders()).collect();
         report.copied(copied);
@@ -125,7 +145,7 @@ impl Copying<'_> {
             let source = below.try_fold(from.clone(), |source, name| source.join(name));
             pairs.push((source.map_err(bad_path)?, path));
         }
-        report.stored(self.through(&pairs, &to, None, shown).await?);
+        report.stored(self.through(&pairs, to, None, shown).await?);
         Ok(())
     }
 

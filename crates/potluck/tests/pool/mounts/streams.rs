@@ -39,7 +39,9 @@ fn a_new_file_written_at_random_is_what_a_local_one_would_be() {
         return;
     }
     let lab = Lab::with_donors(3);
-    let spaces = [&["--copies", "1"][..], &["--ec", "2+1"], &["--copies", "2", "--plain"]];
+    let by_content = &["--copies", "1", "--cut", "content"];
+    let spaces =
+        [&["--copies", "1"][..], &["--ec", "2+1"], &["--copies", "2", "--plain"], by_content];
     for (number, policy) in spaces.into_iter().enumerate() {
         let space = format!("space-{number}");
         lab.cli.ok(&[&["space", "create", &space, "--chunk-size", "64KiB"][..], policy].concat());
@@ -56,8 +58,8 @@ fn a_new_file_written_at_random_is_what_a_local_one_would_be() {
     {
         let mount = Mount::start(&lab, "pot://", options);
         let mut lots = Lots::new("new files at random", seed as u64);
-        for turn in 0..9 {
-            let path = format!("space-{}/f-{seed}-{turn}", turn % 3);
+        for turn in 0..8 {
+            let path = format!("space-{}/f-{seed}-{turn}", turn % 4);
             let (mut file, reads) = match lots.below(2) {
                 0 => (File::create(mount.at(&path)).expect("made"), false),
                 _ => {

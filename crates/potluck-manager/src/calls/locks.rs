@@ -1,0 +1,139 @@
+//! The authority over locks of files.
+
+use super::Answer;
+use crate::access::Access;
+use crate::callers::CallingMember;
+use crate::handles::handles;
+use crate::lock_table::{HolderKey, LockTable, Taking};
+use crate::pool_time::PoolTime;
+use potluck_core::path::PoolPath;
+use potluck_core::rights::Right;
+use potluck_wire::control::{
+    Done, LOCK_LEASE, LOCK_WAIT, LockGive, LockKeep, LockKept, LockLevel, LockTake, LockTaken,
+};
+use potluck_wire::error::Failure;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The authorities over locks that there are.
+pub type SharedLockTable = Arc<Mutex<LockTable>>;
+
+handles! {
+    /// The handles for answering calls about locks.
+    pub struct LockCalls {
+        time: PoolTime,
+        access: Access,
+        locks: SharedLockTable,
+    }
+}
+
+impl LockCalls {
+    fn table(&self) -> MutexGuard<'_, LockTable> {
+        self.locks.lock().expect("no holder panics")
+    }
+
+    /// Whether somebody may have what an earlier manager granted, and has not said so yet.
+    fn is_just_restarted(&self) -> bool {
+        self.time.is_restarted_within(LOCK_LEASE)
+    }
+
+    async fn try_to_take(&self, key: HolderKey, call: &LockTake) -> Result<LockTaken, Failure> {
+        let mut is_first = call.is_first;
+        loop {
+            let (may_grant, now) = (!self.is_just_restarted(), self.time.tick());
+            let taking = self.table().take(key, is_first, &call.authority, may_grant, now)?;
+            let freed = match taking {
+                Taking::Granted => return Ok(LockTaken::Granted),
+                Taking::Unknown => return Ok(LockTaken::Unknown),
+                Taking::Busy(_) if !call.waits => return Ok(LockTaken::Busy),
+                Taking::Busy(freed) | Taking::Waits(freed) => freed,
+            };
+            is_first = false;
+            let mut freed = std::pin::pin!(freed.notified());
+            // Whatever was given back since the look above is found by the next.
+            freed.as_mut().enable();
+            let taking = self.table().take(key, false, &call.authority, may_grant, now)?;
+            match taking {
+                Taking::Granted => return Ok(LockTaken::Granted),
+                Taking::Busy(_) if !call.waits => return Ok(LockTaken::Busy),
+                _ => freed.await,
+            }
+        }
+    }
+}
+
+fn needed(level: LockLevel) -> Right {
+    match level {
+        LockLevel::Shared => Right::Read,
+        LockLevel::Exclusive => Right::Write,
+    }
+}
+
+impl Answer<LockTake> for LockCalls {
+    async fn answer(self, call: LockTake, caller: CallingMember) -> Result<LockTaken, Failure> {
+        let authority = &call.authority;
+        self.access.need(&caller, needed(authority.level), &authority.path).await?;
+        let key = (caller.member()?.member, call.holder);
+        let taken = tokio::time::timeout(LOCK_WAIT, self.try_to_take(key, &call)).await;
+        let late = if self.is_just_restarted() { LockTaken::NotYet } else { LockTaken::Busy };
+        let taken = taken.unwrap_or(Ok(late));
+        if !call.waits && !matches!(taken, Ok(LockTaken::Granted)) {
+            self.table().leave_row(key, &authority.path);
+        }
+        taken
+    }
+}
+
+impl Answer<LockKeep> for LockCalls {
+    async fn answer(self, call: LockKeep, caller: CallingMember) -> Result<LockKept, Failure> {
+        let LockKeep { holder, held, busy } = call;
+        let key = (caller.member()?.member, holder);
+        let mut lost: Vec<PoolPath> = Vec::new();
+        if let Some(held) = held {
+            let (mut allowed, mut spaces) = (Vec::new(), BTreeSet::new());
+            for authority in held {
+                let question = (authority.path.space().to_owned(), authority.level);
+                let is_known = spaces.contains(&question);
+                let is_allowed = is_known || {
+                    let right = needed(authority.level);
+                    self.access.need(&caller, right, &authority.path).await.is_ok()
+                };
+                match is_allowed {
+                    true => {
+                        spaces.insert(question);
+                        allowed.push(authority);
+                    }
+                    false => lost.push(authority.path),
+                }
+            }
+            let (is_believed, now) = (self.is_just_restarted(), self.time.tick());
+            lost.extend(self.table().reclaim(key, allowed, is_believed, now)?);
+        }
+        let woken = self.table().hear(key, self.time.tick());
+        let Some(woken) = woken else {
+            return Ok(LockKept { unknown: true, ..LockKept::default() });
+        };
+        let mut woken = std::pin::pin!(woken.notified());
+        woken.as_mut().enable();
+        let before = {
+            let mut table = self.table();
+            busy.iter().for_each(|path| table.refuse(key, path));
+            table.wanted(key)
+        };
+        let is_news = before.iter().any(|wanted| !busy.contains(&wanted.path));
+        if lost.is_empty() && !is_news {
+            let _ = tokio::time::timeout(LOCK_WAIT, woken).await; // it is told that nothing changed
+        }
+        // The time of the call counts: its caller may have gone away meanwhile.
+        let wanted = self.table().wanted(key);
+        Ok(LockKept { unknown: false, lost, wanted })
+    }
+}
+
+impl Answer<LockGive> for LockCalls {
+    async fn answer(self, call: LockGive, caller: CallingMember) -> Result<Done, Failure> {
+        let key = (caller.member()?.member, call.holder);
+        self.table().give(key, &call.path, call.keeps);
+        Ok(Done {})
+    }
+}

@@ -1,0 +1,530 @@
+//! Locks that programs take through this mount. The mount has the authority over the locks of a file from the manager, at
+//! which it is kept by a call that waits for what others want; between programs of this machine it arbitrates by itself
+//! (docs/notes/0014-locks-between-mounts.md).
+
+mod ranges;
+
+pub use ranges::RangeLock;
+
+use crate::errno::errno;
+use potluck_client::{Pool, RetryLimits};
+use potluck_core::clock::Tick;
+use potluck_core::ids::LockHolderId;
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{
+    LOCK_LEASE, LockAuthority, LockGive, LockKeep, LockLevel, LockTake, LockTaken,
+};
+use potluck_wire::error::Failure;
+use ranges::RangeLocks;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard};
+
+/// The pause after a call to the manager that failed.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// All locks of a mount.
+pub struct MountLocks {
+    pool: Pool,
+    /// Does not wait for a manager that is away, so that the end of a lease is noticed.
+    keeping: Pool,
+    holder: LockHolderId,
+    state: Mutex<Locks>,
+    /// Notified when a lock is given up, an authority comes or goes, or a lease is renewed.
+    changed: Notify,
+    /// Notified for the one who gives back what others want, when there may be something.
+    concerned: Notify,
+}
+
+#[derive(Default)]
+struct Locks {
+    files: HashMap<u64, LockedFile>,
+    /// Until when what was granted holds.
+    valid_until: Tick,
+    /// Whether a task keeps the authorities.
+    is_kept: bool,
+    /// Whether the manager has to be told of all of them.
+    is_unknown: bool,
+}
+
+/// The locks of a file, by its number in the mount.
+#[derive(Default)]
+struct LockedFile {
+    ranges: RangeLocks,
+    authority: Option<Authority>,
+    /// The programs that have locks lost them, and with them the certainty of what they read; until they unlock.
+    lost: Vec<u64>,
+    /// Whether what was written under lost locks may still be published, which it must not.
+    has_lost_draft: bool,
+    /// One task at a time asks the manager about the file.
+    turn: Arc<AsyncMutex<()>>,
+}
+
+/// What the manager granted of a file.
+#[derive(Clone)]
+struct Authority {
+    /// The path under which it was granted. One that is renamed keeps it; a file without a name needs none.
+    path: Option<PoolPath>,
+    level: LockLevel,
+    /// What others want.
+    wanted: Option<LockLevel>,
+    /// Whether programs find what others wrote before the mount had it.
+    is_fresh: bool,
+}
+
+impl Authority {
+    /// Whether programs may get a lock of this level by it now: what others want is given back first, once nobody needs it.
+    fn allows(&self, level: LockLevel, is_in_use: bool) -> bool {
+        let is_wanted = self.wanted.is_some_and(|wanted| !wanted.goes_with(level));
+        self.is_fresh && self.level >= level && (is_in_use || !is_wanted)
+    }
+}
+
+/// What comes of a try to lock.
+pub enum Locking {
+    /// The program has the lock.
+    Done,
+    /// A program of this machine has one that conflicts.
+    Conflict,
+    /// The authority has to be taken first.
+    NeedsAuthority,
+    /// The lease has run out, and it is not known yet whether it is renewed.
+    Uncertain,
+}
+
+/// A file that is to be given back, to others who want it.
+pub struct ReturnedAuthority {
+    /// The number of the file.
+    pub inode: u64,
+    /// Nobody takes it again before this is dropped.
+    turn: OwnedMutexGuard<()>,
+    path: PoolPath,
+    keeps: Option<LockLevel>,
+}
+
+impl MountLocks {
+    /// No locks; `holder` was drawn at random.
+    pub fn new(pool: Pool, holder: LockHolderId) -> Self {
+        let at_once = RetryLimits { at_first: Duration::ZERO, ..pool.retry_limits() };
+        let keeping = pool.with_retry_limits(at_once);
+        let (state, changed, concerned) = Default::default();
+        Self { pool, keeping, holder, state, changed, concerned }
+    }
+
+    fn state(&self) -> MutexGuard<'_, Locks> {
+        self.state.lock().expect("no holder panics")
+    }
+
+    /// A lock of another program of this mount that conflicts.
+    pub fn conflict(&self, inode: u64, wanted: &RangeLock) -> Option<RangeLock> {
+        self.state().files.get(&inode)?.ranges.conflict(wanted)
+    }
+
+    /// Tries to lock by what the mount has.
+    ///
+    /// Errors: [`Errno::IO`] where the program lost locks of the file, [`Errno::NOLCK`] for too many.
+    pub fn try_lock(&self, inode: u64, lock: RangeLock) -> Result<Locking, Errno> {
+        let now = self.pool.now();
+        let mut state = self.state();
+        let is_valid = now < state.valid_until;
+        let Some(file) = state.files.get_mut(&inode) else { return Ok(Locking::NeedsAuthority) };
+        if file.lost.contains(&lock.owner) {
+            return Err(Errno::IO);
+        }
+        if file.ranges.conflict(&lock).is_some() {
+            return Ok(Locking::Conflict);
+        }
+        let is_in_use = file.ranges.level().is_some();
+        match &file.authority {
+            Some(authority) if !authority.allows(lock.level, is_in_use) => {
+                Ok(Locking::NeedsAuthority)
+            }
+            Some(authority) if !is_valid && authority.path.is_some() => Ok(Locking::Uncertain),
+            Some(_) => {
+                file.ranges.add(lock).map_err(|_| Errno::NOLCK)?;
+                // A shared one in the place of an exclusive one may let others go on.
+                drop(state);
+                self.changed.notify_waiters();
+                Ok(Locking::Done)
+            }
+            None => Ok(Locking::NeedsAuthority),
+        }
+    }
+
+    /// Asks the manager for the authority that a lock needs. Where it is new, locks are had once the mount
+    /// [finds](Self::is_fresh) what others wrote. `path` is `None` for a file without a name, which nobody else can open.
+    ///
+    /// Errors: those of the call.
+    pub async fn take(
+        self: &Arc<Self>,
+        inode: u64,
+        path: Option<PoolPath>,
+        level: LockLevel,
+        waits: bool,
+    ) -> Result<Taken, Errno> {
+        let turn = Arc::clone(&self.state().files.entry(inode).or_default().turn);
+        let turn = turn.lock_owned().await;
+        let (had, authority) = {
+            let state = self.state();
+            let file = state.files.get(&inode);
+            let had = file.and_then(|file| file.authority.clone());
+            let is_in_use = file.is_some_and(|file| file.ranges.level().is_some());
+            if had.as_ref().is_some_and(|had| had.allows(level, is_in_use)) {
+                return Ok(Taken::Granted { is_new: false }); // another program took it meanwhile
+            }
+            if had.as_ref().is_some_and(|had| had.level >= level && !had.is_fresh) {
+                return Ok(Taken::Granted { is_new: true });
+            }
+            let path = had.as_ref().map_or(path, |had| had.path.clone());
+            (had.map(|had| (had, is_in_use)), path.map(|path| LockAuthority { path, level }))
+        };
+        let Some(authority) = authority else {
+            self.granted(inode, Authority { path: None, level, wanted: None, is_fresh: true });
+            return Ok(Taken::Granted { is_new: false });
+        };
+        if let Some((_, false)) = had {
+            // Others want it, or more of it is needed: two who keep it shared, and want more, would wait for one another.
+            if let Some(file) = self.state().files.get_mut(&inode) {
+                file.authority = None;
+            }
+            let path = authority.path;
+            return Ok(Taken::Outgrown(ReturnedAuthority { inode, turn, path, keeps: None }));
+        }
+        let is_new = had.is_none();
+        let is_first = self.state().files.values().all(|file| !file.is_granted());
+        let asked = self.pool.now();
+        let call = LockTake { holder: self.holder, is_first, authority, waits };
+        let taken = self.pool.call(&call).await.map_err(|failure| errno(&failure))?;
+        match taken {
+            LockTaken::Granted => {
+                if is_first {
+                    self.state().valid_until = asked + LOCK_LEASE;
+                }
+                let LockAuthority { path, level } = call.authority;
+                let wanted = had.and_then(|(had, _)| had.wanted);
+                let path = Some(path);
+                self.granted(inode, Authority { path, level, wanted, is_fresh: !is_new });
+                Ok(Taken::Granted { is_new })
+            }
+            LockTaken::Busy => Ok(Taken::Busy),
+            LockTaken::NotYet => Ok(Taken::NotYet),
+            LockTaken::Unknown => {
+                self.state().is_unknown = true;
+                self.changed.notify_waiters(); // whoever keeps the authorities says what there is
+                Ok(Taken::NotYet)
+            }
+        }
+    }
+
+    /// Programs find in a file what others wrote before the mount got the authority.
+    pub fn is_fresh(&self, inode: u64) {
+        if let Some(file) = self.state().files.get_mut(&inode)
+            && let Some(authority) = &mut file.authority
+        {
+            authority.is_fresh = true;
+        }
+        self.changed.notify_waiters();
+    }
+
+    fn granted(self: &Arc<Self>, inode: u64, authority: Authority) {
+        let mut state = self.state();
+        state.files.entry(inode).or_default().authority = Some(authority);
+        let starts = !std::mem::replace(&mut state.is_kept, true);
+        drop(state);
+        if starts {
+            tokio::spawn(Arc::clone(self).keep());
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// A program unlocks a range.
+    pub fn unlock(&self, inode: u64, owner: u64, start: u64, end: u64) {
+        let mut state = self.state();
+        let Some(file) = state.files.get_mut(&inode) else { return };
+        file.ranges.remove(owner, start, end);
+        if !file.ranges.has_owner(owner) {
+            file.lost.retain(|lost| *lost != owner);
+        }
+        drop(state);
+        self.given_up();
+    }
+
+    /// A program closes a file, and with that gives up all locks on it.
+    pub fn unlock_all(&self, inode: u64, owner: u64) {
+        let mut state = self.state();
+        let Some(file) = state.files.get_mut(&inode) else { return };
+        file.lost.retain(|lost| *lost != owner);
+        let had = file.ranges.remove_owner(owner);
+        drop(state);
+        if had {
+            self.given_up();
+        }
+    }
+
+    fn given_up(&self) {
+        self.changed.notify_waiters();
+        self.concerned.notify_one();
+    }
+
+    /// Whether another program is in the middle of changing a file, which is known by its exclusive lock: what it has
+    /// written so far is not for others to publish.
+    pub fn is_written_by_another(&self, inode: u64, owner: u64) -> bool {
+        let state = self.state();
+        state.files.get(&inode).is_some_and(|file| file.ranges.is_written_by_another(owner))
+    }
+
+    /// Whether programs lock a file, and so share it while they have it open.
+    pub fn is_locked(&self, inode: u64) -> bool {
+        self.state().files.get(&inode).is_some_and(|file| file.authority.is_some())
+    }
+
+    /// Whether what is written to a file may be published: no program that has it locked lost its locks. Waits while that
+    /// is not known.
+    pub async fn may_publish(&self, inode: u64) -> bool {
+        let may = || {
+            let (now, state) = (self.pool.now(), self.state());
+            let Some(file) = state.files.get(&inode) else { return Some(true) };
+            let is_certain = now < state.valid_until || !file.is_granted();
+            let is_unlocked = file.ranges.level().is_none();
+            match file.lost.is_empty() && !file.has_lost_draft {
+                true => (is_certain || is_unlocked).then_some(true),
+                false => Some(false),
+            }
+        };
+        self.changed(may).await
+    }
+
+    /// Waits for what `check` looks for, which is asked again when something about locks changed.
+    async fn changed<T>(&self, check: impl Fn() -> Option<T>) -> T {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if let Some(done) = check() {
+                return done;
+            }
+            changed.await;
+        }
+    }
+
+    /// Returns once something about locks changed, or `at_most` has passed.
+    pub async fn changed_within(&self, at_most: Duration) {
+        let _ = tokio::time::timeout(at_most, self.changed.notified()).await; // both are good
+    }
+
+    /// Nobody has a file open any more: its authority can be given back.
+    pub fn closed(&self, inode: u64) -> Option<ReturnedAuthority> {
+        let mut state = self.state();
+        let file = state.files.get_mut(&inode)?;
+        if file.ranges.level().is_some() {
+            return None; // a lock that comes now
+        }
+        let turn = Arc::clone(&file.turn).try_lock_owned().ok()?;
+        match file.authority.take().and_then(|authority| authority.path) {
+            Some(path) => Some(ReturnedAuthority { inode, turn, path, keeps: None }),
+            None => {
+                drop(turn);
+                state.forget_unused(inode);
+                None
+            }
+        }
+    }
+
+    /// The files that others want and no program needs at the level at which the mount has them. From now on
+    /// no program gets a lock of them that those others could not have.
+    pub fn to_give_back(&self) -> Vec<ReturnedAuthority> {
+        let mut state = self.state();
+        let files = state.files.iter_mut();
+        let given = files.filter_map(|(inode, file)| {
+            let needed = file.ranges.level();
+            let authority = file.authority.as_mut()?;
+            let (path, wanted) = (authority.path.clone()?, authority.wanted?);
+            if needed.is_some_and(|needed| !needed.goes_with(wanted)) {
+                return None;
+            }
+            let turn = Arc::clone(&file.turn).try_lock_owned().ok()?;
+            let keeps = (wanted == LockLevel::Shared).then_some(LockLevel::Shared);
+            match keeps {
+                Some(level) => (authority.level, authority.wanted) = (level, None),
+                None => file.authority = None,
+            }
+            Some(ReturnedAuthority { inode: *inode, turn, path, keeps })
+        });
+        given.collect()
+    }
+
+    /// Tells the manager that a file is given back, once others may find in the pool what was written to it.
+    pub async fn give_back(&self, given: ReturnedAuthority) {
+        let ReturnedAuthority { inode, turn, path, keeps } = given;
+        let call = LockGive { holder: self.holder, path, keeps };
+        while let Err(failure) = self.pool.call(&call).await {
+            tracing::debug!(%failure, "an authority over locks was not given back yet");
+            tokio::time::sleep(PAUSE).await;
+        }
+        drop(turn);
+        self.state().forget_unused(inode);
+        self.changed.notify_waiters();
+    }
+
+    /// The files of which locks were lost, and what was written under them must not be published.
+    pub fn with_lost_drafts(&self) -> Vec<u64> {
+        let state = self.state();
+        let lost = state.files.iter().filter(|(_, file)| file.has_lost_draft);
+        lost.map(|(inode, _)| *inode).collect()
+    }
+
+    /// What was written under lost locks is not published any more.
+    pub fn draft_is_lost(&self, inode: u64) {
+        if let Some(file) = self.state().files.get_mut(&inode) {
+            file.has_lost_draft = false;
+        }
+    }
+
+    /// Returns once the manager wants something back, or a program has given up a lock.
+    pub async fn concerned(&self) {
+        self.concerned.notified().await;
+    }
+
+    /// Keeps the authorities that there are, until there are none.
+    async fn keep(self: Arc<Self>) {
+        loop {
+            let (held, busy, says_all) = {
+                let mut state = self.state();
+                let granted = state.files.values().filter_map(LockedFile::granted);
+                let held: Vec<LockAuthority> = granted.collect();
+                if held.is_empty() {
+                    state.is_kept = false;
+                    return;
+                }
+                (held, state.busy(), state.is_unknown)
+            };
+            let asked = self.pool.now();
+            let held = says_all.then_some(held);
+            let call = LockKeep { holder: self.holder, held, busy: busy.clone() };
+            let is_outdated = || {
+                let state = self.state();
+                (state.is_unknown || state.busy() != busy).then_some(())
+            };
+            let kept = tokio::select! {
+                kept = self.keeping.call(&call) => kept,
+                () = self.changed(is_outdated), if !says_all => continue,
+            };
+            match kept {
+                Ok(kept) if kept.unknown => self.state().is_unknown = true,
+                Ok(kept) => {
+                    let strangers = {
+                        let mut state = self.state();
+                        state.is_unknown &= !says_all;
+                        kept.lost.iter().for_each(|path| state.lose(path));
+                        state.valid_until = asked + LOCK_LEASE;
+                        state.set_wanted(kept.wanted)
+                    };
+                    self.changed.notify_waiters();
+                    self.concerned.notify_one();
+                    for path in strangers {
+                        self.give_stranger(path).await;
+                    }
+                }
+                Err(failure) => {
+                    tracing::debug!(%failure, "authorities over locks were not renewed");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Gives back what the manager granted by an answer that did not arrive.
+    async fn give_stranger(&self, path: PoolPath) {
+        let call = LockGive { holder: self.holder, path, keeps: None };
+        let given: Result<_, Failure> = self.keeping.call(&call).await;
+        if let Err(failure) = given {
+            tracing::debug!(%failure, "it is told of again");
+        }
+    }
+}
+
+/// The outcome of [`MountLocks::take`].
+pub enum Taken {
+    /// The mount has the authority; `is_new` if others may have had it since the mount had it last.
+    Granted { is_new: bool },
+    /// Others need it.
+    Busy,
+    /// The manager has just started.
+    NotYet,
+    /// What the mount has, and no program needs, is given back first.
+    Outgrown(ReturnedAuthority),
+}
+
+impl LockedFile {
+    /// Whether nothing has to be remembered of it.
+    fn is_unused(&self) -> bool {
+        let has_nothing = self.authority.is_none() && self.ranges.level().is_none();
+        // Whoever has its turn, or waits for it, counts on finding it.
+        let is_alone = Arc::strong_count(&self.turn) == 1;
+        has_nothing && is_alone && self.lost.is_empty() && !self.has_lost_draft
+    }
+
+    fn is_granted(&self) -> bool {
+        self.authority.as_ref().is_some_and(|authority| authority.path.is_some())
+    }
+
+    fn granted(&self) -> Option<LockAuthority> {
+        let Authority { path, level, .. } = self.authority.clone()?;
+        Some(LockAuthority { path: path?, level })
+    }
+}
+
+impl Locks {
+    fn forget_unused(&mut self, inode: u64) {
+        if self.files.get(&inode).is_some_and(LockedFile::is_unused) {
+            self.files.remove(&inode);
+        }
+    }
+
+    /// What others want and cannot have while programs have these locks.
+    fn busy(&self) -> Vec<PoolPath> {
+        let busy = self.files.values().filter_map(|file| {
+            let Authority { path, wanted, .. } = file.authority.as_ref()?;
+            let (wanted, needed) = ((*wanted)?, file.ranges.level()?);
+            path.clone().filter(|_| !needed.goes_with(wanted))
+        });
+        let mut busy: Vec<PoolPath> = busy.collect();
+        busy.sort_unstable();
+        busy
+    }
+
+    /// Notes what others want; gives what the mount does not know to have.
+    fn set_wanted(&mut self, wanted: Vec<LockAuthority>) -> Vec<PoolPath> {
+        let mut wanted: HashMap<PoolPath, LockLevel> =
+            wanted.into_iter().map(|wanted| (wanted.path, wanted.level)).collect();
+        for file in self.files.values_mut() {
+            let Some(authority) = &mut file.authority else { continue };
+            let Some(path) = &authority.path else { continue };
+            authority.wanted = wanted.remove(path);
+        }
+        // What a task asks for just now may have been granted.
+        let is_asked = self.files.values().any(|file| file.turn.try_lock().is_err());
+        if is_asked { Vec::new() } else { wanted.into_keys().collect() }
+    }
+
+    /// The authority over a file was lost, and with it the locks of programs.
+    fn lose(&mut self, path: &PoolPath) {
+        for file in self.files.values_mut() {
+            let is_it = file.authority.as_ref().is_some_and(|it| it.path.as_ref() == Some(path));
+            if !is_it {
+                continue;
+            }
+            file.authority = None;
+            let owners = file.ranges.owners();
+            if !owners.is_empty() {
+                tracing::error!(
+                    "the locks on {path} are lost: the manager was not reached in time"
+                );
+            }
+            file.has_lost_draft = true;
+            file.lost.extend(owners);
+            file.ranges.clear();
+        }
+    }
+}

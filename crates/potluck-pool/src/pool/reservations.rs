@@ -1,0 +1,232 @@
+//! Room that is reserved for files below a path: a session to which bytes are promised and that writes nothing. Sessions
+//! that write there are promised bytes out of it, and give back what they did not need.
+
+use super::Pool;
+use crate::write_session::{NewSession, OpenSession, Ticketed};
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
+use potluck_core::path::PoolPath;
+use potluck_core::placement::{Plan, Refusal, Section};
+use potluck_core::reserved_room::ReservedRoom;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Reservations of one member at once.
+const MOST_RESERVATIONS: usize = 64;
+/// The reservations of one member may take one part in so many of what is free: to reserve costs nothing, and nobody is to
+/// keep all others from writing by it.
+const MEMBERS_PART: u64 = 2;
+
+/// A reservation as it is now.
+#[derive(Debug, Clone)]
+pub struct OpenReservation {
+    /// Who reserved.
+    pub member: MemberId,
+    /// The space of the path.
+    pub space: SpaceId,
+    /// The room that was asked for.
+    pub room: ReservedRoom,
+    /// Bytes of files that still fit.
+    pub left: u64,
+}
+
+/// Why a member may not reserve room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReservesTooMuch {
+    /// It has so many reservations.
+    Reservations(usize),
+    /// It may have so many stored bytes reserved together.
+    Bytes(u64),
+}
+
+impl Pool {
+    /// Opens a session that writes at `path`, as [`Pool::open_session`] does, out of what is reserved there.
+    pub fn open_session_at(
+        &mut self,
+        path: &PoolPath,
+        new: NewSession,
+        bytes: Option<u64>,
+        now: Tick,
+    ) -> Result<Ticketed, Refusal> {
+        let (id, draws_on) = (new.id, self.reservation_at(path));
+        let ticketed = self.drawing(draws_on, |pool| pool.open_session(new, bytes, now))?;
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.draws_on = draws_on;
+        }
+        Ok(ticketed)
+    }
+
+    /// Whether a member may have so many stored bytes more reserved, with all their redundancy.
+    pub fn may_reserve(
+        &self,
+        member: MemberId,
+        stored: u64,
+        now: Tick,
+    ) -> Result<(), ReservesTooMuch> {
+        let own: Vec<SessionId> =
+            self.rooms().filter(|(_, it)| it.member == member).map(|(id, _)| id).collect();
+        if own.len() >= MOST_RESERVATIONS {
+            return Err(ReservesTooMuch::Reservations(own.len()));
+        }
+        let has: u64 = own.iter().map(|id| self.ledger.held(*id).values().sum::<u64>()).sum();
+        let free = self.room(&BTreeSet::new(), now).saturating_add(has);
+        match has.saturating_add(stored) > free / MEMBERS_PART {
+            true => Err(ReservesTooMuch::Bytes(free / MEMBERS_PART)),
+            false => Ok(()),
+        }
+    }
+
+    /// All reservations.
+    pub fn reservations(&self) -> Vec<(SessionId, OpenReservation)> {
+        let all = self.rooms().map(|(id, session)| {
+            let OpenSession { member, space, .. } = *session;
+            let room = session.room.clone().expect("a reservation has room");
+            (id, OpenReservation { member, space, left: self.left(id, session), room })
+        });
+        all.collect()
+    }
+
+    /// The plan and the bytes of a reservation as they are now, for a manager that is started again.
+    pub fn reservation_plan(&self, of: &SessionId) -> Option<(SessionId, Plan, u64)> {
+        let id = self.sessions.get(of)?.draws_on?;
+        let reservation = self.sessions.get(&id).filter(|session| !session.ending)?;
+        let held = self.ledger.held(id).into_iter().filter(|(_, bytes)| *bytes > 0);
+        let section = |(donor, bytes)| Section { donors: vec![donor], chunks: 1, bytes };
+        let Plan { chunk_size, .. } = reservation.plan;
+        let plan = Plan { sections: held.map(section).collect(), copies: 1, chunk_size };
+        Some((id, plan, reservation.bytes))
+    }
+
+    /// Bytes of files for which room is reserved in the space of a path, but not for what is written there.
+    pub fn reserved_beside(&self, path: &PoolPath) -> u64 {
+        let own = self.reservation_at(path);
+        let in_space = |room: &ReservedRoom| room.path.space() == path.space();
+        let others = self
+            .rooms()
+            .filter(|(id, it)| Some(*id) != own && it.room.as_ref().is_some_and(in_space));
+        others.map(|(id, session)| self.left(id, session)).sum()
+    }
+
+    /// Reservations that end now.
+    pub fn reservations_over(&self, now_ms: u64) -> Vec<SessionId> {
+        let is_over = |session: &OpenSession| {
+            session.room.as_ref().is_some_and(|room| room.until_ms <= now_ms)
+        };
+        self.rooms().filter(|(_, session)| is_over(session)).map(|(id, _)| id).collect()
+    }
+
+    fn rooms(&self) -> impl Iterator<Item = (SessionId, &OpenSession)> {
+        let all = self.sessions.iter().filter(|(_, it)| it.room.is_some() && !it.ending);
+        all.map(|(id, session)| (*id, session))
+    }
+
+    /// The reservation that is nearest above a path and not used up.
+    fn reservation_at(&self, path: &PoolPath) -> Option<SessionId> {
+        let above = self.rooms().filter_map(|(id, session)| {
+            let room = session.room.as_ref()?;
+            (path.is_inside(&room.path) && self.left(id, session) > 0).then_some((room, id))
+        });
+        above.max_by_key(|(room, _)| room.path.names().len()).map(|(_, id)| id)
+    }
+
+    fn left(&self, id: SessionId, session: &OpenSession) -> u64 {
+        let held: u64 = self.ledger.held(id).values().sum();
+        let shards = u64::from(session.policy.redundancy().donors());
+        let data = session.policy.ec.map_or(1, |ec| ec.data() as u64);
+        let asked = session.room.as_ref().map_or(0, |room| room.bytes);
+        (held / shards.max(1)).saturating_mul(data).min(asked)
+    }
+
+    /// Places something with the room of a reservation, which has so much less then.
+    pub(super) fn drawing<T: Placed, E>(
+        &mut self,
+        reservation: Option<SessionId>,
+        place: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let Some(id) = reservation else { return place(self) };
+        let held = self.ledger.release(id);
+        let placed = place(self);
+        let rest = match &placed {
+            Ok(placed) => without(held, placed.promised()),
+            Err(_) => held,
+        };
+        self.ledger.reserve(id, rest);
+        placed
+    }
+
+    /// What a session did not need goes back to the reservation that it took it of, `most` bytes: donors have not told yet
+    /// of all that they stored.
+    pub(super) fn give_to_reservation(
+        &mut self,
+        reservation: Option<SessionId>,
+        mut unused: BTreeMap<DonorId, u64>,
+        most: u64,
+    ) {
+        let Some(id) = reservation else { return };
+        let Some(session) = self.sessions.get(&id).filter(|session| !session.ending) else {
+            return;
+        };
+        let had: u64 = session.plan.promised().values().sum();
+        let mut lacks = had.saturating_sub(self.ledger.held(id).values().sum()).min(most);
+        for bytes in unused.values_mut() {
+            *bytes = lacks.min(*bytes);
+            lacks -= *bytes;
+        }
+        self.ledger.grow(id, unused);
+    }
+}
+
+/// Something to which bytes of donors were promised.
+pub(super) trait Placed {
+    /// Bytes by donor.
+    fn promised(&self) -> BTreeMap<DonorId, u64>;
+}
+
+impl Placed for Plan {
+    fn promised(&self) -> BTreeMap<DonorId, u64> {
+        Plan::promised(self)
+    }
+}
+
+impl Placed for Ticketed {
+    fn promised(&self) -> BTreeMap<DonorId, u64> {
+        self.plan.promised()
+    }
+}
+
+/// What is left of `held` when so much was promised of it: of the same donors first, then of those that have most.
+fn without(
+    mut held: BTreeMap<DonorId, u64>,
+    promised: BTreeMap<DonorId, u64>,
+) -> BTreeMap<DonorId, u64> {
+    let mut elsewhere = 0_u64;
+    for (donor, bytes) in promised {
+        let taken = held.get_mut(&donor).map_or(0, |has| {
+            let taken = bytes.min(*has);
+            *has -= taken;
+            taken
+        });
+        elsewhere = elsewhere.saturating_add(bytes - taken);
+    }
+    while elsewhere > 0
+        && let Some(has) = held.values_mut().max().filter(|has| **has > 0)
+    {
+        let taken = elsewhere.min(*has);
+        *has -= taken;
+        elsewhere -= taken;
+    }
+    held
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_promised_elsewhere_is_taken_of_those_that_have_most() {
+        let bytes = |of: &[(u32, u64)]| of.iter().map(|(id, n)| (DonorId(*id), *n)).collect();
+        let held = || bytes(&[(1, 100), (2, 50)]);
+        assert_eq!(without(held(), bytes(&[(1, 30), (2, 20)])), bytes(&[(1, 70), (2, 30)]));
+        assert_eq!(without(held(), bytes(&[(3, 30)])), bytes(&[(1, 70), (2, 50)]));
+        assert_eq!(without(held(), bytes(&[(2, 60), (3, 95)])), bytes(&[(1, 0), (2, 0)]));
+    }
+}

@@ -1,0 +1,191 @@
+//! Locks of programs in mounted pools, which are real between mounts.
+
+use super::attributes::run;
+use super::{Mount, has_program, mounted, skip};
+use crate::pool::content::arg;
+use crate::pool::waiting::{DEADLINE, pause, wait_until};
+use rustix::fs::{FlockOperation, fcntl_lock, flock};
+use rustix::io::Errno;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use FlockOperation::{
+    LockExclusive, NonBlockingLockExclusive, NonBlockingLockShared, NonBlockingUnlock,
+};
+
+/// How long a mount that died keeps its locks, with time for a machine that does much else.
+const FREED_WITHIN: Duration = Duration::from_secs(25);
+
+fn open(path: &Path) -> File {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).open(path).expect("opened")
+}
+
+#[test]
+fn two_mounts_never_have_locks_of_one_file_that_conflict() {
+    let Some((lab, one)) = mounted("two_mounts_never_have_locks_that_conflict", 1, &[], &[]) else {
+        return;
+    };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    fs::write(one.at("f"), "content").expect("written");
+    let (here, there) = (open(&one.at("f")), open(&other.at("f")));
+    let again = open(&one.at("f"));
+    for lock in [flock::<&File>, fcntl_lock::<&File>] {
+        lock(&here, NonBlockingLockExclusive).expect("free");
+        assert_eq!(lock(&there, NonBlockingLockExclusive), Err(Errno::AGAIN));
+        assert_eq!(lock(&there, NonBlockingLockShared), Err(Errno::AGAIN));
+        lock(&here, NonBlockingLockShared).expect("its own");
+        lock(&there, NonBlockingLockShared).expect("both read");
+        assert_eq!(lock(&there, NonBlockingLockExclusive), Err(Errno::AGAIN));
+        lock(&here, NonBlockingUnlock).expect("its own");
+        lock(&there, NonBlockingLockExclusive).expect("free");
+        assert_eq!(lock(&here, NonBlockingLockShared), Err(Errno::AGAIN));
+        lock(&there, NonBlockingUnlock).expect("its own");
+    }
+    flock(&here, NonBlockingLockExclusive).expect("free");
+    assert_eq!(flock(&again, NonBlockingLockShared), Err(Errno::AGAIN), "in one mount, too");
+
+    // Who waits gets it when the other closes the file.
+    let began = Instant::now();
+    let waiting = thread::spawn(move || {
+        flock(&there, LockExclusive).expect("given in the end");
+        began.elapsed()
+    });
+    pause(Duration::from_secs(3)); // longer than a call to the manager waits
+    assert!(!waiting.is_finished());
+    drop((here, again));
+    wait_until("the lock to be given on", DEADLINE, || waiting.is_finished());
+    assert!(waiting.join().expect("locked") >= Duration::from_secs(3));
+
+    // A program that waits is ended by a signal.
+    let held = open(&one.at("f"));
+    flock(&held, NonBlockingLockExclusive).expect("free");
+    let mut waits = Command::new("flock").arg(other.at("f")).arg("true").spawn().expect("started");
+    pause(Duration::from_millis(500));
+    waits.kill().expect("killed");
+    wait_until("a killed program to end", DEADLINE, || waits.try_wait().expect("ours").is_some());
+    let linked = fs::hard_link(one.at("f"), one.at("linked")).expect_err("no second names");
+    assert_eq!(linked.raw_os_error(), Some(libc::EOPNOTSUPP));
+}
+
+/// Adds one to a number in a file, again and again, each time under a lock.
+fn counts(path: &Path, times: u64) -> thread::JoinHandle<()> {
+    let file = open(path);
+    thread::spawn(move || {
+        for _ in 0..times {
+            flock(&file, LockExclusive).expect("given in the end");
+            let mut number = [0; 8];
+            file.read_exact_at(&mut number, 0).expect("read");
+            let next = u64::from_le_bytes(number) + 1;
+            file.write_all_at(&next.to_le_bytes(), 0).expect("written");
+            flock(&file, NonBlockingUnlock).expect("its own");
+        }
+    })
+}
+
+#[test]
+fn what_is_written_under_a_lock_is_found_by_whoever_locks_next_in_any_mount() {
+    let Some((lab, one)) = mounted("what_is_written_under_a_lock_is_found", 1, &[], &[]) else {
+        return;
+    };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    fs::write(one.at("n"), [0; 8]).expect("written");
+    let workers: Vec<_> =
+        [&one, &other, &one, &other].map(|mount| counts(&mount.at("n"), 50)).into();
+    for worker in workers {
+        worker.join().expect("all numbers were found");
+    }
+    let number = |bytes: Vec<u8>| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+    assert_eq!(number(lab.cli.cat("pot://lab/n")), 200);
+    for mount in [&one, &other] {
+        assert_eq!(number(fs::read(mount.at("n")).expect("read")), 200);
+    }
+}
+
+#[test]
+fn locks_outlive_a_restart_of_the_manager_and_those_of_a_dead_mount_end_with_their_lease() {
+    let Some((mut lab, mut one)) = mounted("locks_outlive_a_restart_of_the_manager", 1, &[], &[])
+    else {
+        return;
+    };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    let (here, there) = (open(&one.at("f")), open(&other.at("f")));
+    flock(&here, NonBlockingLockExclusive).expect("free");
+    lab.kill_manager();
+    lab.start_manager();
+    assert_eq!(flock(&there, NonBlockingLockExclusive), Err(Errno::AGAIN), "just restarted");
+    // Longer than a manager waits for those who had something.
+    pause(Duration::from_secs(12));
+    assert_eq!(flock(&there, NonBlockingLockExclusive), Err(Errno::AGAIN), "it was said again");
+    one.running.kill_9();
+    assert_eq!(flock(&there, NonBlockingLockExclusive), Err(Errno::AGAIN), "it may be alive");
+    let took = wait_until("the lease to end", FREED_WITHIN, || {
+        flock(&there, NonBlockingLockExclusive).is_ok()
+    });
+    println!("the lock of a dead mount was free after {took:?}");
+    drop(here);
+}
+
+/// Runs a script of SQL in a process of its own.
+fn sqlite(db: &Path, script: &str) -> Child {
+    let mut command = Command::new("sqlite3");
+    command.args(["-bail", "-cmd", ".timeout 60000"]).arg(db).arg(script);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started")
+}
+
+fn said(child: Child) -> String {
+    let ended = child.wait_with_output().expect("ended");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{said}");
+    String::from_utf8(ended.stdout).expect("text").trim().into()
+}
+
+#[test]
+fn sqlite_with_its_default_journal_works_from_several_processes_and_mounts() {
+    let test = "sqlite_with_its_default_journal_works_from_several_processes_and_mounts";
+    if !has_program("sqlite3") {
+        return skip(test, "it takes sqlite3");
+    }
+    let Some((lab, one)) = mounted(test, 2, &["--copies", "2"], &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    let db = one.at("db");
+    said(sqlite(&db, "CREATE TABLE t (who TEXT, n INTEGER);"));
+    let inserts = |who: &str| {
+        let insert = |n: u32| format!("INSERT INTO t VALUES ('{who}', {n});");
+        (0..20).map(insert).collect::<Vec<_>>().join("\n")
+    };
+    // A reader that stays, and sees what others commit.
+    let reads = "SELECT count(*) >= 0 FROM t; ".repeat(20);
+    let of_one = ["a", "b"].map(|who| sqlite(&db, &inserts(who)));
+    let reader = sqlite(&db, &reads);
+    let of_other = ["c", "d"].map(|who| sqlite(&other.at("db"), &inserts(who)));
+    of_one.into_iter().chain(of_other).for_each(|child| drop(said(child)));
+    said(reader);
+    for mount in [&one, &other] {
+        let all = "PRAGMA integrity_check; SELECT count(*), count(DISTINCT who) FROM t;";
+        assert_eq!(said(sqlite(&mount.at("db"), all)), "ok\n80|4");
+    }
+    // A program that dies in the middle of a transaction leaves a journal, by which it is undone.
+    let mut dies = sqlite(
+        &db,
+        "PRAGMA cache_size = 1; BEGIN; DELETE FROM t WHERE n > 3;
+         WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 30000)
+         INSERT INTO t SELECT 'dies', n FROM c; SELECT 'written'; SELECT count(*) FROM t a, t b;",
+    );
+    wait_until("the transaction to be under way", DEADLINE, || one.at("db-journal").exists());
+    pause(Duration::from_secs(1));
+    dies.kill().expect("killed");
+    dies.wait().expect("ended");
+    let all = "PRAGMA integrity_check; SELECT count(*) FROM t;";
+    assert_eq!(said(sqlite(&other.at("db"), all)), "ok\n80");
+    let check = format!("sqlite3 -readonly {} 'SELECT count(*) FROM t'", arg(&db));
+    assert_eq!(run(&check, &one.dir).trim(), "80");
+    lab.cli.ok(&["umount", arg(&one.dir)]);
+    let fetched = lab.dir().join("fetched");
+    lab.cli.ok(&["cp", "pot://lab/db", arg(&fetched)]);
+    assert_eq!(said(sqlite(&fetched, all)), "ok\n80");
+}

@@ -1,0 +1,111 @@
+//! Room that is reserved before it is written (F4).
+
+use super::content::{arg, assert_same, file};
+use super::lab::{Lab, Lending};
+use super::mounts::{Mount, can_mount};
+use super::waiting::{DEADLINE, wait_until};
+use rustix::fs::{XattrFlags, getxattr, setxattr, statvfs};
+use rustix::io::Errno;
+use std::path::Path;
+
+const MIB: u64 = 1 << 20;
+
+/// A pool of one donor that lends so much.
+fn small_pool(lend: &str) -> Lab {
+    let mut lab = Lab::manager_only(&["--gc-delay", "1s"]);
+    lab.lend("donor", Lending { max: lend.into(), ..Lending::default() });
+    lab.wait_live();
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "1MiB", "--plain"]);
+    lab
+}
+
+fn left(lab: &Lab) -> Vec<u64> {
+    let listed = lab.cli.json(&["reserve", "ls"]);
+    let all = listed["reservations"].as_array().expect("a list").iter();
+    all.map(|reservation| reservation["left"].as_u64().expect("bytes")).collect()
+}
+
+#[test]
+fn reserved_room_is_kept_for_what_is_written_there_also_by_a_manager_that_is_started_again_f4() {
+    let mut lab = small_pool("100MiB");
+    let (forty, content) = file(lab.dir(), "forty", 1, 40 << 20);
+    let (thirty, _) = file(lab.dir(), "thirty", 2, 30 << 20);
+    let reserved = lab.cli.json(&["reserve", "60MiB", "pot://lab/run", "--for", "4h"]);
+    assert_eq!((&reserved["bytes"], &reserved["left"]), (&(60 * MIB).into(), &(60 * MIB).into()));
+    // Nobody else gets it, whoever made it has ended, and a restart changes nothing.
+    let refused = |lab: &Lab| lab.cli.fails(6, &["cp", arg(&forty), "pot://lab/elsewhere"]);
+    refused(&lab);
+    lab.kill_manager();
+    lab.start_manager();
+    lab.wait_live();
+    assert_eq!(left(&lab), [60 * MIB]);
+    refused(&lab);
+    // What is written there takes of it, and what a write did not need comes back.
+    lab.cli.ok(&["cp", arg(&forty), "pot://lab/run/f"]);
+    assert_same(&lab.cli.cat("pot://lab/run/f"), &content, "the file");
+    wait_until("what is left", DEADLINE, || left(&lab) == [20 * MIB]);
+    lab.cli.fails(6, &["cp", arg(&thirty), "pot://lab/elsewhere"]);
+    lab.kill_manager();
+    lab.start_manager();
+    lab.wait_live();
+    assert_eq!(left(&lab), [20 * MIB], "and not what was used of it");
+    // Released, it is everybody's; so it is when its time is over.
+    let id = reserved["id"].as_str().expect("an identifier");
+    lab.cli.ok(&["reserve", "release", id]);
+    lab.cli.ok(&["reserve", "release", id]);
+    assert_eq!(left(&lab), Vec::<u64>::new());
+    lab.cli.ok(&["reserve", "40MiB", "pot://lab/short", "--for", "2s"]);
+    lab.cli.fails(6, &["cp", arg(&thirty), "pot://lab/elsewhere"]);
+    wait_until("its end", DEADLINE, || left(&lab).is_empty());
+    lab.cli.ok(&["cp", arg(&thirty), "pot://lab/elsewhere"]);
+}
+
+#[test]
+fn reservations_count_in_quotas_and_nobody_reserves_the_pool_away() {
+    let lab = small_pool("100MiB");
+    lab.cli.ok(&["quota", "set", "pot://lab", "--bytes", "50MiB"]);
+    lab.cli.ok(&["reserve", "40MiB", "pot://lab/run"]);
+    lab.cli.fails(6, &["reserve", "20MiB", "pot://lab/other"]);
+    let (twenty, _) = file(lab.dir(), "twenty", 1, 20 << 20);
+    lab.cli.fails(6, &["cp", arg(&twenty), "pot://lab/other"]);
+    lab.cli.ok(&["cp", arg(&twenty), "pot://lab/run/f"]);
+    lab.cli.ok(&["quota", "set", "pot://lab", "--none"]);
+    lab.cli.fails(2, &["reserve", "1MiB", "pot://lab/x", "--for", "31d"]);
+    lab.cli.fails(6, &["reserve", "1TiB", "pot://lab/x"]);
+    lab.cli.fails(3, &["reserve", "1MiB", "pot://none/x"]);
+}
+
+#[test]
+fn a_program_reserves_by_an_attribute_and_df_tells_what_fits() {
+    if !can_mount("a_program_reserves_by_an_attribute_and_df_tells_what_fits") {
+        return;
+    }
+    let lab = small_pool("100MiB");
+    lab.cli.ok(&["mkdir", "pot://lab/run"]);
+    let mount = Mount::start(&lab, "pot://lab", &[]);
+    let run = Mount::start_in(&lab, "of-run", "pot://lab/run", &[]);
+    let set = |value: &str| {
+        let name = "user.potluck.reserve";
+        setxattr(mount.at("run"), name, value.as_bytes(), XattrFlags::empty())
+    };
+    let get = |at: &Path| {
+        let mut room = [0; 100];
+        let len = getxattr(at, "user.potluck.reserve", &mut room[..])?;
+        Ok(String::from_utf8_lossy(&room[..len]).into_owned())
+    };
+    let free = |mount: &Mount| {
+        let told = statvfs(&mount.dir).expect("told");
+        told.f_bavail * told.f_frsize / MIB
+    };
+    let before = free(&mount);
+    assert_eq!(get(&mount.at("run")), Err(Errno::NODATA));
+    set("60MiB\n").expect("reserved");
+    assert_eq!(get(&mount.at("run")), Ok((60 * MIB).to_string()));
+    wait_until("df to tell", DEADLINE, || free(&mount) <= before - 60);
+    assert!(free(&run) >= before - 1, "{} of {before}", free(&run));
+    assert_eq!(set("many"), Err(Errno::INVAL));
+    set("10MiB").expect("in the place of the other");
+    assert_eq!(left(&lab), [10 * MIB]);
+    set("0").expect("none");
+    assert_eq!(get(&mount.at("run")), Err(Errno::NODATA));
+}
