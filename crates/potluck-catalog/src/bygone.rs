@@ -23,7 +23,7 @@ pub(crate) struct BygoneRow {
     pub id: i64,
     /// The directory of the name.
     pub dir: DirId,
-    /// The name.
+    /// The name that led there.
     pub name: String,
     /// The first snapshot that shows it there.
     pub since: SnapshotId,

@@ -366,6 +366,10 @@ impl CatalogSnapshot {
             Some(after) => after,
             None => {
                 snapshots::all(db)?.into_iter().for_each(|taken| out.add(Record::Snapshot(taken)));
+                let next = snapshot_rows::next(db)?;
+                if next > SnapshotId(1) {
+                    out.add(Record::NextSnapshot { next });
+                }
                 for (dir, snapshot) in snapshot_rows::all_covered(db)? {
                     if let Some(path) = entries::path_of(db, dir)? {
                         out.add(Record::Covered { path, snapshot });

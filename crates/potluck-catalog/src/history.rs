@@ -13,7 +13,7 @@ use super::dir_times::touched;
 use super::entries::{self, DirId, EntryPlace, FoundEntry, split};
 use super::error::Error;
 use super::kept_entry::KeptEntry;
-use super::kept_rows::{self, KeptRow};
+use super::kept_rows::{self, HistoryRow};
 use super::meta::Counter;
 use super::spaces::{self, Sums};
 use super::trash;
@@ -27,10 +27,10 @@ use potluck_core::path::{MAX_PATH, PoolPath};
 use potluck_core::policy::{MOST_VERSIONS, Retention};
 
 /// An entry that loses its name.
-pub(crate) struct Leaving<'a> {
+pub(crate) struct LeavingEntry<'a> {
     /// The directory that it is in.
     pub dir: DirId,
-    /// Its path.
+    /// The path that leads to it.
     pub path: &'a PoolPath,
     /// What it is.
     pub place: &'a EntryPlace,
@@ -38,7 +38,7 @@ pub(crate) struct Leaving<'a> {
     pub removed: bool,
 }
 
-impl Leaving<'_> {
+impl LeavingEntry<'_> {
     fn name(&self) -> &str {
         self.path.file_name().unwrap_or_default()
     }
@@ -55,7 +55,7 @@ pub(crate) fn retention(db: &Tx, path: &PoolPath, when: When) -> Result<Retentio
 /// change is told. Otherwise nothing is done.
 pub(crate) fn keep(
     db: &Tx,
-    leaving: &Leaving<'_>,
+    leaving: &LeavingEntry<'_>,
     retention: Retention,
     when: When,
 ) -> Result<bool, Error> {
@@ -77,7 +77,7 @@ pub(crate) fn keep(
     let time = if leaving.removed { Some(retention.removed) } else { retention.replaced.time };
     let until_ms = time.map(|time| when.pool_ms + time.ms());
     put_away(db, leaving, (until_ms, false), when)?;
-    let Leaving { dir, removed, .. } = *leaving;
+    let LeavingEntry { dir, removed, .. } = *leaving;
     if let (true, Some(until_ms)) = (removed, until_ms) {
         // Those that are kept by their number would never be enough.
         end_by(db, (leaving.dir, leaving.path), until_ms, true)?;
@@ -137,13 +137,13 @@ fn end_by(
 /// Moves an entry to where it is kept.
 fn put_away(
     db: &Tx,
-    leaving: &Leaving<'_>,
+    leaving: &LeavingEntry<'_>,
     (until_ms, shown): (Option<u64>, bool),
     when: When,
 ) -> Result<(), Error> {
-    let Leaving { dir, path, place, removed } = *leaving;
+    let LeavingEntry { dir, path, place, removed } = *leaving;
     let above = path.parent().ok_or_else(|| Error::OutsideSpaces(path.clone()))?;
-    let row = KeptRow {
+    let row = HistoryRow {
         number: number_of(db, place)?,
         dir,
         name: leaving.name().into(),
@@ -173,7 +173,7 @@ fn move_to(
     db: &Tx,
     from: (DirId, &str),
     above: &PoolPath,
-    row: &KeptRow,
+    row: &HistoryRow,
 ) -> Result<PoolPath, Error> {
     let place = KeptPlace { dir: above.clone(), number: row.number };
     let at = place.path().map_err(|_| Error::TooLongToKeep(above.clone()))?;
@@ -198,7 +198,7 @@ pub(crate) fn keep_shown(
     now_ms: u64,
 ) -> Result<bool, Error> {
     let Some(above) = entries::path_of(db, shown.dir)? else { return Ok(false) };
-    let row = KeptRow {
+    let row = HistoryRow {
         number: number_of(db, place)?,
         dir: shown.dir,
         name: shown.name.clone(),
@@ -222,14 +222,14 @@ pub(crate) fn not_shown(db: &Tx, place: &EntryPlace, when: When) -> Result<(), E
     // A file elsewhere may be called by a number.
     match find(db, &row)? {
         Some((_, found)) if found.place == *place => {
-            write_anew(db, KeptRow { until_ms: Some(when.pool_ms), shown: false, ..row })
+            write_anew(db, HistoryRow { until_ms: Some(when.pool_ms), shown: false, ..row })
         }
         _ => Ok(()),
     }
 }
 
 /// Writes a row that says something else than before.
-fn write_anew(db: &Tx, row: KeptRow) -> Result<(), Error> {
+fn write_anew(db: &Tx, row: HistoryRow) -> Result<(), Error> {
     kept_rows::put(db, &row)?;
     let Some(dir) = entries::path_of(db, row.dir)? else { return Ok(()) };
     let place = KeptPlace { dir, number: row.number };
@@ -238,8 +238,8 @@ fn write_anew(db: &Tx, row: KeptRow) -> Result<(), Error> {
 }
 
 /// The row as the log tells of it.
-fn entry(row: KeptRow, at: PoolPath) -> KeptEntry {
-    let KeptRow { name, removed, kept_wall_ms, kept_ms, by, until_ms, shown, .. } = row;
+fn entry(row: HistoryRow, at: PoolPath) -> KeptEntry {
+    let HistoryRow { name, removed, kept_wall_ms, kept_ms, by, until_ms, shown, .. } = row;
     KeptEntry { at, name, removed, kept_wall_ms, kept_ms, by, until_ms, shown }
 }
 
@@ -256,7 +256,7 @@ pub(crate) fn replay(db: &Tx, told: &KeptEntry) -> Result<(), Error> {
     let dir = entries::existing_dir(db, &place.dir)?;
     let KeptEntry { name, removed, kept_wall_ms, kept_ms, by, until_ms, shown, .. } = told.clone();
     let number = place.number;
-    let row = KeptRow { number, dir, name, removed, kept_wall_ms, kept_ms, by, until_ms, shown };
+    let row = HistoryRow { number, dir, name, removed, kept_wall_ms, kept_ms, by, until_ms, shown };
     kept_rows::put(db, &row)?;
     Counter::Version.pass(db, number.0 as i64)
 }
@@ -284,22 +284,23 @@ fn trim(db: &Tx, (dir, name): (DirId, &str), most: u32, when: When) -> Result<()
         return Ok(());
     }
     let live = kept_rows::of_name(db, dir, name)?.into_iter();
-    let live: Vec<KeptRow> = live.filter(|row| row.is_live(when.pool_ms) && !row.shown).collect();
+    let live: Vec<HistoryRow> =
+        live.filter(|row| row.is_live(when.pool_ms) && !row.shown).collect();
     let replaced = live.iter().filter(|row| !row.removed).skip(most as usize);
     let any = live.iter().skip(MOST_VERSIONS as usize);
     for row in replaced.chain(any) {
-        write_anew(db, KeptRow { until_ms: Some(when.pool_ms), ..row.clone() })?;
+        write_anew(db, HistoryRow { until_ms: Some(when.pool_ms), ..row.clone() })?;
     }
     Ok(())
 }
 
 /// Lets one go for good, unless a snapshot shows it: its place is given up at once, and a tree is taken apart in the
 /// background.
-pub(crate) fn let_go(db: &Tx, row: &KeptRow, when: When) -> Result<(), Error> {
+pub(crate) fn let_go(db: &Tx, row: &HistoryRow, when: When) -> Result<(), Error> {
     if let Some((_, found)) = find(db, row)?
         && bygone::of_place(db, &found.place)?.is_some()
     {
-        return write_anew(db, KeptRow { until_ms: None, shown: true, ..row.clone() });
+        return write_anew(db, HistoryRow { until_ms: None, shown: true, ..row.clone() });
     }
     kept_rows::forget(db, row.number)?;
     // Where no path leads to its directory it is taken apart with that.
@@ -325,7 +326,7 @@ pub(crate) fn let_go(db: &Tx, row: &KeptRow, when: When) -> Result<(), Error> {
 }
 
 /// The entry that a row is about, with the directory that it is in.
-pub(crate) fn find(db: &Tx, row: &KeptRow) -> Result<Option<(DirId, FoundEntry)>, Error> {
+pub(crate) fn find(db: &Tx, row: &HistoryRow) -> Result<Option<(DirId, FoundEntry)>, Error> {
     let holder = entries::lookup(db, row.dir, KEPT_DIR)?.map(|found| found.place);
     let Some(EntryPlace::Dir(holder)) = holder else { return Ok(None) };
     let found = entries::lookup(db, holder, &row.number.0.to_string())?;
@@ -396,7 +397,7 @@ pub(crate) fn bring_back(
     let (above, name) = split(path)?;
     let parent = above_of(db, path, &above, when.pool_ms)?;
     let rows = kept_rows::of_name(db, parent, name)?;
-    let is_meant = |row: &KeptRow| {
+    let is_meant = |row: &HistoryRow| {
         row.is_live(when.pool_ms)
             && number.is_none_or(|number| number == row.number)
             && (row.removed || !removed)
@@ -411,7 +412,7 @@ pub(crate) fn bring_back(
         if removed || is_dir(current) != is_dir(&found.place) {
             return Err(Error::Exists(path.clone()));
         }
-        let leaving = Leaving { dir: parent, path, place: current, removed: false };
+        let leaving = LeavingEntry { dir: parent, path, place: current, removed: false };
         let retention = retention(db, path, when)?;
         if !keep(db, &leaving, retention, when)? {
             put_away(db, &leaving, (row.until_ms, row.shown), when)?;
@@ -443,7 +444,7 @@ pub(crate) fn above_of(
             None => {
                 let missing = entries::ancestor(path, depth + 1);
                 let rows = kept_rows::of_name(db, dir, name)?;
-                let was_removed = |row: &KeptRow| row.removed && row.is_live(now_ms);
+                let was_removed = |row: &HistoryRow| row.removed && row.is_live(now_ms);
                 return Err(match rows.iter().any(was_removed) {
                     true => Error::RemovedAbove { path: path.clone(), removed: missing },
                     false => Error::NoEntry(missing),

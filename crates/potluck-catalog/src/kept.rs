@@ -3,7 +3,7 @@
 use super::entries::{self, EntryPlace, split};
 use super::error::Error;
 use super::history;
-use super::kept_rows::{self, KeptRow};
+use super::kept_rows::{self, HistoryRow};
 use super::lists;
 use super::walk::Walk;
 use crate::sql::Tx;
@@ -96,7 +96,12 @@ fn below(
 }
 
 /// What a row is about, if that is there and its time is not over.
-fn about(db: &Tx, dir: &PoolPath, row: KeptRow, now_ms: u64) -> Result<Option<KeptAbout>, Error> {
+fn about(
+    db: &Tx,
+    dir: &PoolPath,
+    row: HistoryRow,
+    now_ms: u64,
+) -> Result<Option<KeptAbout>, Error> {
     if !row.is_live(now_ms) {
         return Ok(None);
     }

@@ -11,7 +11,7 @@ use potluck_core::path::PoolPath;
 
 /// Something that is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KeptRow {
+pub(crate) struct HistoryRow {
     /// The number of the version, or one of its own.
     pub number: VersionId,
     /// The directory in which it was.
@@ -32,7 +32,7 @@ pub(crate) struct KeptRow {
     pub shown: bool,
 }
 
-impl KeptRow {
+impl HistoryRow {
     /// Whether its time is not over.
     pub fn is_live(&self, now_ms: u64) -> bool {
         self.until_ms.is_none_or(|until| until > now_ms)
@@ -42,8 +42,8 @@ impl KeptRow {
 const COLUMNS: &str =
     "SELECT number, dir, name, removed, kept_wall_ms, kept_ms, member, until_ms, shown FROM kept";
 
-fn kept(row: &Row<'_>) -> Result<KeptRow, Error> {
-    Ok(KeptRow {
+fn kept(row: &Row<'_>) -> Result<HistoryRow, Error> {
+    Ok(HistoryRow {
         number: VersionId(row.get::<i64>(0)? as u64),
         dir: DirId::now(row.get(1)?),
         name: row.get(2)?,
@@ -57,7 +57,7 @@ fn kept(row: &Row<'_>) -> Result<KeptRow, Error> {
 }
 
 /// Writes a row, in the place of one with the same number.
-pub(crate) fn put(db: &Tx, row: &KeptRow) -> Result<(), Error> {
+pub(crate) fn put(db: &Tx, row: &HistoryRow) -> Result<(), Error> {
     forget(db, row.number)?;
     db.prepare(
         "INSERT INTO kept (number, dir, name, removed, kept_wall_ms, kept_ms, member, until_ms, shown)
@@ -78,7 +78,7 @@ pub(crate) fn put(db: &Tx, row: &KeptRow) -> Result<(), Error> {
 }
 
 /// The row with a number.
-pub(crate) fn get(db: &Tx, number: VersionId) -> Result<Option<KeptRow>, Error> {
+pub(crate) fn get(db: &Tx, number: VersionId) -> Result<Option<HistoryRow>, Error> {
     db.prepare(&format!("{COLUMNS} WHERE number = ?1"))?.query_one(params![number.0 as i64], kept)
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn count_of_name(db: &Tx, dir: DirId, name: &str) -> Result<u64, Erro
 }
 
 /// All that is kept of one name, what was kept last first: some [`potluck_core::policy::MOST_VERSIONS`] at most.
-pub(crate) fn of_name(db: &Tx, dir: DirId, name: &str) -> Result<Vec<KeptRow>, Error> {
+pub(crate) fn of_name(db: &Tx, dir: DirId, name: &str) -> Result<Vec<HistoryRow>, Error> {
     let mut select = db.prepare(&format!("{COLUMNS} WHERE dir = ?1 AND name = ?2"))?;
     let rows: Result<Vec<_>, _> = select.query_map(params![dir.0, name], kept)?.collect();
     let mut rows = rows?;
@@ -131,7 +131,7 @@ pub(crate) fn forget_of(db: &Tx, dir: DirId, limit: usize) -> Result<bool, Error
 }
 
 /// The first whose time is over, at most `limit`.
-pub(crate) fn due(db: &Tx, now_ms: u64, limit: usize) -> Result<Vec<KeptRow>, Error> {
+pub(crate) fn due(db: &Tx, now_ms: u64, limit: usize) -> Result<Vec<HistoryRow>, Error> {
     let mut select =
         db.prepare(&format!("{COLUMNS} WHERE until_ms <= ?1 ORDER BY until_ms LIMIT ?2"))?;
     select.query_map(params![now_ms as i64, limit as i64], kept)?.collect()

@@ -7,7 +7,7 @@ use super::dir_policies;
 use super::dir_times::touched;
 use super::entries::{self, DirId, EntryPlace, split};
 use super::error::Error;
-use super::history::{self, Leaving};
+use super::history::{self, LeavingEntry};
 use super::snapshots;
 use super::spaces::{self, Sums};
 use super::trash;
@@ -166,7 +166,7 @@ pub(crate) fn move_entry(
     }
     if let Some(Some(version)) = replaced {
         let place = &File(version);
-        let leaving = Leaving { dir: to_dir, path: to, place, removed: false };
+        let leaving = LeavingEntry { dir: to_dir, path: to, place, removed: false };
         if history::keep(db, &leaving, history::retention(db, to, when)?, when)? {
             replaced = None;
         }
@@ -223,12 +223,17 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
         }
         keeps = entries::has_children(db, dir)?;
     }
-    let leaving = Leaving { dir: parent, path, place: &place, removed: true };
+    let leaving = LeavingEntry { dir: parent, path, place: &place, removed: true };
+    let retention = history::retention(db, path, when)?;
     let now = FileTime::of_ms(when.wall_ms);
     let kept = match keeps {
-        true => history::keep(db, &leaving, history::retention(db, path, when)?, when)?,
+        true => history::keep(db, &leaving, retention, when)?,
         false => bygone::note(db, (parent, path), when).map(|()| false)?,
     };
+    if kept && retention.removed.is_none() {
+        // It is kept for a snapshot alone.
+        history::forget_name(db, (parent, path), true, when)?;
+    }
     if kept {
         return touched(db, &above, parent, now);
     }

@@ -7,7 +7,7 @@ use super::dir_policies;
 use super::dir_times::touched;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
-use super::history::{self, Leaving};
+use super::history::{self, LeavingEntry};
 use super::spaces::{self, Sums};
 use super::trash;
 use super::versions;
@@ -102,7 +102,7 @@ fn replace(
         Some(EntryPlace::Dir(old)) => {
             dir_policies::hand_over(db, old, staged.dir)?;
             let place = &EntryPlace::Dir(old);
-            let leaving = Leaving { dir: parent, path: target, place, removed: false };
+            let leaving = LeavingEntry { dir: parent, path: target, place, removed: false };
             if !history::keep(db, &leaving, history::retention(db, target, when)?, when)? {
                 entries::delete(db, parent, name)?;
                 trash::throw(db, old, spaces::named(db, target.space())?.id)?;
@@ -190,7 +190,7 @@ impl Merge<'_> {
             check_condition(self.db, path, Condition::IfEmpty, Some(old))?;
         }
         let place = &EntryPlace::File(old);
-        let leaving = Leaving { dir, path, place, removed: false };
+        let leaving = LeavingEntry { dir, path, place, removed: false };
         let retention = history::retention(self.db, path, self.when)?;
         if history::keep(self.db, &leaving, retention, self.when)? {
             // That is as much again.

@@ -189,6 +189,11 @@ pub enum Record {
         /// The number of the snapshot, which may be yet to be taken.
         since: SnapshotId,
     },
+    /// The number of the next snapshot is this, or a greater one.
+    NextSnapshot {
+        /// The least number that the next snapshot gets.
+        next: SnapshotId,
+    },
     /// Something is kept that was replaced or removed, and was moved to where it is.
     Kept(KeptEntry),
     /// What is kept of a name goes then, or sooner.

@@ -151,10 +151,11 @@ impl Replay {
                 snapshot_rows::cover(db, entries::existing_dir(db, &path)?, snapshot)
             }
             Record::Bygone(told) => bygone::replay(db, &told),
+            // Not before all entries are there, of which each that says nothing else was there before the first.
+            Record::NextSnapshot { next } => Counter::Snapshot.pass(db, next.0 as i64 - 1),
             Record::Since { path, since } => {
                 let (above, name) = entries::split(&path)?;
-                entries::set_since(db, entries::existing_dir(db, &above)?, name, since)?;
-                Counter::Snapshot.pass(db, since.0 as i64 - 1)
+                entries::set_since(db, entries::existing_dir(db, &above)?, name, since)
             }
             Record::Kept(entry) => history::replay(db, &entry),
             Record::KeptUntil { path, until_ms, only_endless } => {

@@ -27,7 +27,7 @@ pub struct Series {
     pub path: PoolPath,
     /// Which of its steps are purged.
     pub rule: SeriesRule,
-    /// The steps.
+    /// The steps of the series, the newest first.
     pub steps: Vec<SeriesStep>,
 }
 

@@ -12,7 +12,7 @@ use super::dir_times::touched;
 use super::enough_copies::Promise;
 use super::entries::{self, DirId, EnsuredDir, EntryPlace};
 use super::error::Error;
-use super::history::{self, Leaving};
+use super::history::{self, LeavingEntry};
 use super::kept_rows;
 use super::quotas::{self, QuotaLimits};
 use super::spaces::{self, Space, Sums};
@@ -259,7 +259,7 @@ impl<'db> Visible<'db> {
             self.tell()?;
         }
         let place = &EntryPlace::File(version);
-        let leaving = Leaving { dir, path, place, removed: false };
+        let leaving = LeavingEntry { dir, path, place, removed: false };
         history::keep(self.db, &leaving, retention, self.when)
     }
 

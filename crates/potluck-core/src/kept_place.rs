@@ -30,7 +30,7 @@ pub fn is_read_only(path: &PoolPath) -> bool {
 pub struct KeptPlace {
     /// The directory in which it was.
     pub dir: PoolPath,
-    /// Its number: that of the version, of a directory or a link one of its own.
+    /// The number of the version; a directory or a link has one of its own.
     pub number: VersionId,
 }
 

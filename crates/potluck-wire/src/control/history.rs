@@ -64,7 +64,7 @@ pub struct KeptAbout {
     /// The name of who did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// For how long it is kept yet, in milliseconds; `None`: until enough newer ones are kept, or no snapshot shows it.
+    /// The milliseconds for which it is kept yet; `None`: until enough newer ones are kept, or no snapshot shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_ms: Option<u64>,
     /// Whether it is kept for a snapshot that shows it, and for nothing else.
@@ -100,7 +100,7 @@ pub struct BroughtBackAs {
 pub struct LetGo {
     /// The path that they had, or a directory above that.
     pub path: PoolPath,
-    /// Their numbers, at most [`MOST_LET_GO`].
+    /// The numbers of these things, at most [`MOST_LET_GO`].
     pub numbers: Vec<VersionId>,
 }
 call!(LetGo => Done, "let-go");
@@ -136,7 +136,7 @@ call!(SnapshotList => Snapshots, "snapshot-list");
 /// The snapshots of a directory, the oldest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Snapshots {
-    /// The snapshots.
+    /// The snapshots of the directory.
     pub snapshots: Vec<SnapshotAbout>,
 }
 

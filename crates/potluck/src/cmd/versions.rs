@@ -57,7 +57,7 @@ pub fn by(about: &KeptAbout) -> String {
     about.by.clone().unwrap_or_else(number)
 }
 
-/// For how long it is kept yet.
+/// Says for how long it is kept yet.
 pub fn left(about: &KeptAbout) -> String {
     match about.left_ms {
         Some(ms) => duration(ms / 1000),

@@ -22,7 +22,10 @@ pub fn told(db: &Tx) -> Vec<String> {
     for number in 0..1000 {
         let Some(row) = kept_rows::get(db, VersionId(number)).expect("read") else { continue };
         let dir = entries::path_of(db, row.dir).expect("read");
-        told.push(format!("{dir:?} {:?}", kept_rows::KeptRow { dir: entries::DirId::ROOT, ..row }));
+        told.push(format!(
+            "{dir:?} {:?}",
+            kept_rows::HistoryRow { dir: entries::DirId::ROOT, ..row }
+        ));
     }
     for taken in snapshots::all(db).expect("read") {
         told.push(format!("{taken:?}"));
