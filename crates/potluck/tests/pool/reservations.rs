@@ -30,6 +30,7 @@ fn reserved_room_is_kept_for_what_is_written_there_also_by_a_manager_that_is_sta
     let mut lab = small_pool("100MiB");
     let (forty, content) = file(lab.dir(), "forty", 1, 40 << 20);
     let (thirty, _) = file(lab.dir(), "thirty", 2, 30 << 20);
+    let (fifty, _) = file(lab.dir(), "fifty", 3, 50 << 20);
     let reserved = lab.cli.json(&["reserve", "60MiB", "pot://lab/run", "--for", "4h"]);
     assert_eq!((&reserved["bytes"], &reserved["left"]), (&(60 * MIB).into(), &(60 * MIB).into()));
     // Nobody else gets it, whoever made it has ended, and a restart changes nothing.
@@ -44,7 +45,7 @@ fn reserved_room_is_kept_for_what_is_written_there_also_by_a_manager_that_is_sta
     lab.cli.ok(&["cp", arg(&forty), "pot://lab/run/f"]);
     assert_same(&lab.cli.cat("pot://lab/run/f"), &content, "the file");
     wait_until("what is left", DEADLINE, || left(&lab) == [20 * MIB]);
-    lab.cli.fails(6, &["cp", arg(&thirty), "pot://lab/elsewhere"]);
+    lab.cli.fails(6, &["cp", arg(&fifty), "pot://lab/elsewhere"]);
     lab.kill_manager();
     lab.start_manager();
     lab.wait_live();
