@@ -158,7 +158,7 @@ impl From<Race> for String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cutting {
-    /// After every [`Policy::chunk_size`] bytes. A version that was changed in place shares all other chunks with the
+    /// A chunk ends after every [`Policy::chunk_size`] bytes. A version that was changed in place shares all other chunks with the
     /// one before.
     #[default]
     Fixed,

@@ -34,7 +34,6 @@ mod watching;
 
 pub(crate) use answer::Answer;
 pub(crate) use concerned::{concerned, no_donor};
-pub use locks::SharedLockTable;
 pub use verb::Verb;
 
 use crate::access;

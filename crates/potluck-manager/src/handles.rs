@@ -6,9 +6,9 @@
 
 use crate::audit_log::AuditLog;
 use crate::callers::KnownMembers;
-use crate::calls::SharedLockTable;
 use crate::gc_freeze::GcFreeze;
 use crate::inventory_turns::InventoryTurns;
+use crate::lock_table::SharedLockTable;
 use crate::log::copies::LogCopies;
 use crate::metrics::counted::ManagerMetrics;
 use crate::own_term::OwnTerm;

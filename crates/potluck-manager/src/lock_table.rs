@@ -8,7 +8,7 @@ use potluck_core::path::PoolPath;
 use potluck_wire::control::{LOCK_LEASE, LOCK_WAIT, LockAuthority, LockLevel, MOST_LOCKED};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -20,6 +20,9 @@ const LOCKED_OF_MEMBER: usize = 16 * MOST_LOCKED;
 const PLACE_KEPT: Duration = LOCK_WAIT.saturating_mul(2);
 /// Time from one look for holders that are gone to the next.
 const SWEEP: Duration = Duration::from_secs(1);
+
+/// The authorities over locks that there are.
+pub type SharedLockTable = Arc<Mutex<LockTable>>;
 
 /// A holder, whose number nobody but its member may use.
 pub type HolderKey = (MemberId, LockHolderId);
@@ -37,7 +40,7 @@ pub enum Taking {
     Waits(Arc<Notify>),
 }
 
-/// All authorities.
+/// The authorities over locks of files, and who waits for one.
 #[derive(Default)]
 pub struct LockTable {
     files: BTreeMap<PoolPath, LockedFile>,

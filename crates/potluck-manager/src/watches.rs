@@ -359,7 +359,7 @@ impl Streams {
             }
             (Some(dir), Some(name)) => {
                 for id in self.watchers_of(&dir) {
-                    let now = if is_there { NameNews::Changed } else { NameNews::Gone };
+                    let now = if is_there { NameNews::Changed } else { NameNews::Absent };
                     let told = self.tell(&id, |news| news.add_name(&dir, name, now));
                     if told == ToldWhole::Dir {
                         self.unwatch(&id, &dir);

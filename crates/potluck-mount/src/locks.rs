@@ -41,7 +41,7 @@ pub struct MountLocks {
 #[derive(Default)]
 struct Locks {
     files: HashMap<u64, LockedFile>,
-    /// Until when what was granted holds.
+    /// The time until which what was granted holds.
     valid_until: Tick,
     /// Whether a task keeps the authorities.
     is_kept: bool,

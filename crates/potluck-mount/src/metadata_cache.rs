@@ -84,7 +84,7 @@ impl MetadataCache {
         (is_told && !is_touched).then_some(found)
     }
 
-    /// As [`Self::entry`], but the attributes of what is there may be others by now.
+    /// Returns what [`Self::entry`] does, of which the attributes may be others by now.
     pub fn place(&mut self, path: &PoolPath, now: Tick) -> Option<Option<ListedEntry>> {
         if !self.is_live(now) {
             return None;

@@ -7,7 +7,7 @@
 use std::io;
 use std::time::Duration;
 
-/// From the start to the first time: connections are made, and what is lent is listed.
+/// Time from the start to the first round, in which connections are made and what is lent is listed.
 const AFTER_START: Duration = Duration::from_secs(10);
 /// What work has mapped since then is unmapped again this often.
 const EVERY: Duration = Duration::from_secs(600);

@@ -1,7 +1,7 @@
 //! A chunk on its way in.
 
 use super::trailer::{ChunkOrigin, Trailer};
-use super::usage::{Removal, RoomReservation};
+use super::usage::{PromisedBytes, Removal};
 use super::{HeldChange, Store, StoreRefusal, TRAILER, tail_len};
 use crate::disk::NewFile;
 use potluck_core::chunk::{ChunkHasher, ChunkName, Verifier};
@@ -18,7 +18,7 @@ pub(crate) struct IncomingChunk<'s> {
     naming: Naming,
     // Removed before its room is given back: fields are dropped in this order.
     temp: TempFile<'s>,
-    reservation: RoomReservation<'s>,
+    reservation: PromisedBytes<'s>,
 }
 
 /// How the chunk gets its name.
@@ -85,7 +85,7 @@ impl<'s> IncomingChunk<'s> {
         store: &'s Store,
         name: Option<ChunkName>,
         len: u32,
-        reservation: RoomReservation<'s>,
+        reservation: PromisedBytes<'s>,
     ) -> Result<Self, StoreRefusal> {
         let path = store.layout().temp_file(store.incarnation(), store.next_serial());
         let file = store.disk().create(&path).map_err(|why| store.refuse("making a file", &why))?;
@@ -142,7 +142,7 @@ struct Whole<'s> {
     session: Option<SessionId>,
     // In this order for the same reason.
     temp: TempFile<'s>,
-    reservation: RoomReservation<'s>,
+    reservation: PromisedBytes<'s>,
 }
 
 impl Whole<'_> {

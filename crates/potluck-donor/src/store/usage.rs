@@ -107,7 +107,7 @@ impl StoreUsage {
     }
 
     /// Promises room for a file of `len` bytes; `None` when there is not enough.
-    pub fn reserve(&self, len: u64) -> Option<RoomReservation<'_>> {
+    pub fn reserve(&self, len: u64) -> Option<PromisedBytes<'_>> {
         let bytes = taken(len);
         let mut counts = self.counts();
         if counts.room() < bytes {
@@ -116,7 +116,7 @@ impl StoreUsage {
         counts.reserved += bytes;
         counts.owed += bytes;
         counts.churn += bytes;
-        Some(RoomReservation { usage: self, bytes })
+        Some(PromisedBytes { usage: self, bytes })
     }
 
     /// Counts a file of `len` bytes that was there at the start.
@@ -234,12 +234,12 @@ impl StoreUsage {
 
 /// Room promised to one file; given back when dropped before the file is there.
 #[derive(Debug)]
-pub struct RoomReservation<'a> {
+pub struct PromisedBytes<'a> {
     usage: &'a StoreUsage,
     bytes: u64,
 }
 
-impl RoomReservation<'_> {
+impl PromisedBytes<'_> {
     /// The file is there.
     pub fn keep(mut self) {
         let mut counts = self.usage.counts();
@@ -250,7 +250,7 @@ impl RoomReservation<'_> {
     }
 }
 
-impl Drop for RoomReservation<'_> {
+impl Drop for PromisedBytes<'_> {
     fn drop(&mut self) {
         if self.bytes > 0 {
             let mut counts = self.usage.counts();

@@ -4,7 +4,7 @@ use super::Answer;
 use crate::access::Access;
 use crate::callers::CallingMember;
 use crate::handles::handles;
-use crate::lock_table::{HolderKey, LockTable, Taking};
+use crate::lock_table::{HolderKey, LockTable, SharedLockTable, Taking};
 use crate::pool_time::PoolTime;
 use potluck_core::path::PoolPath;
 use potluck_core::rights::Right;
@@ -13,10 +13,7 @@ use potluck_wire::control::{
 };
 use potluck_wire::error::Failure;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard};
-
-/// The authorities over locks that there are.
-pub type SharedLockTable = Arc<Mutex<LockTable>>;
+use std::sync::MutexGuard;
 
 handles! {
     /// The handles for answering calls about locks.

@@ -34,7 +34,7 @@ pub enum NameNews {
     /// Something else is behind it.
     Changed,
     /// Nothing is behind it any more.
-    Gone,
+    Absent,
 }
 
 impl NameNews {
@@ -42,7 +42,7 @@ impl NameNews {
     fn then(self, newer: Self) -> Self {
         match (self, newer) {
             (Self::Touched, newer) => newer,
-            (Self::Changed | Self::Gone, Self::Touched) => Self::Changed,
+            (Self::Changed | Self::Absent, Self::Touched) => Self::Changed,
             (_, newer) => newer,
         }
     }
@@ -155,7 +155,7 @@ impl News {
                         let list = match now {
                             NameNews::Touched => &mut change.attributes,
                             NameNews::Changed => &mut change.changed,
-                            NameNews::Gone => &mut change.gone,
+                            NameNews::Absent => &mut change.gone,
                         };
                         list.push(name.clone());
                     }

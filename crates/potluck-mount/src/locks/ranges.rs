@@ -48,7 +48,7 @@ impl RangeLocks {
             return Err(TooManyRanges);
         }
         self.remove(lock.owner, lock.start, lock.end);
-        // Neighbours become one, so that a program that goes through a file byte by byte has one lock.
+        // Locks that adjoin become one, so that a program that goes through a file byte by byte has one lock.
         let mut lock = lock;
         self.0.retain(|other| {
             let is_like = other.owner == lock.owner && other.level == lock.level;

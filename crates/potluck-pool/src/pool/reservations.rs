@@ -19,7 +19,7 @@ const MEMBERS_PART: u64 = 2;
 /// A reservation as it is now.
 #[derive(Debug, Clone)]
 pub struct OpenReservation {
-    /// Who reserved.
+    /// The member who reserved the room.
     pub member: MemberId,
     /// The space of the path.
     pub space: SpaceId,
@@ -75,7 +75,7 @@ impl Pool {
         }
     }
 
-    /// All reservations.
+    /// Returns all reservations.
     pub fn reservations(&self) -> Vec<(SessionId, OpenReservation)> {
         let all = self.rooms().map(|(id, session)| {
             let OpenSession { member, space, .. } = *session;

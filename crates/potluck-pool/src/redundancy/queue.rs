@@ -74,7 +74,7 @@ impl RepairQueue {
     pub fn count(
         &self,
         sums: &mut RepairSums,
-        counted: &mut CountedCopies,
+        counted: &mut CopiesInSums,
         making: impl Fn(&RepairJob) -> usize,
     ) {
         // The most urgent first: a copy counts under the fewest deaths that any file survives.
@@ -89,7 +89,7 @@ impl RepairQueue {
 }
 
 /// Copies to make that are counted: one serves all files that use the chunk.
-pub type CountedCopies = HashSet<CopyToMake>;
+pub type CopiesInSums = HashSet<CopyToMake>;
 
 /// Sums over chunks to be made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

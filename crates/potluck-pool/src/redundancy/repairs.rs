@@ -3,7 +3,7 @@
 use super::assess::{Findings, MAX_ENCODE, MAX_QUEUED};
 use super::encodings::Encodings;
 use super::job::{Encode, RepairJob};
-use super::queue::{CountedCopies, RepairQueue, RepairSums};
+use super::queue::{CopiesInSums, RepairQueue, RepairSums};
 use crate::tasks::AskedTasks;
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::clock::Tick;
@@ -158,7 +158,7 @@ impl Repairs {
             bytes: findings.lacking_bytes,
             goal_bytes: findings.lacking_goal_bytes,
         };
-        self.beyond = all.without(&self.waiting_sums(CountedCopies::new(), |_| 0));
+        self.beyond = all.without(&self.waiting_sums(CopiesInSums::new(), |_| 0));
         self.stuck = Stuck::sourceless(findings.sourceless);
         self.changing_stuck = Stuck::sourceless(findings.sourceless_goals);
         self.more = findings.more;
@@ -168,7 +168,7 @@ impl Repairs {
     /// Sums up the jobs that wait to be handed out, besides the chunks `counted` already.
     pub(super) fn waiting_sums(
         &self,
-        mut counted: CountedCopies,
+        mut counted: CopiesInSums,
         making: impl Fn(&RepairJob) -> usize,
     ) -> RepairSums {
         let mut sums = RepairSums::default();

@@ -21,9 +21,9 @@ pub const MOST_LOCKED: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LockLevel {
-    /// Its programs may have shared locks, as those of other holders may.
+    /// The programs of a holder may have shared locks, and those of other holders, too.
     Shared,
-    /// Its programs may have any locks, and nobody else may have one.
+    /// The programs of this holder may have any locks, and nobody else may have one.
     Exclusive,
 }
 

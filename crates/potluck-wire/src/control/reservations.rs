@@ -12,7 +12,7 @@ pub struct RoomReserve {
     pub path: PoolPath,
     /// Bytes of files; what is stored of them with all copies is found by the policy that holds there.
     pub bytes: u64,
-    /// For how long, in milliseconds.
+    /// How long it lasts, in milliseconds.
     pub for_ms: u64,
 }
 call!(RoomReserve => RoomReservation, "room-reserve", once);
@@ -30,7 +30,7 @@ pub struct RoomReservation {
     pub left: u64,
     /// When it ends, in milliseconds of wall time.
     pub until_wall_ms: i64,
-    /// Who reserved.
+    /// The name of the member who reserved it.
     pub by: String,
 }
 
@@ -46,7 +46,7 @@ call!(RoomReservationList => RoomReservations, "room-reservation-list");
 /// Reservations, those that end first before the others.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RoomReservations {
-    /// The reservations.
+    /// One item for each reservation.
     pub reservations: Vec<RoomReservation>,
 }
 

@@ -168,7 +168,7 @@ call!(Grow => Grown, "grow");
 pub struct GrowingFile {
     /// Where the file will be.
     pub path: PoolPath,
-    /// Its plaintext bytes so far.
+    /// Bytes of plaintext that it has so far.
     pub bytes: u64,
 }
 

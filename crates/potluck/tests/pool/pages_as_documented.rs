@@ -119,6 +119,13 @@ fn an_upload_goes_on_as_documented() {
     let said = alice.sh(second).ok().text();
     assert!(said.contains("went on from"), "{said}");
     alice.sh("potluck cat pot://lab/big.tar | cmp - big.tar").ok();
+
+    alice.sh("potluck mkdir pot://lab/runs").ok();
+    let typist = Typist::new(&lab);
+    for block in blocks("docs/uploads.md", "Only what is new is sent") {
+        typist.types(&block, "alice");
+    }
+    assert!(alice.sh("potluck policy show pot://lab/runs").ok().text().contains("cut by content"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ const LATER: Duration = Duration::from_secs(2);
 enum Failure {
     /// They stand still, and their machines go on to take connections.
     Frozen,
-    /// Their processes are gone.
+    /// The processes of these donors were killed.
     Dead,
     /// Nothing that is sent to them arrives, nor anything that they send to readers.
     CutOff,

@@ -1,7 +1,6 @@
 //! `cp -a`: owners, modes and times of what is copied. Files and links have them from the start, and directories get
 //! them when nothing comes into them any more.
 
-use super::FailedFile;
 use super::place::bad_path;
 use potluck_client::Pool;
 use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
@@ -52,7 +51,7 @@ pub async fn dirs_of(
 }
 
 /// Gives directories of the pool their attributes; gives those that could not have them.
-pub async fn set_attributes(client: &Pool, dirs: Vec<ArchivedDir>) -> Vec<FailedFile> {
+pub async fn set_attributes(client: &Pool, dirs: Vec<ArchivedDir>) -> Vec<(PoolPath, Failure)> {
     let (mut failed, mut under_way) = (Vec::new(), JoinSet::new());
     let mut dirs = dirs.into_iter();
     loop {
@@ -67,7 +66,7 @@ pub async fn set_attributes(client: &Pool, dirs: Vec<ArchivedDir>) -> Vec<Failed
         }
         match under_way.join_next().await {
             Some(Ok((Err(error), path))) => {
-                failed.push(FailedFile { path: path.to_string(), error });
+                failed.push((path, error));
             }
             Some(_) => {}
             None => return failed,

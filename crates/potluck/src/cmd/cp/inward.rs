@@ -80,7 +80,7 @@ pub async fn copy(
     }
     if found.files.is_empty() {
         report.link(&client, links, options.condition).await?;
-        report.failed.extend(archived::set_attributes(&client, archived_dirs).await);
+        report.add_failed(archived::set_attributes(&client, archived_dirs).await);
         return Ok(report);
     }
     let progress = progress_bar::upload(&client, shown, options.bytes);
@@ -122,7 +122,7 @@ pub async fn copy(
     }
     // A link that appears before what it leads to would lead nowhere for as long as that is on its way.
     report.link(&client, links, options.condition).await?;
-    report.failed.extend(archived::set_attributes(&client, archived_dirs).await);
+    report.add_failed(archived::set_attributes(&client, archived_dirs).await);
     Ok(report)
 }
 
@@ -173,9 +173,7 @@ impl CpReport {
         }
         pending.make().await?;
         self.links += pending.made;
-        let failed = pending.failed.into_iter();
-        self.failed
-            .extend(failed.map(|(path, error)| FailedFile { path: path.to_string(), error }));
+        self.add_failed(pending.failed);
         Ok(())
     }
 
@@ -202,7 +200,12 @@ impl CpReport {
                 version: version.0,
             }),
         );
-        let failed = done.failed.into_iter();
+        self.add_failed(done.failed);
+    }
+
+    /// Adds what could not be copied.
+    pub(super) fn add_failed(&mut self, failed: Vec<(PoolPath, Failure)>) {
+        let failed = failed.into_iter();
         self.failed
             .extend(failed.map(|(path, error)| FailedFile { path: path.to_string(), error }));
     }

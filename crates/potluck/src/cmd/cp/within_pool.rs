@@ -104,7 +104,7 @@ impl Copying<'_> {
         self.content(from, &to, &stated, shown, report).await?;
         if is_dir && self.args.archive {
             let dirs = archived::dirs_of(&self.client, from, &to).await?;
-            report.failed.extend(archived::set_attributes(&self.client, dirs).await);
+            report.add_failed(archived::set_attributes(&self.client, dirs).await);
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ fn told(dir: &Path) -> String {
     run("find . -mindepth 1 -printf '%P %y %m %U:%G %T@ %l\\n' | sort", dir)
 }
 
-/// As it comes to this machine by `cp -a`, where no file makes a program run as somebody else.
+/// Returns what `cp -a` makes of it on this machine, where no file makes a program run as somebody else.
 fn without_special_files(told: &str) -> String {
     told.replace("root f 4755", "root f 755")
 }
