@@ -59,7 +59,8 @@ fn main() -> ExitCode {
             return output.fail(&Failure::new(ErrorKind::Other, "POT-E081", what));
         }
     };
-    if is_daemon(&args.command) {
+    // A mount goes on for as long, and has few connections.
+    if is_server(&args.command) || matches!(args.command, Command::Mount(_)) {
         runtime.spawn(program_pages::unmap_for_ever());
     }
     let done = runtime.block_on(cmd::run(args.command, &settings, &output));
@@ -68,15 +69,15 @@ fn main() -> ExitCode {
     end(done, &output)
 }
 
-/// Whether the command goes on until it is told to stop.
-fn is_daemon(command: &Command) -> bool {
-    matches!(command, Command::Manager(_) | Command::Lend(_) | Command::Up(_) | Command::Mount(_))
+/// Whether other members of the pool connect to what the command runs.
+fn is_server(command: &Command) -> bool {
+    matches!(command, Command::Manager(_) | Command::Lend(_) | Command::Up(_))
 }
 
 /// Lets the process have as many files and connections open as the system allows.
 fn allow_open_files(command: &Command) {
     let limit = open_files::raise();
-    if is_daemon(command) && limit < open_files::ENOUGH {
+    if is_server(command) && limit < open_files::ENOUGH {
         tracing::warn!(
             "this process may have {limit} files and connections open at once: with hundreds of \
              members, some will be turned away; let it have {} (LimitNOFILE= of its unit, or ulimit -Hn)",
