@@ -185,7 +185,7 @@ fn spaces_are_made_listed_and_removed() {
     let spaces = lab.cli.json(&["space", "ls"]);
     let policy = &spaces["spaces"][0]["policy"];
     let expected = serde_json::json!({
-        "chunk_size": 1 << 20, "stripe_width": 3, "copies": 2, "mirror": "client-sync",
+        "chunk_size": 1 << 20, "cut": "fixed", "stripe_width": 3, "copies": 2, "mirror": "client-sync",
         "race": "auto", "ack": "disk", "strict": false, "sealed": true,
     });
     assert_eq!(policy, &expected);
