@@ -39,9 +39,27 @@ impl WriteSessions {
     /// Ends a session; what it offered is accounted for in the background.
     pub async fn end(&self, session: SessionId) -> Result<(), Error> {
         self.catalog.end_session(session).await?;
+        self.ended(session).await
+    }
+
+    /// A session has ended in the catalog: what it needed no more is free, and what it offered is accounted for in
+    /// the background.
+    pub async fn ended(&self, session: SessionId) -> Result<(), Error> {
         self.pool.lock().end_session(&session);
+        self.keep_reservation(session).await?;
         self.background.wake();
         Ok(())
+    }
+
+    /// Keeps what is left of the reservation of which a session takes, for when the manager is started again.
+    pub async fn keep_reservation(&self, session: SessionId) -> Result<(), Error> {
+        let left = self.pool.lock().reservation_plan(&session);
+        match left {
+            Some((reservation, plan, bytes)) => {
+                self.catalog.grow_session(reservation, plan, bytes).await
+            }
+            None => Ok(()),
+        }
     }
 
     /// Ends a session that was interrupted, or keeps what it stored for when it is taken up again.

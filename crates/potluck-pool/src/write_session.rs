@@ -65,6 +65,8 @@ pub struct OpenSession {
     pub(crate) draws_on: Option<SessionId>,
     /// Bytes of files that it has committed.
     pub(crate) committed: u64,
+    /// Stored bytes for which donors gave receipts, of files that were committed whole.
+    pub(crate) acknowledged: BTreeMap<DonorId, u64>,
 }
 
 /// A session whose client is away.

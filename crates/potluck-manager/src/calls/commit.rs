@@ -11,7 +11,6 @@ use crate::scan_state::ScanState;
 use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
-use crate::wakeup::Wakeup;
 use potluck_catalog::{
     Batch, Catalog, CommitOutcome, CommittedFiles, Error, PartsAhead, PreparedFile, Refused,
     StoredFile, ToldCopies,
@@ -39,7 +38,6 @@ handles! {
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
-        background: Wakeup,
         scan_state: Arc<ScanState>,
         wait_until: WaitingForDonors,
         sessions: WriteSessions,
@@ -90,6 +88,11 @@ impl Answer<Commit> for CommitCalls {
         let stored = files.iter().flatten().filter(|file| file.version.parts == 0);
         let stored: u64 =
             stored.filter(|file| !file.version.inline).map(|file| file.version.size).sum();
+        let whole = files.iter().flatten().filter(|file| !file.is_part());
+        let receipts = whole.flat_map(|file| &file.chunks).flat_map(|chunk| {
+            chunk.holders.iter().map(|(donor, _)| (*donor, u64::from(chunk.len)))
+        });
+        let receipts: Vec<(DonorId, u64)> = receipts.collect();
         let atomic = false;
         let batch = Batch { session: id, space, number, mirror, ack, asked, files, atomic, done };
         let CommittedFiles { outcome, open, versions, tolerates } =
@@ -115,7 +118,7 @@ impl Answer<Commit> for CommitCalls {
                 {
                     let mut pool = self.pool.lock();
                     pool.in_use_again(&again);
-                    pool.note_committed(&id, stored);
+                    pool.note_committed(&id, stored, receipts.into_iter());
                     if files.iter().all(Result::is_ok) {
                         parts.iter().for_each(|names| pool.withdraw_offers(&id, names));
                     }
@@ -125,8 +128,7 @@ impl Answer<Commit> for CommitCalls {
             }
         };
         if done && !committed.files.iter().any(Outcome::is_sent_again) {
-            self.pool.lock().end_session(&id);
-            self.background.wake();
+            self.sessions.ended(id).await?;
         }
         Ok(committed)
     }

@@ -120,7 +120,7 @@ impl Answer<Reserve> for WriteSessionCalls {
         };
         let (ticketed, contacts) = opened.await?.map_err(refused)?;
         self.keep(&new, &ticketed).await?;
-        self.keep_reservation(new.id).await?;
+        self.sessions.keep_reservation(new.id).await?;
         Ok(Reserved {
             session: new.id,
             lease_ms: self.settings.get().lease.as_millis() as u64,
@@ -162,17 +162,6 @@ impl WriteSessionCalls {
     }
 }
 
-impl WriteSessionCalls {
-    /// Keeps what is left of the reservation of which a session takes, for when the manager is started again.
-    async fn keep_reservation(&self, session: SessionId) -> Result<(), Failure> {
-        let left = self.pool.lock().reservation_plan(&session);
-        if let Some((reservation, plan, bytes)) = left {
-            self.catalog.grow_session(reservation, plan, bytes).await?;
-        }
-        Ok(())
-    }
-}
-
 impl Answer<Grow> for WriteSessionCalls {
     async fn answer(self, call: Grow, caller: CallingMember) -> Result<Grown, Failure> {
         let (entered, _in_session) = self.sessions.enter(call.session, &caller)?;
@@ -204,7 +193,7 @@ impl Answer<Grow> for WriteSessionCalls {
         let (plan, ticketed, contacts) = grown.await?.map_err(refused)?;
         let ticketed = ticketed.ok_or_else(|| Failure::from(Error::NoSession))?;
         self.catalog.grow_session(session, ticketed.plan.clone(), ticketed.bytes).await?;
-        self.keep_reservation(session).await?;
+        self.sessions.keep_reservation(session).await?;
         Ok(Grown { plan, donors: self.tickets.for_writing(session, &ticketed, contacts) })
     }
 }

@@ -90,8 +90,11 @@ impl Pool {
         let id = self.sessions.get(of)?.draws_on?;
         let reservation = self.sessions.get(&id).filter(|session| !session.ending)?;
         let held = self.ledger.held(id).into_iter().filter(|(_, bytes)| *bytes > 0);
-        let section = |(donor, bytes)| Section { donors: vec![donor], chunks: 1, bytes };
         let Plan { chunk_size, .. } = reservation.plan;
+        let section = |(donor, bytes): (DonorId, u64)| {
+            let chunks = bytes.div_ceil(u64::from(chunk_size).max(1));
+            Section { donors: vec![donor], chunks, bytes }
+        };
         let plan = Plan { sections: held.map(section).collect(), copies: 1, chunk_size };
         Some((id, plan, reservation.bytes))
     }

@@ -57,6 +57,7 @@ impl Pool {
             room: new.room,
             draws_on: None,
             committed: 0,
+            acknowledged: BTreeMap::new(),
         };
         let ticketed = session.ticketed();
         self.insert_session(new.id, session);
@@ -103,6 +104,7 @@ impl Pool {
             room: stored.room,
             draws_on: None,
             committed: 0,
+            acknowledged: BTreeMap::new(),
         };
         self.insert_session(stored.id, session);
     }
@@ -232,10 +234,19 @@ impl Pool {
         self.offered.withdraw(id, names);
     }
 
-    /// A session committed files of so many bytes.
-    pub fn note_committed(&mut self, id: &SessionId, bytes: u64) {
+    /// A session committed files of so many bytes, of which donors have so many `acknowledged`.
+    pub fn note_committed(
+        &mut self,
+        id: &SessionId,
+        bytes: u64,
+        acknowledged: impl Iterator<Item = (DonorId, u64)>,
+    ) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.committed = session.committed.saturating_add(bytes);
+            for (donor, bytes) in acknowledged {
+                let sum = session.acknowledged.entry(donor).or_default();
+                *sum = sum.saturating_add(bytes);
+            }
         }
     }
 
@@ -296,6 +307,17 @@ impl Pool {
             session.ending = true;
             let (draws_on, most) = (session.draws_on, session.not_needed());
             let unused = self.ledger.release(*id);
+            // What donors have stored and not told yet is no room for others. Their next heartbeats say it anew.
+            let planned = session.plan.promised();
+            for (donor, bytes) in &session.acknowledged {
+                let (Some(planned), Some(left)) = (planned.get(donor), unused.get(donor)) else {
+                    continue;
+                };
+                let untold = bytes.saturating_sub(planned.saturating_sub(*left));
+                if let Some(registration) = self.donors.registration_mut(*donor) {
+                    registration.room = registration.room.saturating_sub(untold);
+                }
+            }
             self.give_to_reservation(draws_on, unused, most);
         }
     }

@@ -127,7 +127,7 @@ fn trees_are_copied_into_a_mount_with_all_attributes_and_nothing_is_copied_twice
         for f in a/b/long a/one nothing a/b a empty; do touch -d 2001-02-03T04:05:06.123456789 $f; done
         touch -d 1969-12-31T23:59:58.5Z nothing
         ln -s ../a/one a/link; ln -s /nowhere dangling; ln -s a dir-link; ln -s 'odd  name' empty-link
-        touch -h -d 2001-02-03T04:05:06.5 a/link dangling dir-link
+        touch -h -d 2001-02-03T04:05:06.5 a/link dangling dir-link empty-link
         for f in a .; do touch -d 2002-02-03T04:05:06.123456789 $f; done";
     run(make, &from);
     let told = listing(&from);
