@@ -46,9 +46,8 @@ impl WriteSessions {
     /// the background.
     pub async fn ended(&self, session: SessionId) -> Result<(), Error> {
         self.pool.lock().end_session(&session);
-        self.keep_reservation(session).await?;
         self.background.wake();
-        Ok(())
+        self.keep_reservation(session).await
     }
 
     /// Keeps what is left of the reservation of which a session takes, for when the manager is started again.

@@ -128,7 +128,10 @@ impl Answer<Commit> for CommitCalls {
             }
         };
         if done && !committed.files.iter().any(Outcome::is_sent_again) {
-            self.sessions.ended(id).await?;
+            // The files are visible, whatever becomes of the note.
+            if let Err(why) = self.sessions.ended(id).await {
+                tracing::warn!("what is left of a reservation is not written down: {why}");
+            }
         }
         Ok(committed)
     }
