@@ -5,6 +5,7 @@ use crate::leases::Leases;
 use crate::meta;
 use crate::sql::params;
 use crate::{Error, OpenError};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{self, File};
 use std::io;
@@ -233,6 +234,7 @@ pub fn open_reader(path: &Path) -> Result<Database, Error> {
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     db.set_prepared_statement_cache_capacity(64);
+    keep_plans(&db)?;
     db.execute_batch(
         "PRAGMA query_only = ON; PRAGMA cache_size = -8192;
          PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA busy_timeout = 5000;",
@@ -252,6 +254,7 @@ fn open(path: &Path) -> Result<Database, OpenError> {
     let open = || -> Result<Database, Error> {
         let db = Connection::open(path)?;
         db.set_prepared_statement_cache_capacity(128);
+        keep_plans(&db)?;
         db.execute_batch(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;
              PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA busy_timeout = 5000;
@@ -260,6 +263,12 @@ fn open(path: &Path) -> Result<Database, OpenError> {
         Ok(Database(Tx(db, Arc::default())))
     };
     open().map_err(damaged(path))
+}
+
+/// Keeps the plan of a cached statement whatever is bound to it. Otherwise SQLite parses and plans a statement that compares
+/// a range again at each change of its bounds, for statistics that this catalog does not gather.
+fn keep_plans(db: &Connection) -> Result<(), rusqlite::Error> {
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(|_| ())
 }
 
 /// Makes the file if there is none, for its owner only, for it holds the keys of sealed spaces. What
