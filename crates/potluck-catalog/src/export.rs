@@ -328,6 +328,11 @@ impl CatalogSnapshot {
         self.db.bytes()
     }
 
+    /// Whether the catalog was made of a log with gaps, and no admin has accepted it yet.
+    pub fn is_restored_with_gaps(&self) -> Result<bool, Error> {
+        Ok(notes::get(&self.db, notes::RESTORED_WITH_GAPS)?.is_some())
+    }
+
     /// Returns the name of the pool.
     pub fn pool_name(&self) -> Result<String, Error> {
         meta::pool_name(&self.db)

@@ -23,6 +23,9 @@ pub const TERMS: &str = "terms";
 /// The reason of the GC freeze, while there is one.
 pub const GC_FROZEN: &str = "gc_frozen";
 
+/// There while the catalog is one that was made of a log with gaps and that no admin has accepted yet.
+pub const RESTORED_WITH_GAPS: &str = "restored_with_gaps";
+
 /// The notes of admins' decisions, which a restore brings back.
 pub const LOGGED: [&str; 3] = [REPAIR_PAUSED, REPAIR_TRIPPED, REPAIR_DECLARED_DEAD];
 

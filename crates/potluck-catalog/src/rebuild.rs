@@ -5,7 +5,7 @@ use crate::members::{self, NewMember};
 use crate::records::Record;
 use crate::replay::Replay;
 use crate::restored::{self, RestoredContent};
-use crate::{Error, OpenError, authority, meta};
+use crate::{Error, OpenError, authority, meta, notes};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{Epoch, MemberId};
 use potluck_wire::token::Role;
@@ -22,6 +22,8 @@ pub struct Rebuild {
 pub struct Revival<'a> {
     /// The reason of the GC freeze that the catalog begins with.
     pub why: &'a str,
+    /// Whether the log had gaps: what is written of the catalog counts less than that log, until an admin ends the freeze.
+    pub gaps: bool,
     /// The epoch becomes a later one.
     pub above: Epoch,
     /// The fingerprint of the pool's authority.
@@ -84,6 +86,9 @@ fn revive(
 ) -> Result<RestoredContent, Error> {
     let tx = db.begin()?;
     restored::settle(&tx, revival.why)?;
+    if revival.gaps {
+        notes::set(&tx, notes::RESTORED_WITH_GAPS, revival.why)?;
+    }
     for member in members::all(&tx)? {
         let by_a_restore = member.invited_by.is_none() && member.name == revival.admin;
         if member.role == Role::Admin && by_a_restore && !member.revoked {

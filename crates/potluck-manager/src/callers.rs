@@ -105,8 +105,9 @@ impl KnownMembers {
         let Some(entry) = members.get(fingerprint) else {
             let what = "this certificate is of the pool, but the manager does not know its member";
             return Err(Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, what).hint(
-                "ask an admin for a new token (`potluck invite`) and join into another directory: `potluck \
-                 join TOKEN --state NEW`; `potluck leave --pool-is-gone` deletes what is left of this \
+                "if the manager was restored lately, it may lack members: an admin can restore it again with more donors, and \
+                 nothing has to be done here. Otherwise ask an admin for a new token (`potluck invite`) and join into another \
+                 directory: `potluck join TOKEN --state NEW`; `potluck leave --pool-is-gone` deletes what is left of this \
                  membership, a lent directory with it",
             ));
         };

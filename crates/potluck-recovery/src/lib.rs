@@ -17,7 +17,7 @@ pub mod whereabouts;
 
 pub use backups::backup;
 pub use error::StateError;
-pub use log::chain::Gaps;
+pub use log::chain::{Gaps, Preference};
 pub use restore::{
     ListenOptions, Replayed, Restore, RestoreExtent, Restored, Unlisted, restore_file, restore_pool,
 };

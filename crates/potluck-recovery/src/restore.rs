@@ -69,7 +69,8 @@ pub struct Replayed {
     pub left_out: u64,
     /// Blocks that donors listed and nobody gave, or that do not open.
     pub unread: u64,
-    /// Blocks of a later generation of which nothing can be made, because its base is not whole.
+    /// Blocks of a later generation that were not replayed: its base is not whole, or the manager that wrote it
+    /// had been restored from a log with gaps.
     pub passed_over: u64,
     /// Bytes at the end of a file that are no blocks.
     pub unread_bytes: u64,
@@ -88,7 +89,8 @@ impl Restored {
 }
 
 impl Replayed {
-    fn has_gaps(&self) -> bool {
+    /// Whether something is known to be missing.
+    pub fn has_gaps(&self) -> bool {
         let lost = [self.left_out, self.unread, self.passed_over, self.unread_bytes];
         self.gaps != Gaps::default() || lost.iter().any(|lost| *lost > 0)
     }
@@ -122,6 +124,7 @@ mod tests {
             Replayed { gaps: Gaps { missing: 1, ..Gaps::default() }, ..Replayed::default() },
             Replayed { gaps: Gaps { broken: 1, ..Gaps::default() }, ..Replayed::default() },
             Replayed { gaps: Gaps { base_cut: true, ..Gaps::default() }, ..Replayed::default() },
+            Replayed { gaps: Gaps { inherited: true, ..Gaps::default() }, ..Replayed::default() },
         ] {
             assert_eq!(of(lost.clone()), RestoreExtent::Incomplete, "{lost:?}");
         }

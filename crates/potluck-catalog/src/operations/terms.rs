@@ -86,9 +86,16 @@ impl Catalog {
     }
 
     /// Lets garbage collection go on: what other terms may have known is given up.
+    ///
+    /// A catalog that was made of a log with gaps is accepted by that: its log on donors begins anew, as one that counts more
+    /// than the log that had the gaps.
     pub async fn end_gc_freeze(&self) -> Result<(), Error> {
         let end = |db: &_| {
             term_history::give_up(db)?;
+            if notes::get(db, notes::RESTORED_WITH_GAPS)?.is_some() {
+                notes::clear(db, notes::RESTORED_WITH_GAPS)?;
+                Position::clear(db, LogCopy::OnDonors)?;
+            }
             notes::clear(db, notes::GC_FROZEN)
         };
         self.write(Durability::Disk, end).await

@@ -141,7 +141,8 @@ impl Files {
     fn sealer(&self, position: Option<Position>) -> Result<Sealer, StateError> {
         let key = kit::load_key(&self.log.state.ca())?;
         let (epoch, wall_ms) = (self.epoch, self.log.time.wall_ms());
-        Ok(Sealer { key, pool: self.pool(), epoch, attempt: 0, wall_ms, position, first: 1 })
+        let pool = self.pool();
+        Ok(Sealer { key, pool, epoch, attempt: 0, wall_ms, position, first: 1, has_gaps: false })
     }
 
     /// Begins a new file, and removes the oldest. One that cannot be removed, as an owner may have it,

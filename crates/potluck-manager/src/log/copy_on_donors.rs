@@ -113,7 +113,7 @@ impl Sink for Donors<'_> {
         let offload = self.log.env.offload;
         let path = self.log.state.catalog();
         let mut base = offload.run(move || Base::begin(&path)).await?;
-        let mut write = self.write(base.bytes, before, None).await?;
+        let mut write = self.write(base.bytes, before, None, base.has_gaps).await?;
         loop {
             let (more, next) =
                 offload.run(move || base.next_lines().map(|next| (base, next))).await?;
@@ -132,7 +132,7 @@ impl Sink for Donors<'_> {
         blocks: Vec<Lines>,
     ) -> Result<(), MetadataTrouble> {
         let bytes = blocks.iter().map(|lines| lines.text.len() as u64).sum();
-        let mut write = self.write(bytes, Some(before.clone()), Some(before)).await?;
+        let mut write = self.write(bytes, Some(before.clone()), Some(before), false).await?;
         for lines in &blocks {
             write.block(BlockPart::Log, lines).await?;
         }
@@ -148,6 +148,7 @@ impl<'s> Donors<'s> {
         bytes: u64,
         before: Option<Position>,
         position: Option<Position>,
+        has_gaps: bool,
     ) -> Result<Write<'s>, MetadataTrouble> {
         let log = self.log;
         *self.attempts += 1;
@@ -165,6 +166,7 @@ impl<'s> Donors<'s> {
             wall_ms: log.time.wall_ms(),
             position,
             first: last.max(epoch.0 << 32) + 1,
+            has_gaps,
         };
         let put = MetadataWriter::open(&log.put, bytes).await?;
         Ok(Write { log, before, put, sealer, files: Vec::new() })

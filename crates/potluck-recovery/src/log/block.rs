@@ -48,6 +48,8 @@ pub struct Header {
     pub attempt: u64,
     /// Wall time, for people.
     pub wall_ms: i64,
+    /// In a base: whether the catalog was itself made of a log with gaps, and no admin had accepted it yet.
+    pub has_gaps: bool,
 }
 
 /// A block that is not what a manager writes.
@@ -115,6 +117,8 @@ pub struct Base {
     pub epoch: Epoch,
     /// Bytes of the catalog, which its records are about as long as.
     pub bytes: u64,
+    /// Whether the catalog was itself made of a log with gaps, and no admin has accepted it yet.
+    pub has_gaps: bool,
     cutter: BlockCutter,
 }
 
@@ -123,7 +127,9 @@ impl Base {
     pub fn begin(path: &Path) -> Result<Self, Error> {
         let snapshot = CatalogSnapshot::begin(path)?;
         let (change, epoch, bytes) = (snapshot.last, snapshot.epoch()?, snapshot.bytes()?);
-        Ok(Self { snapshot: Some(snapshot), change, epoch, bytes, cutter: BlockCutter::default() })
+        let has_gaps = snapshot.is_restored_with_gaps()?;
+        let cutter = BlockCutter::default();
+        Ok(Self { snapshot: Some(snapshot), change, epoch, bytes, has_gaps, cutter })
     }
 
     /// Returns the name of the pool.
@@ -183,6 +189,8 @@ pub struct Sealer {
     pub position: Option<Position>,
     /// The number of a generation's first block.
     pub first: u64,
+    /// Whether this is the base of a catalog that was itself made of a log with gaps.
+    pub has_gaps: bool,
 }
 
 impl Sealer {
@@ -198,7 +206,9 @@ impl Sealer {
             Some(position) => (position.sequence + 1, position.generation, Some(position.last)),
             None => (self.first, self.first, None),
         };
-        let header = Header { sequence, generation, part, before, epoch, attempt, wall_ms };
+        let has_gaps = self.has_gaps;
+        let header =
+            Header { sequence, generation, part, before, epoch, attempt, wall_ms, has_gaps };
         let text = text(&header, lines)?;
         let bytes = self.key.seal_record(&self.pool, sequence, text, entropy);
         let name = ChunkName::of(&bytes);
@@ -254,8 +264,9 @@ mod tests {
         assert_eq!((cut.len(), cut[0].count), (1, 3));
         let (key, pool) = (RecoveryKey::generate(&SystemEntropy), Digest([7; 32]));
         let (epoch, position) = (Epoch(2), None);
+        let (attempt, wall_ms, first, has_gaps) = (3, 1, 5, false);
         let mut sealer =
-            Sealer { key: key.clone(), pool, epoch, attempt: 3, wall_ms: 1, position, first: 5 };
+            Sealer { key: key.clone(), pool, epoch, attempt, wall_ms, position, first, has_gaps };
         let base =
             sealer.seal(BlockPart::BaseEnd, &Lines::default(), &SystemEntropy).expect("sealed");
         let sealed = sealer.seal(BlockPart::Log, &cut[0], &SystemEntropy).expect("sealed");
@@ -266,8 +277,9 @@ mod tests {
             part: BlockPart::Log,
             before: Some(base.name),
             epoch,
-            attempt: 3,
-            wall_ms: 1,
+            attempt,
+            wall_ms,
+            has_gaps,
         };
         assert_eq!((sequence, header(6, &text)), (6, Ok(expected)));
         assert!(header(7, &text).is_err());

@@ -36,6 +36,8 @@ pub struct Gaps {
     pub broken: u64,
     /// Whether the end of the generation's base is missing: nobody knows how much of it.
     pub base_cut: bool,
+    /// Whether the manager that wrote the base had itself been restored from a log with gaps.
+    pub inherited: bool,
 }
 
 /// Which write a block belongs to, by epoch and attempt: what comes later wins.
@@ -45,8 +47,18 @@ fn write_of(block: &SeenBlock) -> Write {
     (block.header.epoch, block.header.attempt)
 }
 
+/// How to choose between generations of which several could be replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preference {
+    /// One that no gap was inherited by counts more: what a manager wrote that was restored from a log with gaps lacks
+    /// what donors had that did not answer then.
+    Complete,
+    /// The newest, whatever the catalog that it was written of lacked.
+    Newest,
+}
+
 /// The newest generation whose base is whole, or as good as there is; `None` without any block.
-pub fn newest(seen: Vec<SeenBlock>) -> Option<Chain> {
+pub fn choose(seen: Vec<SeenBlock>, preference: Preference) -> Option<Chain> {
     let mut generations: BTreeMap<u64, Vec<SeenBlock>> = BTreeMap::new();
     for block in seen {
         generations.entry(block.header.generation).or_default().push(block);
@@ -57,7 +69,8 @@ pub fn newest(seen: Vec<SeenBlock>) -> Option<Chain> {
     chains.max_by_key(|chain| {
         let last = chain.blocks.last();
         let at = last.map(|last| (last.header.epoch, last.header.sequence));
-        (chain.whole_base, !chain.gaps.base_cut, at)
+        let inherited = preference == Preference::Complete && chain.gaps.inherited;
+        (chain.whole_base, !chain.gaps.base_cut, !inherited, at)
     })
 }
 
@@ -121,6 +134,7 @@ fn follow(generation: u64, blocks: Vec<SeenBlock>) -> Chain {
         if missing == 0 && !fits(&block) {
             chain.gaps.broken += 1;
         }
+        chain.gaps.inherited |= block.header.has_gaps;
         if block.header.part == BlockPart::BaseEnd {
             chain.gaps.base_cut = false;
             chain.whole_base = (chain.gaps.missing, chain.gaps.broken) == (0, 0);
@@ -159,7 +173,16 @@ mod tests {
     fn block(sequence: u64, generation: u64, part: BlockPart, epoch: u64) -> SeenBlock {
         let before = (sequence > generation).then(|| name(sequence - 1, epoch));
         let (name, epoch) = (name(sequence, epoch), Epoch(epoch));
-        let header = Header { sequence, generation, part, before, epoch, attempt: 1, wall_ms: 0 };
+        let header = Header {
+            sequence,
+            generation,
+            part,
+            before,
+            epoch,
+            attempt: 1,
+            wall_ms: 0,
+            has_gaps: false,
+        };
         SeenBlock { name, header }
     }
 
@@ -168,6 +191,10 @@ mod tests {
         let parts =
             [BlockPart::Base, BlockPart::BaseEnd, BlockPart::Log, BlockPart::Log, BlockPart::Log];
         (3..).zip(parts).map(|(n, part)| block(n, 3, part, 1)).collect()
+    }
+
+    fn newest(seen: Vec<SeenBlock>) -> Option<Chain> {
+        choose(seen, Preference::Complete)
     }
 
     fn numbers(chain: &Chain) -> Vec<u64> {
@@ -189,6 +216,23 @@ mod tests {
     }
 
     #[test]
+    fn what_a_manager_wrote_that_was_restored_with_gaps_takes_the_place_of_no_whole_log() {
+        let mut seen = third();
+        let mut base = block(8, 8, BlockPart::BaseEnd, 2);
+        base.header.has_gaps = true;
+        seen.extend([base.clone(), block(9, 8, BlockPart::Log, 2)]);
+        let chain = choose(seen.clone(), Preference::Complete).expect("a chain");
+        assert_eq!((numbers(&chain), chain.gaps), (vec![3, 4, 5, 6, 7], Gaps::default()));
+        assert_eq!(passed_over(3, Epoch(1), &seen), 1, "it says what it left");
+        let inherited = Gaps { inherited: true, ..Gaps::default() };
+        let chain = choose(seen, Preference::Newest).expect("a chain");
+        assert_eq!((numbers(&chain), chain.gaps), (vec![8, 9], inherited));
+        // It is all there is, and says that it lacks something.
+        let chain = choose(vec![base], Preference::Complete).expect("a chain");
+        assert_eq!((numbers(&chain), chain.gaps), (vec![8], inherited));
+    }
+
+    #[test]
     fn a_missing_block_is_seen_and_the_rest_is_taken() {
         let mut seen = third();
         seen.remove(3);
@@ -197,7 +241,7 @@ mod tests {
         assert_eq!(chain.gaps, Gaps { missing: 1, ..Gaps::default() });
 
         let chain = newest(third().split_off(2)).expect("a chain");
-        assert_eq!(chain.gaps, Gaps { missing: 2, broken: 0, base_cut: true });
+        assert_eq!(chain.gaps, Gaps { missing: 2, base_cut: true, ..Gaps::default() });
     }
 
     #[test]

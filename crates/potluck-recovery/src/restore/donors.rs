@@ -6,7 +6,7 @@ use super::listen::{ListenOptions, RestoreListener};
 use super::staging::Staging;
 use super::{Replayed, Restore, Restored};
 use crate::error::StateError;
-use crate::log::chain;
+use crate::log::chain::{self, Preference};
 use crate::state_dir::CATALOG;
 use potluck_catalog::{Rebuild, unlisted_files};
 use potluck_core::ids::Epoch;
@@ -29,7 +29,7 @@ pub async fn restore_pool(
     let staging = Staging::begin(ask)?;
     let mut listening = RestoreListener::begin(&staging, ask, options, env).await?;
     let made = match listening.wait(options, &tell).await {
-        Ok(()) => make(&staging, &listening, &tell).await,
+        Ok(()) => make(&staging, &listening, options.prefer, &tell).await,
         Err(why) => Err(why),
     };
     let listed = listening.server.collecting.take_listed();
@@ -44,6 +44,7 @@ pub async fn restore_pool(
 async fn make(
     staging: &Staging,
     listening: &RestoreListener,
+    prefer: Preference,
     tell: &impl Fn(&str),
 ) -> Result<(Rebuild, Replayed, Epoch), StateError> {
     let collecting = &listening.server.collecting;
@@ -53,7 +54,7 @@ async fn make(
     tell(&format!("fetching the metadata log: {there}"));
     let dir = staging.scratch(BLOCKS);
     let blocks = Blocks::fetch(&mut fetch, collecting, &dir).await?;
-    let chain = chain::newest(blocks.seen.clone()).ok_or_else(|| StateError::NoLog {
+    let chain = chain::choose(blocks.seen.clone(), prefer).ok_or_else(|| StateError::NoLog {
         answered: collecting.progress().answered,
         unread: blocks.unread,
     })?;

@@ -32,6 +32,7 @@ pub fn restore_file(ask: &Restore, from: &Path) -> Result<Restored, StateError> 
                 applied.map_err(|why| OpenError::of(from, why))?;
                 (epoch, log.until_ms) = (epoch.max(header.epoch), Some(header.wall_ms));
                 log.blocks += 1;
+                log.gaps.inherited |= header.has_gaps;
                 is_whole |= header.part == BlockPart::BaseEnd;
             }
             Next::End if is_whole => break,

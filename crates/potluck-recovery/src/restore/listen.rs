@@ -6,6 +6,7 @@ use super::server::RestoreServer;
 use super::staging::Staging;
 use crate::ca::{self, Ca};
 use crate::error::StateError;
+use crate::log::chain::Preference;
 use futures_util::future::join_all;
 use potluck_core::clock::Tick;
 use potluck_core::ids::Epoch;
@@ -40,6 +41,8 @@ pub struct ListenOptions {
     pub donors: Option<usize>,
     /// Donors to visit: those that would look for the manager where it is no more.
     pub visit: BTreeSet<Address>,
+    /// How to choose between several states of the catalog that donors have.
+    pub prefer: Preference,
 }
 
 /// A server that donors find.
@@ -219,8 +222,13 @@ mod tests {
     #[test]
     fn slow_donors_are_waited_for_and_endless_ones_are_not() {
         let quiet = Duration::from_secs(30);
-        let mut options =
-            ListenOptions { listen: String::new(), quiet, donors: None, visit: BTreeSet::new() };
+        let mut options = ListenOptions {
+            listen: String::new(),
+            quiet,
+            donors: None,
+            visit: BTreeSet::new(),
+            prefer: Preference::Complete,
+        };
         let at = Duration::from_secs;
         let mut waiting = Waiting::since(at(0));
         let mut over = |answered, listed, owed, now| {

@@ -25,6 +25,12 @@ use std::path::{Path, PathBuf};
 /// A lost manager started less often than this after the last that is known of it.
 const STARTS_SINCE: u64 = 1000;
 
+/// The reason of the GC freeze after a restore.
+const RESTORED: &str = "the catalog was restored from its log";
+/// The reason of the GC freeze after a restore that lacks something.
+const RESTORED_WITH_GAPS: &str = "the catalog was restored from a log with gaps: donors that did not answer may have more, \
+     which a restore into another directory brings back";
+
 /// The name of the admin that a restore makes.
 const NEW_ADMIN: &str = "admin after restore";
 /// The catalog while it is made: not under its own name, so that the staging directory is no pool
@@ -106,7 +112,8 @@ impl Staging {
         let addresses = moved.unwrap_or(&self.kit.addresses).clone();
         let (pool, wall_ms) = (self.kit.pool.clone(), Env::system().clock.wall());
         let revival = Revival {
-            why: "the catalog was restored from its log",
+            why: if log.has_gaps() { RESTORED_WITH_GAPS } else { RESTORED },
+            gaps: log.has_gaps(),
             // How often the lost manager started since, nobody here knows; members go to the later one.
             above: Epoch(above.0 + STARTS_SINCE),
             authority: self.fingerprint(),

@@ -51,6 +51,10 @@ pub struct AskingArgs {
     /// find it here; again for each further one
     #[arg(long, value_name = "HOST[:PORT]", value_parser = donor_address)]
     pub donor: Vec<Address>,
+    /// From donors: take the newest catalog, also where the manager that wrote it had been restored from a log
+    /// with gaps; without this option the whole log of before counts more
+    #[arg(long)]
+    pub newest: bool,
 }
 
 fn donor_address(text: &str) -> Result<Address, BadAddress> {

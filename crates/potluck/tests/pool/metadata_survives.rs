@@ -5,6 +5,7 @@ use super::lab::Lab;
 use super::lent::files_of;
 use super::member::Member;
 use super::membership::is_let_in;
+use super::program::Ran;
 use super::waiting::{DEADLINE, wait_until};
 use potluck_wire::control::Open;
 use serde_json::Value;
@@ -182,19 +183,74 @@ fn a_new_generation_of_the_log_takes_the_place_of_the_old_one() {
     assert_eq!(lab.cli.cat("pot://lab/moved/20999"), b"20999");
 }
 
+#[test]
+fn what_a_restore_with_gaps_wrote_takes_the_place_of_no_whole_log_d4() {
+    let mut lab = Lab::with_options(1, &["--backup-every", "300ms", "--metadata-copies", "1"]);
+    wait_logged(&lab);
+    let donors = ["donor-1", "donor-2", "donor-3"];
+    for donor in &donors[1..] {
+        lab.lend(donor, Default::default());
+    }
+    lab.wait_live();
+    // Until the first donor, which has the base, has the last block too, and lacks one between: what is missing at
+    // the end alone is known to nobody.
+    let mut spaces = 0;
+    wait_until("blocks of the log to be on other donors", DEADLINE, || {
+        lab.cli.ok(&["space", "create", &format!("lab-{spaces}")]);
+        spaces += 1;
+        wait_logged(&lab);
+        let (first, all) = (numbers(kinds_of(&lab, "donor-1", LOG)), blocks(&lab));
+        first.len() < all.len() && first.last() == all.last()
+    });
+    let kit = lab.dir().join("kit");
+    fs::copy(lab.manager_dir().join("recovery.kit"), &kit).expect("a kit");
+
+    for donor in &donors[1..] {
+        lab.kill_donor(donor);
+    }
+    let ran = lose_and_ask_donors(&mut lab, &kit, 1, &[]).exits(4);
+    assert!(
+        ran.stderr.contains("before you start it: donors that did not answer"),
+        "{}",
+        ran.stderr
+    );
+    // It is started all the same, and writes a log.
+    lab.start_manager();
+    let before = kinds(&lab, LOG).len();
+    wait_until("a log of what is left", DEADLINE, || kinds(&lab, LOG).len() > before);
+    wait_logged(&lab);
+    let alarms = lab.cli.status()["alarms"].to_string();
+    assert!(alarms.contains("restored from a log with gaps"), "{alarms}");
+
+    for donor in &donors[1..] {
+        lab.start_donor(donor);
+    }
+    let ran = lose_and_ask_donors(&mut lab, &kit, donors.len(), &["--json"]);
+    let told: Value = serde_json::from_slice(&ran.stdout).expect("a report");
+    assert_eq!((&told["spaces"], &told["donors"]), (&spaces.into(), &3.into()), "{told}");
+    assert_eq!(told["log"]["missing"], 0, "{told}");
+}
+
 /// Takes the manager's machine away, restores it from the kit and what donors have, and starts it; gives
 /// the report.
 pub fn lose_and_restore(lab: &mut Lab, kit: &Path) -> Value {
+    let donors = lab.donor_names().len();
+    let ran = lose_and_ask_donors(lab, kit, donors, &["--json"]).ok();
+    lab.start_manager();
+    lab.wait_live();
+    serde_json::from_slice(&ran.stdout).expect("a report")
+}
+
+/// Takes the manager's machine away, and restores it from the kit and what so many donors have.
+fn lose_and_ask_donors(lab: &mut Lab, kit: &Path, donors: usize, options: &[&str]) -> Ran {
     lab.kill_manager();
     fs::remove_dir_all(lab.manager_dir()).expect("lost");
     let (state, address) = (lab.manager_dir(), lab.address().to_owned());
-    let donors = lab.donor_names().len().to_string();
     let ask = ["--kit", arg(kit), "--from", "pool", "--state", arg(&state), "--listen", &address];
+    let donors = donors.to_string();
+    let asked = [&["--donors", &donors], options].concat();
     let alone = lab.cli.at_home(&lab.dir().join("home"));
-    let told = alone.json(&[&["manager", "restore"], &ask[..], &["--donors", &donors]].concat());
-    lab.start_manager();
-    lab.wait_live();
-    told
+    alone.run(&[&["manager", "restore"], &ask[..], &asked].concat())
 }
 
 /// A file's content, once donors have told what they hold.
@@ -205,7 +261,11 @@ pub fn cat_when_there(lab: &Lab, at: &str) -> Vec<u8> {
 
 /// Numbers of the log's blocks on donors, as they can be read from outside.
 fn blocks(lab: &Lab) -> BTreeSet<u64> {
-    let blocks = kinds(lab, LOG).into_iter().filter_map(|path| fs::read(path).ok());
+    numbers(kinds(lab, LOG))
+}
+
+fn numbers(blocks: Vec<PathBuf>) -> BTreeSet<u64> {
+    let blocks = blocks.into_iter().filter_map(|path| fs::read(path).ok());
     blocks.map(|bytes| u64::from_le_bytes(bytes[16..24].try_into().expect("8 bytes"))).collect()
 }
 
@@ -214,7 +274,12 @@ const LOG: u8 = 1;
 
 /// Chunk files of a kind on all donors.
 fn kinds(lab: &Lab, kind: u8) -> Vec<PathBuf> {
-    let chunks = lab.donor_names().into_iter().flat_map(|donor| lab.lent(&donor).chunks());
+    lab.donor_names().iter().flat_map(|donor| kinds_of(lab, donor, kind)).collect()
+}
+
+/// Chunk files of a kind on a donor.
+fn kinds_of(lab: &Lab, donor: &str, kind: u8) -> Vec<PathBuf> {
+    let chunks = lab.lent(donor).chunks().into_iter();
     chunks
         .filter(|path| {
             let bytes = fs::read(path).unwrap_or_default(); // one may go meanwhile

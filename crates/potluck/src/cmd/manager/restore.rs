@@ -6,7 +6,9 @@ use crate::cmd::Ending;
 use crate::command_settings::CommandSettings;
 use crate::output::{Output, count, time};
 use potluck_core::size::format_size;
-use potluck_recovery::{Gaps, ListenOptions, Replayed, Restore, RestoreExtent, Restored};
+use potluck_recovery::{
+    Gaps, ListenOptions, Preference, Replayed, Restore, RestoreExtent, Restored,
+};
 use potluck_wire::addresses::{Addresses, MANAGER_LISTEN};
 use potluck_wire::env::Env;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -29,7 +31,7 @@ pub async fn restore(
     };
     let restored = restored.map_err(failed)?;
     let listen = if is_pool { options.listen } else { with_port(&options.listen, &restored) };
-    told(&restored, &ask, &listen, settings, output)
+    told(&restored, &ask, is_pool, &listen, settings, output)
 }
 
 /// Where to listen so that members who look at the restored manager's address find it there.
@@ -51,6 +53,7 @@ fn listen_options(asking: AskingArgs) -> ListenOptions {
         quiet: asking.wait,
         donors: asking.donors,
         visit: asking.donor.into_iter().collect(),
+        prefer: if asking.newest { Preference::Newest } else { Preference::Complete },
     }
 }
 
@@ -58,6 +61,7 @@ fn listen_options(asking: AskingArgs) -> ListenOptions {
 fn told(
     restored: &Restored,
     ask: &Restore,
+    is_pool: bool,
     listen: &str,
     settings: &CommandSettings,
     output: &Output,
@@ -69,6 +73,14 @@ fn told(
     }
     if ask.state != settings.manager_dir() {
         start += &format!(" --state {}", ask.state.display());
+    }
+    if is_pool && restored.extent() != RestoreExtent::Whole {
+        output.note(&format!(
+            "before you start it: donors that did not answer may have what is missing. Move {} away, and restore again with \
+             all that run (`--donor HOST` for each that does not find this machine, `--donors N` for how many there are, \
+             or a longer `--wait`)",
+            ask.state.display()
+        ));
     }
     output.note(&format!(
         "next: {start} (with the options it had), then look with `potluck status` and `potluck fsck`, then `potluck gc resume`"
@@ -87,7 +99,8 @@ fn told(
             let files = restored.unlisted.as_ref().map_or(0, |unlisted| unlisted.files);
             let what = format!("{} cannot be read now", count(files, "file"));
             Err(Failure::new(ErrorKind::Integrity, code::UNREADABLE, what)
-                .hint("the pool is restored; bring back the donors that did not answer"))
+                .hint("bring back the donors that did not answer: as long as the manager has not been started, restore again; \
+                        later their chunks are read where they are"))
         }
     }
 }
@@ -125,7 +138,10 @@ fn log_text(log: &Replayed) -> String {
         ),
         None => String::new(),
     };
-    let Gaps { missing, broken, base_cut } = log.gaps;
+    let Gaps { missing, broken, base_cut, inherited } = log.gaps;
+    if inherited {
+        text += "the manager that wrote it had itself been restored from a log with gaps: what was missing then is not in it\n";
+    }
     if missing > 0 || broken > 0 || base_cut {
         text += &format!(
             "it has gaps: {missing} blocks are missing, {broken} do not follow the one before{}; {} records did not fit\n",
@@ -149,7 +165,8 @@ fn log_text(log: &Replayed) -> String {
     }
     if log.passed_over > 0 {
         text += &format!(
-            "{} blocks of another generation were passed over: its base is not whole, or a catalog that was given up wrote it\n",
+            "{} blocks of another generation were passed over: its base is not whole, a catalog that was given up wrote it, or a \
+             manager that had been restored from a log with gaps (`--newest` takes that one)\n",
             log.passed_over
         );
     }
