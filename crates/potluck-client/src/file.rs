@@ -323,7 +323,14 @@ pub(crate) struct Stretch {
 }
 
 /// The outcome of a unit: its pieces, and the bytes fetched for them.
-type Unit = Result<(Vec<Piece>, Vec<Fetched>), Failure>;
+type Unit = (Vec<Piece>, Result<Vec<Fetched>, Failure>);
+
+/// A part of a range that cannot be read now.
+pub struct Unreadable {
+    /// Bytes of the file.
+    pub bytes: u64,
+    pub failure: Failure,
+}
 
 /// A range of a file, read in order. What is read ahead keeps its place in the memory that all files of the
 /// pool handle share until the reader is dropped.
@@ -351,6 +358,12 @@ impl Reader {
     ///
     /// After an error the range cannot be read on.
     pub async fn next(&mut self) -> Option<Result<Part, Failure>> {
+        let next = self.next_or_unreadable().await?;
+        Some(next.map_err(|unreadable| self.fail(unreadable.failure)))
+    }
+
+    /// As [`Reader::next`], and goes on after what cannot be read.
+    pub(crate) async fn next_or_unreadable(&mut self) -> Option<Result<Part, Unreadable>> {
         if let Some(range) = self.inline.take() {
             return Some(Ok(self.gives(Part(Bytes::Inline(self.file.clone(), range)))));
         }
@@ -361,7 +374,8 @@ impl Reader {
             if self.units.len() < UNITS_AT_ONCE
                 && let Err(failure) = self.look_ahead().await
             {
-                return Some(Err(self.fail(failure)));
+                let failure = self.fail(failure);
+                return Some(Err(Unreadable { bytes: std::mem::take(&mut self.left), failure }));
             }
             self.ask_ahead();
             if self.under_way.is_empty() {
@@ -372,14 +386,16 @@ impl Reader {
                 self.ask(place);
             }
             match self.under_way.next().await? {
-                Ok((pieces, fetched)) => {
+                (pieces, Ok(fetched)) => {
                     let parts = pieces.into_iter().zip(fetched);
                     self.parts
                         .extend(parts.map(|(piece, fetched)| Part(Bytes::Chunk(fetched, piece))));
                 }
-                Err(failure) => {
+                (pieces, Err(failure)) => {
+                    let bytes = pieces.iter().map(|piece| u64::from(piece.take)).sum();
+                    self.left -= bytes;
                     let failure = self.file.named(failure);
-                    return Some(Err(self.fail(failure)));
+                    return Some(Err(Unreadable { bytes, failure }));
                 }
             }
         }
@@ -427,8 +443,8 @@ impl Reader {
         // which other reads of the file would wait in turn. It ends with the reader.
         let mut task = JoinSet::new();
         task.spawn(async move {
-            let fetched = inner.fetcher.unit(&recipe, &pieces, place).await?;
-            Ok((pieces, fetched))
+            let fetched = inner.fetcher.unit(&recipe, &pieces, place).await;
+            (pieces, fetched)
         });
         self.under_way.push_back(Box::pin(async move {
             match task.join_next().await.expect("one was begun") {

@@ -7,7 +7,7 @@ mod made_dirs;
 mod ownership;
 
 use crate::fetch::{Fetched, Fetcher};
-use crate::file::{File, Stretch, UNITS_AT_ONCE};
+use crate::file::{File, Stretch, UNITS_AT_ONCE, Unreadable};
 use crate::pool::Pool;
 use crate::progress::Progress;
 use crate::recipe;
@@ -198,7 +198,47 @@ fn check_absent(to: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Reads and checks every byte of everything below `path`, and keeps none of it.
+/// What reading a file to its end, whatever of it is spoiled, came to.
+#[derive(Debug, Default)]
+pub struct CheckedFile {
+    /// Bytes that are right.
+    pub bytes: u64,
+    /// Bytes that cannot be read now.
+    pub unreadable: u64,
+    /// Why the first of those cannot be read.
+    pub why: Option<Failure>,
+}
+
+/// Reads and checks every byte of the file at `path`, also after one that cannot be read, and keeps none of it.
+///
+/// Errors: those of [`Pool::open`].
+pub async fn check_file(
+    client: &Pool,
+    path: &PoolPath,
+    progress: Arc<dyn Progress>,
+) -> Result<CheckedFile, Failure> {
+    let file = open_one(client, path, None).await?;
+    progress.expect(file.size());
+    let (mut reader, mut checked) = (file.read(0..file.size()), CheckedFile::default());
+    while let Some(next) = reader.next_or_unreadable().await {
+        let bytes = match next {
+            Ok(part) => {
+                checked.bytes += part.len() as u64;
+                part.len() as u64
+            }
+            Err(Unreadable { bytes, failure }) => {
+                checked.unreadable += bytes;
+                checked.why.get_or_insert(failure);
+                bytes
+            }
+        };
+        progress.advance(bytes);
+    }
+    Ok(checked)
+}
+
+/// Reads and checks every byte of everything below `path`, and keeps none of it. Of a file that fails the rest is not
+/// read: [`check_file`] does.
 ///
 /// Errors: those of [`Pool::call`], with [`code::NO_ENTRY`] where nothing is at `path`. Files that failed alone are
 /// in the report.

@@ -65,7 +65,10 @@ pub use checkpoint::{Checkpoint, CheckpointedWork};
 pub use chunk_cache::ChunkCache;
 pub use copy::CopyReport;
 pub use file::{File, Part, Reader};
-pub use get::{ByteRange, GetOptions, GetReport, cat, check_tree, get_file, get_link, get_tree};
+pub use get::{
+    ByteRange, CheckedFile, GetOptions, GetReport, cat, check_file, check_tree, get_file, get_link,
+    get_tree,
+};
 pub use pending_links::PendingLinks;
 pub use pool::Pool;
 pub use progress::{Progress, Quiet};

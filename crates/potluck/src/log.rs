@@ -25,6 +25,7 @@ pub fn begin(args: &Args) {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(output::colours_wanted())
         // It would say on standard error, and panic, that standard error is gone.
         .log_internal_errors(false);
     if goes_to_journal() {
@@ -33,7 +34,7 @@ pub fn begin(args: &Args) {
         log.event_format(Plain(for_people)).init();
     } else {
         let details = args.global.verbose > 0;
-        log.with_target(details).with_ansi(output::colours_wanted()).init();
+        log.with_target(details).init();
     }
 }
 

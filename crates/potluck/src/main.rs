@@ -88,7 +88,7 @@ fn allow_open_files(command: &Command) {
 
 /// The exit code of what a command came to; a failure is told.
 fn end(done: Result<cmd::Ending, Failure>, output: &Output) -> ExitCode {
-    match done {
+    match done.and_then(|ending| output.is_written().map(|()| ending)) {
         Ok(cmd::Ending::Done) => ExitCode::SUCCESS,
         Ok(cmd::Ending::Partial) => ErrorKind::Partial.exit_code().into(),
         Ok(cmd::Ending::Said(kind)) => kind.exit_code().into(),

@@ -3,16 +3,19 @@
 use crate::args::Global;
 pub use potluck_core::size::{count, duration};
 use potluck_core::text::is_unseen;
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 /// Writes results; a reader that went away ends the process quietly, as `head` expects.
 pub struct Output {
     json: bool,
     quiet: bool,
+    /// Why a result could not be written.
+    unwritten: OnceLock<io::Error>,
 }
 
 /// Whether standard error may be coloured (<https://no-color.org>).
@@ -21,24 +24,28 @@ pub fn colours_wanted() -> bool {
 }
 
 impl Output {
+    fn with(json: bool, quiet: bool) -> Self {
+        Self { json, quiet, unwritten: OnceLock::new() }
+    }
+
     /// Makes the output that the flags ask for.
     pub fn new(global: &Global) -> Self {
-        Self { json: global.json, quiet: global.quiet }
+        Self::with(global.json, global.quiet)
     }
 
     /// JSON, whatever the flags say that could not be read.
     pub fn for_programs() -> Self {
-        Self { json: true, quiet: false }
+        Self::with(true, false)
     }
 
     /// Makes an output that says errors only.
     pub fn silent() -> Self {
-        Self { json: false, quiet: true }
+        Self::with(false, true)
     }
 
     /// Makes the output for one of several steps: to programs, only what comes of them all is told.
     pub fn of_step(&self) -> Self {
-        Self { json: false, quiet: self.quiet || self.json }
+        Self::with(false, self.quiet || self.json)
     }
 
     /// Whether only what cannot be had a second time is said.
@@ -58,19 +65,38 @@ impl Output {
 
     /// Prints a result: `value` as JSON, or what `text` makes of it.
     pub fn result<T: Serialize>(&self, value: &T, text: impl FnOnce(&T) -> String) {
-        if self.json {
-            print(&serde_json::to_string(value).expect("results are plain data"));
-        } else if !self.quiet {
-            let text = text(value);
-            if !text.is_empty() {
-                print(text.trim_end_matches('\n'));
-            }
+        if self.json || !self.quiet {
+            self.answer(value, text);
         }
     }
 
     /// Prints what the command is for and what cannot be had a second time, however quiet.
     pub fn answer<T: Serialize>(&self, value: &T, text: impl FnOnce(&T) -> String) {
-        Self { quiet: false, ..*self }.result(value, text);
+        if self.json {
+            self.print(&serde_json::to_string(value).expect("results are plain data"));
+            return;
+        }
+        let text = text(value);
+        if !text.is_empty() {
+            self.print(text.trim_end_matches('\n'));
+        }
+    }
+
+    fn print(&self, text: &str) {
+        let mut out = Piped::stdout();
+        let written = out.write_all(format!("{text}\n").as_bytes()).and_then(|()| out.flush());
+        if let Err(why) = written {
+            // The first reason counts.
+            let _ = self.unwritten.set(why);
+        }
+    }
+
+    /// Fails if a result could not be written: what the command did is done, and whoever wanted to know of it does not.
+    pub fn is_written(&self) -> Result<(), Failure> {
+        let Some(why) = self.unwritten.get() else { return Ok(()) };
+        let what = format!("cannot write to standard output: {why}");
+        Err(Failure::new(ErrorKind::Other, code::LOCAL_IO, what)
+            .hint("what the command did is done; its result is lost"))
     }
 
     /// Says something to people only.
@@ -105,12 +131,6 @@ impl Output {
             eprintln!("  {}", told_lines(&failure.hint));
         }
     }
-}
-
-fn print(text: &str) {
-    let mut out = Piped::stdout();
-    // Where not even this can be written, there is nobody to tell.
-    let _ = out.write_all(format!("{text}\n").as_bytes()).and_then(|()| out.flush());
 }
 
 /// Standard output for the bytes of a file. A reader that went away has all it wants: the process

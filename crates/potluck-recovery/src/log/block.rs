@@ -48,7 +48,7 @@ pub struct Header {
     pub attempt: u64,
     /// Wall time, for people.
     pub wall_ms: i64,
-    /// In a base: whether the catalog was itself made of a log with gaps, and no admin had accepted it yet.
+    /// Whether this is of the base of a catalog that was itself made of a log with gaps and not accepted by an admin yet.
     pub has_gaps: bool,
 }
 

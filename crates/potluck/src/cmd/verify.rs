@@ -6,13 +6,12 @@ use super::health::{sentence, window};
 use crate::args::VerifyArgs;
 use crate::output::{Output, count, name, told};
 use crate::progress_bar;
-use potluck_client::{ByteRange, Pool, Progress, RetryLimits, cat, check_tree};
+use potluck_client::{CheckedFile, Pool, Progress, RetryLimits, check_file, check_tree};
 use potluck_core::path::PoolPath;
 use potluck_core::size::format_size;
 use potluck_wire::control::{EntryKind, Health};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +40,8 @@ struct ReadBack {
 #[derive(Serialize)]
 struct FailedFile {
     path: String,
+    /// Bytes of it that cannot be read; none where it could not be opened.
+    unreadable: u64,
     error: Failure,
 }
 
@@ -70,7 +71,11 @@ pub async fn run(
     let verified = Verified { findings, health, read };
     output.result(&verified, text);
     for failed in verified.read.iter().flat_map(|read| &read.failed) {
-        let message = format!("{}: {}", told(&failed.path), failed.error.message);
+        let lost = match failed.unreadable {
+            0 => String::new(),
+            bytes => format!("{} cannot be read, for the first of it ", format_size(bytes)),
+        };
+        let message = format!("{}: {lost}{}", told(&failed.path), failed.error.message);
         output.complain(&Failure { message, ..failed.error.clone() });
     }
     ending(&verified)
@@ -147,14 +152,18 @@ impl ReadBack {
     }
 
     async fn file(&mut self, path: &PoolPath, client: &Pool, progress: &Arc<dyn Progress>) {
-        match cat(client, path, ByteRange::ALL, None, io::sink(), Arc::clone(progress)).await {
-            Ok(done) => {
+        let mut failed = |unreadable, error| {
+            self.failed.push(FailedFile { path: path.to_string(), unreadable, error });
+        };
+        match check_file(client, path, Arc::clone(progress)).await {
+            Ok(CheckedFile { unreadable, why: Some(why), .. }) => failed(unreadable, why),
+            Ok(checked) => {
                 self.files += 1;
-                self.bytes += done.bytes;
+                self.bytes += checked.bytes;
             }
             // Removed since it was listed.
             Err(error) if error.code == code::NO_ENTRY => {}
-            Err(error) => self.failed.push(FailedFile { path: path.to_string(), error }),
+            Err(error) => failed(0, error),
         }
     }
 }
@@ -184,8 +193,8 @@ fn text(verified: &Verified) -> String {
     if read.bad_copies > 0 {
         let copies = count(read.bad_copies, "bad copy");
         text.push_str(&format!(
-            "\n{copies} met, missing or spoiled, and reported: others were read, and repair makes \
-             them again. After that:"
+            "\n{copies} met, missing or spoiled, and reported: repair makes them again where others are right, \
+             and `potluck scrub now` has donors look at all that they hold. After that:"
         ));
     }
     format!("{text}\n{judged}")

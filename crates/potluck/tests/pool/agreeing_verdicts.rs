@@ -471,6 +471,40 @@ fn bad_copies_that_are_met_while_others_are_read_are_no_success() {
 }
 
 #[test]
+fn verify_reads_every_byte_also_after_one_that_is_bad() {
+    let lab = Lab::with_options(2, &["--gc-delay", "1s"]);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB", "--copies", "1", "--plain"]);
+    let (input, content) = file(lab.dir(), "input", 9, 6 << 20);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    let mut bad = 0;
+    for path in ["donor-1", "donor-2"].iter().flat_map(|donor| lab.lent(donor).chunks()).step_by(2)
+    {
+        let chunk = fs::File::options().write(true).open(path).expect("a chunk file");
+        chunk.write_all_at(b"damage", 1000).expect("damage");
+        bad += 1;
+    }
+    assert!(bad > 40, "{bad} of 96");
+    let read = lab.cli.run(&["--json", "verify", "--read", "pot://lab/f"]).exits(7);
+    let read: Value = serde_json::from_slice(&read.stdout).expect("a result");
+    assert_eq!((&read["read"]["bad_copies"], &read["read"]["files"]), (&bad.into(), &0.into()));
+    assert_eq!(read["read"]["failed"][0]["unreadable"], bad * 65_536, "{read}");
+    // More than a member may report at once: donors look at all they have, and storing it again, once, is enough.
+    for donor in ["donor-1", "donor-2"] {
+        lab.cli.ok(&["scrub", "now", donor, "--rate", "100MiB"]);
+    }
+    wait_until("all that is bad to be known", 2 * DEADLINE, || {
+        let lost = |donor: &str| lab.lent(donor).quarantine().len() as u64;
+        lost("donor-1") + lost("donor-2") == bad
+    });
+    wait_until("the manager to know", DEADLINE, || {
+        lab.cli.ok(&["stat", "pot://lab/f"]).text().contains(&format!("{bad} chunks missing"))
+    });
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/f"]);
+    lab.cli.ok(&["verify", "--read", "pot://lab/f"]);
+    assert_eq!(lab.cli.cat("pot://lab/f"), content);
+}
+
+#[test]
 fn a_space_is_as_safe_as_the_least_safe_file_in_it_from_the_moment_of_its_commit() {
     let lab = Lab::with_donors(3);
     lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);

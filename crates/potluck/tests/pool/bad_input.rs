@@ -3,7 +3,7 @@
 use super::content::{arg, assert_same, bytes, file};
 use super::lab::Lab;
 use super::member::Member;
-use super::waiting::{DEADLINE, wait_until};
+use super::waiting::{DEADLINE, skip, wait_until};
 use potluck_wire::control::Call;
 use potluck_wire::token::JoinToken;
 use serde::{Deserialize, Serialize};
@@ -212,6 +212,24 @@ fn a_local_disk_that_is_full_is_no_success() {
         assert!(!status.status().expect("cat").success());
     }
     lab.cli.ok(&["cp", "pot://lab/f", "/dev/null"]);
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_no_success() {
+    let lab = Lab::with_donors(1);
+    let full = std::path::Path::new("/dev/full");
+    if !full.exists() {
+        return skip("a_result_that_cannot_be_written_is_no_success", "no /dev/full");
+    }
+    lab.cli.ok(&["space", "create", "lab"]);
+    for args in [&["ls"][..], &["--json", "status"], &["invite"], &["-q", "invite"], &["fsck"]] {
+        let mut command = lab.cli.command();
+        let out = std::fs::File::options().write(true).open(full).expect("/dev/full");
+        let ran = command.args(args).stdout(out).output().expect("it runs");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(1), "{args:?}: {said}");
+        assert!(said.contains("cannot write to standard output"), "{args:?}: {said}");
+    }
 }
 
 #[test]
