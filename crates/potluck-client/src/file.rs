@@ -362,7 +362,7 @@ impl Reader {
         Some(next.map_err(|unreadable| self.fail(unreadable.failure)))
     }
 
-    /// As [`Reader::next`], and goes on after what cannot be read.
+    /// The next bytes as [`Reader::next`] gives them, or what of them cannot be read; the reader goes on behind that.
     pub(crate) async fn next_or_unreadable(&mut self) -> Option<Result<Part, Unreadable>> {
         if let Some(range) = self.inline.take() {
             return Some(Ok(self.gives(Part(Bytes::Inline(self.file.clone(), range)))));

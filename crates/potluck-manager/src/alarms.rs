@@ -17,6 +17,8 @@ use potluck_recovery::state_dir::StateDir;
 use potluck_recovery::whereabouts::Signpost;
 use potluck_wire::addresses::{Address, DONOR_PORT};
 use potluck_wire::control::{Alarm, AlarmKind as Kind, DonorState, DonorStatus, RepairState};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 handles! {
@@ -46,6 +48,7 @@ impl Alarms {
     /// Lists all alarms there are, the most urgent first.
     pub fn all(&self, donors: &[DonorStatus], repair: &RepairState) -> Vec<Alarm> {
         let disk = self.catalog.disk_fault();
+        let donors = &*told_apart(donors);
         // A write that fails for that reason is no fault of donors.
         let others = |failed: Option<String>| failed.filter(|_| disk.is_none());
         let mut alarms: Vec<Alarm> = Vec::new();
@@ -103,6 +106,24 @@ impl Alarms {
             "a disk may have spoiled its note: look at it, and start `potluck lend` there again";
         Some(Alarm::new(Kind::DonorUnproven, what, advice).of(donor.donor))
     }
+}
+
+/// The donors, each called so that commands which are advised mean it and no other of its name.
+fn told_apart(donors: &[DonorStatus]) -> Cow<'_, [DonorStatus]> {
+    let mut seen = BTreeSet::new();
+    let shared: BTreeSet<&str> =
+        donors.iter().map(|donor| &*donor.name).filter(|name| !seen.insert(*name)).collect();
+    if shared.is_empty() {
+        return donors.into();
+    }
+    let apart = donors.iter().map(|donor| {
+        let mut donor = donor.clone();
+        if shared.contains(&*donor.name) {
+            donor.name = format!("{}#{}", donor.name, donor.donor);
+        }
+        donor
+    });
+    apart.collect()
 }
 
 /// Raises an alarm when little space is left.
@@ -296,7 +317,22 @@ fn bad_copies(donor: &DonorStatus) -> Option<Alarm> {
 mod tests {
     use super::*;
     use crate::verdict::degrades;
+    use potluck_core::ids::DonorId;
     use potluck_wire::control::DiskFault;
+
+    #[test]
+    fn donors_of_one_name_are_told_apart_as_commands_take_them() {
+        let donor = |number, name: &str| DonorStatus {
+            donor: DonorId(number),
+            name: name.into(),
+            ..DonorStatus::default()
+        };
+        let all = [donor(1, "vm"), donor(2, "desk"), donor(3, "vm")];
+        let apart = told_apart(&all);
+        let names: Vec<&str> = apart.iter().map(|donor| &*donor.name).collect();
+        assert_eq!(names, ["vm#1", "desk", "vm#3"]);
+        assert!(matches!(told_apart(&all[1..]), Cow::Borrowed(_)));
+    }
 
     #[test]
     fn a_donor_that_lost_many_chunks_is_told_with_what_to_do() {

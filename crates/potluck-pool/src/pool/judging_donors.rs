@@ -176,12 +176,16 @@ impl Pool {
 
     /// A donor by its name and its number, for the log.
     pub fn called(&self, donor: DonorId) -> String {
-        crate::called(&self.named(donor), donor)
+        let name = self.donors.get(donor).map_or("unknown", |known| known.name());
+        crate::called(name, donor)
     }
 
-    /// Returns the name that people call a donor by.
+    /// The name that people call a donor by; where several have it, with its number, as commands take it: `vm#3`.
     pub fn named(&self, donor: DonorId) -> String {
-        self.donors.get(donor).map_or("unknown", |known| known.name()).to_owned()
+        let Some(known) = self.donors.get(donor) else { return "unknown".into() };
+        let name = known.name();
+        let shared = self.donors.iter().any(|(id, other)| id != donor && other.name() == name);
+        if shared { format!("{name}#{donor}") } else { name.to_owned() }
     }
 
     /// Stops, or with `None` begins again, to trust a donor.

@@ -117,7 +117,7 @@ impl JudgedFile {
 
     /// Whether it is less safe than promised, though it can be read.
     pub fn is_incomplete(&self) -> bool {
-        self.health.incomplete > 0 || level(&self.health) == HealthLevel::Incomplete
+        level(&self.health) == HealthLevel::Incomplete
     }
 
     /// Finishes the judgement, all units of the file having been counted.
@@ -125,7 +125,7 @@ impl JudgedFile {
         let whole = self.health.incomplete == 0;
         self.health.silent = fewer_now(self.health.tolerates, self.health.tolerates_now);
         self.health.level = level(&self.health);
-        self.health.below_policy = self.is_incomplete();
+        self.health.below_policy = !whole || self.is_incomplete();
         self.health.safe_since_ms = self.health.safe_since_ms.filter(|_| whole);
         self
     }

@@ -6,7 +6,7 @@ use potluck_core::size::format_size;
 use potluck_wire::control::{DonorState, DonorStatus, GivingBack, Going, PoolStatus, Status};
 use potluck_wire::error::{ErrorKind, Failure, code};
 
-/// The donor that a person means: by its name, or where several have it by its number.
+/// The donor that a person means: by its name, or where several have it by its number or by both (`vm#3`).
 pub async fn named(client: &Pool, text: &str) -> Result<DonorStatus, Failure> {
     pick(client.call(&Status {}).await?, text)
 }
@@ -18,7 +18,11 @@ fn pick(status: PoolStatus, text: &str) -> Result<DonorStatus, Failure> {
     match (by_name.len(), by_name.pop()) {
         (1, Some(donor)) => Ok(donor),
         (0, _) => {
-            others.into_iter().find(|donor| donor.donor.to_string() == text).ok_or_else(|| {
+            let is_meant = |donor: &DonorStatus| {
+                let (number, both) = (donor.donor, format!("{}#{}", donor.name, donor.donor));
+                number.to_string() == text || both == text
+            };
+            others.into_iter().find(is_meant).ok_or_else(|| {
                 Failure::new(
                     ErrorKind::NotFound,
                     code::NO_ENTRY,
@@ -122,6 +126,7 @@ mod tests {
         assert_eq!(pick(status(), "a").map(|d| d.donor), Ok(DonorId(2)));
         assert_eq!(pick(status(), "2").map(|d| d.donor), Ok(DonorId(5)), "a name goes first");
         assert_eq!(pick(status(), "4").map(|d| d.donor), Ok(DonorId(4)));
+        assert_eq!(pick(status(), "b#4").map(|d| d.donor), Ok(DonorId(4)), "as alarms call it");
         assert_eq!(pick(status(), "b").expect_err("two").kind, ErrorKind::Usage);
         assert_eq!(pick(status(), "c").expect_err("none").kind, ErrorKind::NotFound);
     }

@@ -101,7 +101,7 @@ async fn drain(
     let place = GiveBackPlace {
         donor: Some(donor.donor),
         name: &donor.name,
-        cancel: format!("potluck nodes drain {} --cancel", donor.name),
+        cancel: format!("potluck nodes drain {} --cancel", args.donor),
     };
     if args.cancel {
         return Ok(give_back::cancel(&place, None, client).await?.tell(output));

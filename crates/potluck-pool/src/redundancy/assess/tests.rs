@@ -153,6 +153,9 @@ fn a_file_that_lost_a_copy_on_its_way_to_a_goal_keeps_its_old_promise_when_it_is
     assert!(lacking.is_incomplete() && lacking.health.safe_since_ms.is_none());
     let whole = judge_file(&goal, &layout(&[1, 2]), &view);
     assert!(!whole.is_incomplete(), "{:?}", whole.health);
+    let lost = judge_file(&version(None), &layout(&[]), &view);
+    assert!(lost.health.unreadable > 0 && !lost.is_incomplete(), "it is counted once");
+    assert!(lost.health.below_policy);
 }
 
 #[test]
