@@ -96,7 +96,7 @@ impl EntryPlace {
         }
     }
 
-    /// The same where a directory is as that snapshot shows it which shows its parent.
+    /// The entry as the snapshot shows it that shows its parent, where it is of a directory.
     pub(crate) fn shown_as(self, parent: DirId) -> Self {
         match self {
             Self::Dir(dir) => Self::Dir(DirId::as_shown(dir.0, parent.shown_by())),

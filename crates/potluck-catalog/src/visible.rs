@@ -68,7 +68,7 @@ struct Asks {
 pub struct PutTarget {
     path: PoolPath,
     replaced: Option<VersionId>,
-    /// What is kept of what is replaced.
+    /// The rule for what is kept of a replaced file.
     retention: Retention,
     /// The redundancy that the command asks for, or else its directory.
     pub keeping: Redundancy,

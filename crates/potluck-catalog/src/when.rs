@@ -11,7 +11,7 @@ pub struct When {
     pub wall_ms: i64,
     /// Who makes it; `None`: the pool itself.
     pub by: Option<MemberId>,
-    /// What is kept.
+    /// The rule for what is kept.
     pub keeps: WhatIsKept,
 }
 
@@ -22,7 +22,7 @@ impl When {
     }
 }
 
-/// What is kept of what a change replaces or removes.
+/// The rule for what is kept of a file that a change replaces or removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhatIsKept {
     /// What the policies of directories ask for.

@@ -100,7 +100,7 @@ impl Pool {
         self.call(&Stat { path: path.clone(), chunks: false }).await
     }
 
-    /// What is known of a path and of every chunk of a file.
+    /// Tells all facts of a path, and of every chunk of a file.
     ///
     /// Errors: those of [`Pool::stat`].
     pub async fn stat_chunks(&self, path: &PoolPath) -> Result<Stated, Failure> {

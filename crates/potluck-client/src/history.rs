@@ -19,7 +19,7 @@ impl Pool {
         self.call(&KeptList { path, scope, after: None }).await
     }
 
-    /// What is kept at and below a path.
+    /// Lists the versions and removed names that are kept at and below a path.
     pub async fn kept_below(
         &self,
         path: &PoolPath,

@@ -23,7 +23,7 @@ const TYPE: &str = "fuse.potluck";
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
 
-/// What is attached.
+/// The directory of the pool that is attached, and where.
 #[derive(Debug, Clone)]
 pub struct Attachment {
     /// The source that lists of mounts show.

@@ -69,7 +69,7 @@ impl Inquiry {
     }
 }
 
-/// What is to be done now about copies that their donors call sound.
+/// The steps to take now about copies that their donors call sound.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Inquiring {
     /// Donors that were drawn to fetch one: by whom, from whom, and what.

@@ -1,15 +1,15 @@
-//! Versions of the wire, one line each; a pool runs mixed versions one minor apart (promise U1).
+//! Versions of the wire, one line each. Until 1.0 all machines of a pool run one version; from then on, mixed
+//! versions one minor apart (promise U1).
 
 /// The product's version, as every role announces it.
 pub const PRODUCT: &str = env!("CARGO_PKG_VERSION");
 
 /// The bulk protocol named in the HTTP `Upgrade` header.
 ///
-/// - `potluck-bulk/1` (0.1): put, get. (0.2): kinds of chunks, routes and forwarded puts, which are
-///   sent only to who needs them: a donor of 0.1 ends the connection.
+/// - `potluck-bulk/1`: put, get, kinds of chunks, routes and forwarded puts.
 pub const BULK: &str = "potluck-bulk/1";
 
 /// The prefix of every control path.
 ///
-/// - `/v1` (0.1): first release.
+/// - `/v1`: all of 0.x.
 pub const CONTROL: &str = "/v1";

@@ -28,7 +28,7 @@ pub struct CachedDir {
     pub used: u64,
 }
 
-/// What is behind a name.
+/// The entry behind a name.
 #[derive(Debug)]
 pub enum Behind {
     Entry(Box<ListedEntry>),

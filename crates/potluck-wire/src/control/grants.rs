@@ -29,7 +29,7 @@ pub struct SpaceRevoke {
 }
 call!(SpaceRevoke => Granted, "space-revoke");
 
-/// What is granted to somebody in a space.
+/// The rights that somebody was granted in a space.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Granted {
     /// A member, or a group.

@@ -52,7 +52,7 @@ pub struct LockTake {
     /// holds ([`LockKeep::held`]).
     #[serde(default)]
     pub is_first: bool,
-    /// What is taken.
+    /// The authority that is asked for.
     pub authority: LockAuthority,
     /// Whether it waits in a row with others: a call that is not repeated soon leaves the row.
     #[serde(default)]

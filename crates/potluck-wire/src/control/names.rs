@@ -306,7 +306,7 @@ pub struct SetAttributes {
     /// because its reply was lost does so no harm to what somebody else stored in between.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<VersionId>,
-    /// What is to be set.
+    /// The attributes to set.
     #[serde(flatten)]
     pub attributes: AttributesToSet,
 }

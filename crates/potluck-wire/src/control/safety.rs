@@ -34,8 +34,7 @@ pub struct PolicyChanged {
     pub files: u64,
     /// Size of these files in bytes of plaintext.
     pub bytes: u64,
-    /// Donors that what holds there now needs; 0 from older managers.
-    #[serde(default)]
+    /// Donors that what holds there now needs.
     pub needs_donors: u32,
     /// Donors that can be written to now.
     #[serde(default)]
@@ -197,7 +196,7 @@ pub struct GivingBack {
     pub stuck: u64,
     /// The reason why they are stuck.
     pub stuck_why: Option<String>,
-    /// Bytes that other donors can take now; `None` from older managers.
+    /// Bytes that other donors can take now, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub room_elsewhere: Option<u64>,
     /// Whether the donor may leave the pool.

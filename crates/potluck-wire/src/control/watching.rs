@@ -132,7 +132,7 @@ pub struct KnownName {
     pub stamp: Option<EntryStamp>,
 }
 
-/// What is unlike the knowledge of a client.
+/// The differences between the knowledge of a client and the catalog.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Refreshed {
     /// The directories in the order in which they were asked about. Those beyond what one call looks at are missing.

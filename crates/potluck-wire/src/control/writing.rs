@@ -96,8 +96,8 @@ pub struct DonorAccess {
     /// manager's start.
     #[serde(default)]
     pub ticket: Option<Ticket>,
-    /// The label of the donor: donors with one domain fail together, one without is apart from all others. An
-    /// older manager tells of none.
+    /// The label of the donor: donors with one domain fail together, one without is apart from all
+    /// others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
 }

@@ -34,7 +34,7 @@ fn labelled(count: u32, labels: &[(u32, &str)]) -> (Targets, Donors) {
     planned(count, count, labels)
 }
 
-/// The same for so many slots a group.
+/// Plans `count` donors for so many slots a group.
 fn planned(count: u32, slots: u32, labels: &[(u32, &str)]) -> (Targets, Donors) {
     let label = |number| labels.iter().find(|(of, _)| *of == number);
     let donors = Donors::new(Env::system(), Buffers::new(1 << 20));
