@@ -100,7 +100,7 @@ impl Actor {
         let now = self.now();
         let ended = self.stage.board().history.end(id, fate, now);
         if let Err(why) = ended {
-            self.stage.broken("S0 (versions are unique)", why);
+            self.stage.broken("versions are unique", why);
         }
     }
 

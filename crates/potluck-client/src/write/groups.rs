@@ -8,7 +8,7 @@
 //! Who makes the copies of a chunk, and which of them a write waits for, is the mirroring protocol's to say
 //! (docs/papers.md, CEFT): the donor of the first may be asked to forward it to the others.
 
-use super::targets::{Ack, At, Targets};
+use super::targets::{Ack, At, Targets, count};
 use crate::body::Body;
 use crate::link::Forwarding;
 use potluck_core::chunk::ChunkName;
@@ -235,7 +235,7 @@ impl Groups {
         let number = self.insert(file, planned, members, &mut Vec::new());
         for (name, At { acks, held }) in there {
             let Some(shard) = self.shards.get_mut(name) else { continue };
-            acks.iter().for_each(|ack| shard.count(*ack));
+            acks.iter().for_each(|ack| count(&mut shard.acks, *ack));
             shard.held.clone_from(held);
         }
         self.offered(vec![number]);
@@ -483,7 +483,7 @@ impl Groups {
     fn count(&mut self, name: &ChunkName, ack: Ack) {
         let Some(shard) = self.shards.get_mut(name) else { return };
         shard.under_way.retain(|donor| *donor != ack.0);
-        shard.count(ack);
+        count(&mut shard.acks, ack);
         self.settle_all(name, ack.0);
     }
 
@@ -656,13 +656,6 @@ impl Slot {
 }
 
 impl Shard {
-    /// Counts an acknowledgement; copies are counted by donors, never by answers (promise D3).
-    fn count(&mut self, ack: Ack) {
-        if !self.acks.iter().any(|(donor, ..)| *donor == ack.0) {
-            self.acks.push(ack);
-        }
-    }
-
     /// A donor for it that has room: one of its `own` if possible, and none that its group has `taken`.
     fn pick(&self, targets: &Targets, own: &[DonorId], taken: &[DonorId]) -> Option<DonorId> {
         let free = |donor: &DonorId| !taken.contains(donor) && !self.has(donor);

@@ -42,9 +42,7 @@ pub struct At {
 impl At {
     /// Counts an acknowledgement; copies are counted by donors, never by answers (promise D3).
     pub fn add(&mut self, ack: Ack) {
-        if !self.acks.iter().any(|(donor, ..)| *donor == ack.0) {
-            self.acks.push(ack);
-        }
+        count(&mut self.acks, ack);
     }
 
     /// Returns all of these donors, each once.
@@ -52,6 +50,13 @@ impl At {
         let acks = self.acks.iter().map(|(donor, ..)| *donor);
         let new = |donor: &&DonorId| !self.acks.iter().any(|(at, ..)| at == *donor);
         acks.chain(self.held.iter().filter(new).copied()).collect()
+    }
+}
+
+/// Counts an acknowledgement once for each donor.
+pub fn count(acks: &mut Vec<Ack>, ack: Ack) {
+    if !acks.iter().any(|(donor, ..)| *donor == ack.0) {
+        acks.push(ack);
     }
 }
 

@@ -83,7 +83,7 @@ any_text_call!(AnyMakeDir, "make-dir");
 any_text_call!(AnyReserve, "reserve");
 
 #[test]
-fn bad_names() {
+fn names_that_no_file_may_have_are_refused() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let (input, content) = file(lab.dir(), "input", 15, 1000);
@@ -162,7 +162,7 @@ fn names_from_the_pool_stay_below_the_target() {
 }
 
 #[test]
-fn wrong_tokens() {
+fn a_token_that_is_wrong_or_spent_lets_nobody_in() {
     let lab = Lab::manager_only(&[]);
     let good = lab.token("user");
     let token: JoinToken = good.parse().expect("a token");

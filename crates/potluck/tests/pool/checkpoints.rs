@@ -1,5 +1,5 @@
 //! Directories of files that become visible at one moment: `potluck ckpt`, through mounts and without, and
-//! `cp --atomic` (B6).
+//! `cp --atomic`.
 
 use super::content::{arg, tree_of};
 use super::lab::{Cli, Lab};
