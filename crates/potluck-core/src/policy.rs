@@ -1,9 +1,11 @@
 //! Policies: what a space promises about the files in it.
 
+mod redundancy;
 mod retention;
 mod series;
 mod width;
 
+pub use redundancy::Redundancy;
 pub use retention::{KeptTime, KeptVersions, LONGEST_KEPT, MOST_VERSIONS, Retention};
 pub use series::{PurgeReason, SeriesRule};
 pub use width::Width;
@@ -187,50 +189,6 @@ impl std::fmt::Display for Cutting {
             Self::Fixed => "fixed",
             Self::Content => "content",
         })
-    }
-}
-
-/// The redundancy that keeps a file through the death of donors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Redundancy {
-    /// Every chunk has this many copies.
-    Copies(u32),
-    /// Groups of an erasure code.
-    Ec(Ec),
-}
-
-impl Redundancy {
-    /// How many donors may die for ever before anything is lost.
-    pub fn tolerates(self) -> u32 {
-        match self {
-            Self::Copies(copies) => copies.saturating_sub(1),
-            Self::Ec(ec) => ec.parity() as u32,
-        }
-    }
-
-    /// Number of donors that one chunk's copies or one group need.
-    pub fn donors(self) -> u32 {
-        match self {
-            Self::Copies(copies) => copies,
-            Self::Ec(ec) => ec.width() as u32,
-        }
-    }
-
-    /// Donors that a write is content with while others are away: so many that one more may die for
-    /// ever, if any may by this redundancy at all.
-    pub fn least_donors(self) -> u32 {
-        self.donors() - self.tolerates().saturating_sub(1)
-    }
-}
-
-impl std::fmt::Display for Redundancy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Copies(1) => f.write_str("1 copy"),
-            Self::Copies(copies) => write!(f, "{copies} copies"),
-            Self::Ec(ec) => write!(f, "{ec}"),
-        }
     }
 }
 
@@ -452,12 +410,6 @@ impl Policy {
     /// What is kept of files that are replaced or removed.
     pub fn retention(&self) -> Retention {
         Retention::of(self.keep_versions, self.trash)
-    }
-
-    /// Donors that a write is content with.
-    pub fn least_donors(&self) -> u32 {
-        let redundancy = self.redundancy();
-        if self.strict { redundancy.donors() } else { redundancy.least_donors() }
     }
 
     /// Whether the policy can be kept at all.

@@ -1,6 +1,8 @@
 //! How a refusal travels and what it means to a person: its stable code, its kind, and by that its HTTP status and the exit
 //! code of the command.
 
+mod exit_code;
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -30,21 +32,6 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The process exit code that means this.
-    pub fn exit_code(self) -> u8 {
-        match self {
-            Self::Other => 1,
-            Self::Usage => 2,
-            Self::NotFound => 3,
-            Self::Partial => 4,
-            Self::Retry => 5,
-            Self::NoSpace => 6,
-            Self::Integrity => 7,
-            Self::Auth => 8,
-            Self::Conflict => 10,
-        }
-    }
-
     /// The HTTP status that carries this.
     pub fn http_status(self) -> http::StatusCode {
         use http::StatusCode as S;
