@@ -56,7 +56,7 @@ pub async fn fill(path: &Path, layout: &Layout) -> Result<()> {
         let batch = Batch::<Failure> {
             session,
             space,
-            number,
+            number: u32::into(number),
             mirror: Mirror::ClientSync,
             ack: AckLevel::Memory,
             asked: AskedPolicy::default(),

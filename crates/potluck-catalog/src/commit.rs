@@ -90,6 +90,30 @@ pub struct PreparedChunk {
     pub holders: Vec<(DonorId, AckLevel)>,
 }
 
+/// Which of a session's commits it is. A call for many files is committed in several steps, each in a transaction of its
+/// own, so that none holds the catalog's writer for long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommitStep {
+    /// The number of the call in its session, from 0.
+    pub batch: u32,
+    /// The number of the step in its call, from 0.
+    pub step: u32,
+}
+
+impl CommitStep {
+    /// The number of its row among those of the session.
+    pub(crate) fn row(self) -> i64 {
+        i64::from(self.batch) << 32 | i64::from(self.step)
+    }
+}
+
+impl From<u32> for CommitStep {
+    /// The only step of a call.
+    fn from(batch: u32) -> Self {
+        Self { batch, step: 0 }
+    }
+}
+
 /// A batch of files of one session.
 #[derive(Debug)]
 pub struct Batch<F> {
@@ -97,8 +121,8 @@ pub struct Batch<F> {
     pub session: SessionId,
     /// The space in which the session writes.
     pub space: SpaceId,
-    /// The number of this commit in its session, from 0.
-    pub number: u32,
+    /// Which commit of the session it is.
+    pub number: CommitStep,
     /// How copies are made, and whether they are waited for.
     pub mirror: Mirror,
     /// The ack level that its session was promised.
@@ -208,14 +232,33 @@ pub(crate) fn commit<F: Clone>(
         sessions::end(db, &batch.session)?;
     }
     db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![batch.session.0, batch.number, when.pool_ms as i64, reply(&outcomes)?])?;
+        .execute(params![
+            batch.session.0,
+            batch.number.row(),
+            when.pool_ms as i64,
+            reply(&outcomes)?
+        ])?;
     Ok(CommitOutcome::Fresh { files: outcomes, again })
 }
 
 /// The reply of a batch that was committed before.
-pub(crate) fn repeated(db: &Tx, session: &SessionId, batch: u32) -> Result<Option<String>, Error> {
+pub(crate) fn repeated(
+    db: &Tx,
+    session: &SessionId,
+    number: CommitStep,
+) -> Result<Option<String>, Error> {
     db.prepare("SELECT reply FROM commits WHERE session = ?1 AND batch = ?2")?
-        .query_one(params![session.0, batch], |row| row.get(0))
+        .query_one(params![session.0, number.row()], |row| row.get(0))
+}
+
+/// The replies of all steps of a call that were committed before, in order.
+pub(crate) fn replies(db: &Tx, session: &SessionId, batch: u32) -> Result<Vec<String>, Error> {
+    let (first, last) = (CommitStep { batch, step: 0 }, CommitStep { batch, step: u32::MAX });
+    db.prepare(
+        "SELECT reply FROM commits WHERE session = ?1 AND batch BETWEEN ?2 AND ?3 ORDER BY batch",
+    )?
+    .query_map(params![session.0, first.row(), last.row()], |row| row.get(0))?
+    .collect()
 }
 
 struct Work<'db> {

@@ -8,7 +8,7 @@
 //! and who asked for it stores it anew, which sends what is missing to others.
 
 use super::checkpoint_rows;
-use super::commit::{PreparedFile, repeated};
+use super::commit::{CommitStep, PreparedFile, repeated};
 use super::enough_copies::{self, AcknowledgedFile, WriteSafety};
 use super::entries::{self, EntryPlace};
 use super::error::Error;
@@ -95,7 +95,7 @@ pub(crate) fn copy(
     when: When,
     reply: impl FnOnce(&Copied) -> Result<String, Error>,
 ) -> Result<CopyOutcome, Error> {
-    if let Some(text) = repeated(db, &command, page)? {
+    if let Some(text) = repeated(db, &command, page.into())? {
         return Ok(CopyOutcome::Repeated(text));
     }
     let space = spaces::named(db, wanted.to.space())?;
@@ -139,7 +139,12 @@ pub(crate) fn copy(
     let again = copying.visible.close()?;
     let copied = Copied { files: copying.files, links: copying.links, next, again };
     db.prepare("INSERT INTO commits (session, batch, at_ms, reply) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![command.0, page, when.pool_ms as i64, reply(&copied)?])?;
+        .execute(params![
+            command.0,
+            CommitStep::from(page).row(),
+            when.pool_ms as i64,
+            reply(&copied)?
+        ])?;
     Ok(CopyOutcome::Fresh(copied))
 }
 

@@ -146,7 +146,7 @@ impl Fixture {
         let batch = Batch {
             session: self.session,
             space: SpaceId(1),
-            number: self.batch,
+            number: self.batch.into(),
             mirror: Mirror::ClientSync,
             ack: AckLevel::Memory,
             asked: AskedPolicy::default(),

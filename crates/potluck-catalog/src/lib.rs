@@ -94,7 +94,9 @@ pub use changes::ChangeNumber;
 pub use checkpoint_rows::{CommittedCheckpoint, KnownCheckpoints};
 pub use checkpoints::{CheckpointOutcome, NewCheckpoint};
 pub use chunks::{KnownChunk, UnusedChunk};
-pub use commit::{Batch, CommitOutcome, PreparedChunk, PreparedFile, Refused, StoredFile};
+pub use commit::{
+    Batch, CommitOutcome, CommitStep, PreparedChunk, PreparedFile, Refused, StoredFile,
+};
 pub use committed::{ChangeListener, CommittedChange};
 pub use conversions::{Computed, Encoded};
 pub use copies::{Copied, CopiedVersion, CopyOutcome, CopyRequest};

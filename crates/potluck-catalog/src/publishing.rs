@@ -18,10 +18,12 @@ use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
+use potluck_core::policy::Retention;
 use potluck_wire::control::Condition;
 
-/// Entries that a commit puts one by one into directories that are there: a tenth of a second at most. What is below a
-/// directory that is not there yet counts as one.
+/// Entries that a commit puts one by one into directories that are there, in one job of the catalog's writer: some ten
+/// milliseconds. What takes the place of another file counts twice, and what is below a directory that is not there yet
+/// counts as one.
 const MOST_MERGED: usize = 4096;
 
 /// When a staged file may take the place of one that is there.
@@ -128,14 +130,15 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
+    fn too_many(&self) -> Error {
+        Error::TooManyMerged { target: self.target.clone(), most: MOST_MERGED }
+    }
+
     /// Moves what is in one directory into another, which is at `path`.
     fn directory(&mut self, from: DirId, to: DirId, path: &PoolPath) -> Result<(), Error> {
-        let mut has_new = false;
+        let (mut has_new, mut retention) = (false, None);
         for (name, place) in entries::children(self.db, from, self.left + 1)? {
-            self.left = self.left.checked_sub(1).ok_or_else(|| {
-                let target = self.target.clone();
-                Error::TooManyMerged { target, most: MOST_MERGED }
-            })?;
+            self.left = self.left.checked_sub(1).ok_or_else(|| self.too_many())?;
             let at = path.join(&name).map_err(|_| {
                 let bytes = path.to_string().len() + 1 + name.len();
                 Error::TooLong { to: path.clone(), bytes }
@@ -152,7 +155,13 @@ impl Merge<'_> {
                 (EntryPlace::Dir(_), Some(_)) => return Err(Error::NotADirectory(at)),
                 (_, Some(EntryPlace::Dir(_))) => return Err(Error::IsADirectory(at)),
                 (EntryPlace::File(new), Some(EntryPlace::File(old))) => {
-                    self.file((to, &at), new, old)?;
+                    let kept = match retention {
+                        Some(kept) => kept,
+                        // That of all in this directory.
+                        None => history::retention(self.db, &at, self.when)?,
+                    };
+                    retention = Some(kept);
+                    self.file((to, &at), new, old, kept)?;
                     entries::delete(self.db, to, &name)?;
                 }
                 (EntryPlace::File(_), Some(EntryPlace::Link(target))) => {
@@ -183,21 +192,21 @@ impl Merge<'_> {
         (dir, path): (DirId, &PoolPath),
         new: VersionId,
         old: VersionId,
+        retention: Retention,
     ) -> Result<(), Error> {
         let Conditions { condition, spare_content } = self.how;
         check_condition(self.db, path, condition, Some(old))?;
         if spare_content && versions::get(self.db, new)?.size == 0 {
             check_condition(self.db, path, Condition::IfEmpty, Some(old))?;
         }
+        // That is as much again.
+        self.left = self.left.checked_sub(1).ok_or_else(|| self.too_many())?;
         let place = &EntryPlace::File(old);
         let leaving = LeavingEntry { dir, path, place, removed: false };
-        let retention = history::retention(self.db, path, self.when)?;
         if history::keep(self.db, &leaving, retention, self.when)? {
-            // That is as much again.
-            self.left = self.left.saturating_sub(1);
             return Ok(());
         }
-        let old = versions::delete(self.db, old, &mut self.counts)?;
+        let old = versions::throw_away(self.db, old, &mut self.counts)?;
         self.sums.sub(old.size as i64);
         Ok(())
     }

@@ -109,12 +109,32 @@ pub(crate) fn delete(
     id: VersionId,
     counts: &mut ReferenceCounts<'_>,
 ) -> Result<Version, Error> {
+    delete_with(db, id, counts, PAGE_ENTRIES as u64)
+}
+
+/// Deletes a version as [`delete`] does, and leaves the references of all of its chunks for later: one of very many that
+/// go in one transaction.
+pub(crate) fn throw_away(
+    db: &Tx,
+    id: VersionId,
+    counts: &mut ReferenceCounts<'_>,
+) -> Result<Version, Error> {
+    delete_with(db, id, counts, 0)
+}
+
+/// Deletes a version, whose references end at once where it has no more chunks than `at_once`.
+fn delete_with(
+    db: &Tx,
+    id: VersionId,
+    counts: &mut ReferenceCounts<'_>,
+    at_once: u64,
+) -> Result<Version, Error> {
     let version = get(db, id)?;
     let now_ms = counts.now_ms();
     let is_leased = db.leases().is_leased(id, now_ms);
     if version.parts > 0 {
         trash::throw_whole(db, id, now_ms)?;
-    } else if version.chunks > PAGE_ENTRIES as u64 || (is_leased && version.chunks > 0) {
+    } else if version.chunks > at_once || (is_leased && version.chunks > 0) {
         let leased_ms = is_leased.then_some(now_ms);
         trash::throw_version(db, &version, &parity(db, &version)?, leased_ms)?;
     } else if version.chunks > 0 {

@@ -38,6 +38,8 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 pub const MOST: f64 = 1.2;
 /// Backups of the catalog that the manager keeps on purpose.
 const BACKUPS: u64 = 3;
+/// How long a machine that was replaced may wait to be removed.
+const MOST_WAITING: Duration = DAY.saturating_mul(7);
 /// Rows that a single table may have more than that: members who left are remembered, and few tables are large.
 const FEW_ROWS: u64 = 200;
 
@@ -372,34 +374,40 @@ impl OldPool {
     }
 
     /// Removes donors that gave back everything, or have been dead for days.
+    ///
+    /// Errors: a machine that may not go for so long that replaced ones would pile up.
     async fn removals(&mut self) -> Result<(), String> {
         let mut left = Vec::new();
+        let now = self.world.time.now();
         for mut going in std::mem::take(&mut self.going) {
-            let donor = going.machine.donor;
-            let may_go = match going.gives_back {
-                true => {
-                    let asked = GiveBackStatus { donor: Some(donor) };
-                    let given = self.desk.pool.call(&asked).await;
-                    let given = given.map_err(|why| why.to_string())?;
-                    given.held == 0
-                }
-                false => self.world.time.now() > going.since + 3 * DAY,
-            };
-            if !may_go {
-                left.push(going);
-                continue;
-            }
-            let revoke = Revoke::of(going.machine.member());
-            match self.desk.pool.call(&revoke).await {
-                Ok(_) => going.machine.lose_power(&self.draw),
-                Err(why) if self.world.time.now() > going.since + 14 * DAY => {
+            match self.remove(&going, now).await? {
+                None => going.machine.lose_power(&self.draw),
+                Some(why) if now > going.since + MOST_WAITING => {
+                    let donor = going.machine.donor;
                     return Err(format!("donor {donor} cannot be removed: {why}"));
                 }
-                Err(_) => left.push(going),
+                Some(_) => left.push(going),
             }
         }
         self.going = left;
         Ok(())
+    }
+
+    /// Removes a donor if it may go; gives the reason why it may not.
+    async fn remove(&self, going: &Going, now: Duration) -> Result<Option<String>, String> {
+        let donor = going.machine.donor;
+        if going.gives_back {
+            let asked = GiveBackStatus { donor: Some(donor) };
+            let given = self.desk.pool.call(&asked).await.map_err(|why| why.to_string())?;
+            // Not whether it holds nothing at all: the marker of its store stays with its owner.
+            if !given.done {
+                return Ok(Some(given.may_go.why));
+            }
+        } else if now <= going.since + 3 * DAY {
+            return Ok(Some("it may come back".into()));
+        }
+        let revoked = self.desk.pool.call(&Revoke::of(going.machine.member())).await;
+        Ok(revoked.err().map(|why| why.to_string()))
     }
 
     /// Waits until everything that is done afterwards is done: all machines are awake, what is not needed any more

@@ -120,12 +120,12 @@ impl Catalog {
         self.read(are_in_use).await
     }
 
-    /// The reply of a batch that was committed before.
+    /// The replies of a call that was committed before: those of its steps, in order; none of one that is not known.
     pub async fn committed_before(
         &self,
         session: SessionId,
         batch: u32,
-    ) -> Result<Option<String>, Error> {
-        self.read(move |db| commit::repeated(db, &session, batch)).await
+    ) -> Result<Vec<String>, Error> {
+        self.read(move |db| commit::replies(db, &session, batch)).await
     }
 }

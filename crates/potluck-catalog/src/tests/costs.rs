@@ -5,6 +5,7 @@ use crate::commit::PreparedFile;
 use crate::fixture::{Fixture, chunk, coded, donors_there, file, path};
 use crate::followed::ToFollow;
 use crate::names;
+use crate::policy_changes;
 use crate::publishing::Conditions;
 use crate::sql::Tx;
 use crate::units::{self, Met, PageLimit, SomeUnits};
@@ -13,7 +14,7 @@ use crate::{Error, followed, grants, open, placements, reaping, referrers, unuse
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::{ChunkId, DonorId, MemberId};
-use potluck_core::policy::Redundancy;
+use potluck_core::policy::{Override, Redundancy};
 use potluck_core::rights::{Grantee, Right};
 use potluck_pool::PoolView;
 use potluck_pool::redundancy::Findings;
@@ -324,6 +325,21 @@ fn a_checkpoint_of_ten_thousand_files_commits_as_fast_as_one_of_a_file() {
     println!(
         "commit of a checkpoint of 1 file {one:?}, of 10000 {many:?}; 4000 files merged {merged:?}"
     );
+    // The same over files that are there.
+    let over = |fixture: &mut Fixture, number: u64, files: u64| {
+        for part in 0..files.div_ceil(1000) {
+            let at = |n: u64| format!("pot://lab/step-{number}/d/{n:05}");
+            let one = |n: u64| file(&at(n), &[5_000_000 + number * 100_000 + n], &[1]);
+            fixture.commit((part * 1000..files.min(part * 1000 + 1000)).map(one).collect());
+        }
+        took(fixture, number as u8, files, CommitStyle::Merge)
+    };
+    let replaced = over(&mut fixture, 4, 2000);
+    println!("2000 files merged over others {replaced:?}");
+    let keeps = Override { keep_versions: Some("10".parse().expect("ten")), ..Override::default() };
+    policy_changes::set(&fixture.db, &path("pot://lab"), &keeps).expect("set");
+    let kept = over(&mut fixture, 5, 2000);
+    println!("2000 files merged over others, which are kept {kept:?}");
     assert!(many < Duration::from_millis(3), "{many:?} for what moves one entry");
     assert!(merged < Duration::from_millis(500), "far over budget");
 }

@@ -268,6 +268,7 @@ async fn a_merge_puts_files_among_those_that_are_there_or_none_of_them() {
         "tree/link",
     ];
     assert_eq!(stage.tree().await, after);
+    stage.empty_trash().await;
     assert_eq!(stage.refs([1, 2, 12, 13]).await, [Some(1), Some(0), Some(1), Some(1)]);
     assert_eq!(stage.sums().await, (6, 5000));
 
@@ -288,6 +289,26 @@ async fn a_merge_puts_files_among_those_that_are_there_or_none_of_them() {
     stage.put(file(&staged(&fresh, "f"), &[30], &[1])).await;
     stage.publish(4, ALWAYS).await.expect("committed");
     assert_eq!(stage.listed("pot://lab/fresh", true, None).await, ["tree", "tree/f"]);
+}
+
+#[tokio::test]
+async fn a_merge_that_would_hold_up_others_is_refused_and_what_replaces_a_file_counts_twice() {
+    let mut stage = Stage::new().await;
+    let names = |from: u32| (from..from + 2100).map(|n| format!("tree/{n:05}"));
+    let all = |at: &dyn Fn(String) -> String, from| -> Vec<_> {
+        names(from).map(|name| file(&at(name), &[], &[])).collect()
+    };
+    stage.store(all(&|name| format!("pot://lab/{name}"), 0)).await;
+    let over = stage.begin(1, "pot://lab", CommitStyle::Merge).await;
+    stage.store(all(&|name| staged(&over, &name), 0)).await;
+    let refused = stage.publish(1, ALWAYS).await;
+    assert!(matches!(refused, Err(Error::TooManyMerged { .. })), "{refused:?}");
+    stage.abort(1).await.expect("aborted");
+    let beside = stage.begin(2, "pot://lab", CommitStyle::Merge).await;
+    stage.store(all(&|name| staged(&beside, &name), 10_000)).await;
+    stage.publish(2, ALWAYS).await.expect("committed");
+    stage.empty_trash().await;
+    assert_eq!(stage.sums().await.0, 4200);
 }
 
 #[tokio::test]

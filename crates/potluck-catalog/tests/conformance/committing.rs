@@ -125,7 +125,7 @@ async fn a_repeated_batch_repeats_its_reply_and_nothing_else() {
         CommitOutcome::Fresh { .. } => panic!("committed twice"),
     }
     let kept = stage.catalog.committed_before(stage.session, 0).await;
-    assert_eq!(kept, Ok(Some("1 files".into())));
+    assert_eq!(kept, Ok(vec!["1 files".into()]));
     let after_the_end = stage.commit_batch(1, batch(), false, 0).await;
     assert!(matches!(after_the_end, Err(Error::NoSession)));
 }

@@ -136,7 +136,7 @@ impl Stage {
         let batch = Batch {
             session: self.session,
             space: self.space,
-            number,
+            number: number.into(),
             mirror: self.mirror,
             ack: self.ack,
             asked: self.asked,

@@ -11,9 +11,10 @@ use crate::scan_state::ScanState;
 use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use potluck_catalog::{
-    Batch, Catalog, CommitOutcome, CommittedFiles, Error, PartsAhead, PreparedFile, Refused,
-    StoredFile, ToldCopies,
+    Batch, Catalog, CommitOutcome, CommitStep, CommittedFiles, Error, PartsAhead, PreparedFile,
+    Refused, StoredFile, ToldCopies,
 };
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId, SpaceId};
@@ -56,6 +57,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ROUNDS: u32 = 40;
 /// Names asked about while the pool is held.
 const ASK: usize = 8192;
+/// The work of one step, in times of what a chunk takes, unless a single file takes more: whoever else writes waits for a
+/// few milliseconds.
+const MOST_WORK: usize = 512;
+/// What a file takes besides its chunks, in the same unit: a version, an entry, a change for the log.
+const FILE_WORK: usize = 10;
+/// Steps of one call that wait for the catalog's writer at once, so that they share transactions where these are short.
+const STEPS_QUEUED: usize = 4;
 
 type Prepared = Result<PreparedFile, Failure>;
 
@@ -69,9 +77,89 @@ impl Answer<Commit> for CommitCalls {
         };
         // Receipts are of the donors' present terms: who registers anew from now on must be asked again.
         let losses = self.pool.lock().losses();
+        let steps = steps(call.files.iter().map(work_of));
         let mut files = self.prepare(&caller, id, ticketed.space, call.files).await?;
         self.check_offered(&id, &mut files).await?;
         self.note_receipts(&files);
+        self.wait_until.none_overdue_of(&acknowledgers(&files)).await;
+
+        let session = InSession { id, ticketed: &ticketed, losses, caller: &caller };
+        let mut files = files.into_iter();
+        let mut parts: Vec<_> = (0..)
+            .zip(steps)
+            .map(|(step, count)| {
+                let number = CommitStep { batch: number, step };
+                (number, files.by_ref().take(count).collect::<Vec<_>>())
+            })
+            .collect();
+        let last = parts.pop();
+        let earlier: Vec<_> =
+            parts.into_iter().map(|(step, files)| self.step(session, step, files, false)).collect();
+        let earlier: Vec<Committed> =
+            stream::iter(earlier).buffered(STEPS_QUEUED).try_collect().await?;
+        let mut committed =
+            Committed { files: earlier.into_iter().flat_map(|step| step.files).collect() };
+        let goes_on = |committed: &Committed| committed.files.iter().any(Outcome::is_sent_again);
+        if let Some((step, files)) = last {
+            let ends = done && !goes_on(&committed);
+            committed.files.extend(self.step(session, step, files, ends).await?.files);
+        }
+        if done && !goes_on(&committed) {
+            // The files are visible, whatever becomes of the note.
+            if let Err(why) = self.sessions.ended(id).await {
+                tracing::warn!("what is left of a reservation is not written down: {why}");
+            }
+        }
+        Ok(committed)
+    }
+}
+
+/// The session of a commit, as it was when the commit came.
+#[derive(Clone, Copy)]
+struct InSession<'a> {
+    id: SessionId,
+    ticketed: &'a Ticketed,
+    /// The donors' losses that were noted by then.
+    losses: u64,
+    caller: &'a CallingMember,
+}
+
+/// How many files each step commits, in order, by the work of each; at least one step. The same call has the same steps
+/// whenever it is repeated.
+fn steps(files: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut steps = vec![0];
+    let mut work = 0;
+    for more in files {
+        if work > 0 && work + more > MOST_WORK {
+            steps.push(0);
+            work = 0;
+        }
+        work += more;
+        *steps.last_mut().expect("never empty") += 1;
+    }
+    steps
+}
+
+/// How long a file has the catalog's writer, in times of what a chunk takes.
+fn work_of(file: &FileCommit) -> usize {
+    let chunks = match file.inline {
+        Some(_) => 0,
+        None => file.size.div_ceil(u64::from(file.chunk_size.max(1))) as usize,
+    };
+    FILE_WORK + chunks + file.parity.0.len()
+}
+
+impl CommitCalls {
+    /// Has some files of a call become visible. With `ends` the session is over afterwards, unless chunks of one are to
+    /// be sent again.
+    async fn step(
+        &self,
+        session: InSession<'_>,
+        number: CommitStep,
+        files: Vec<Prepared>,
+        ends: bool,
+    ) -> Result<Committed, Failure> {
+        let InSession { id, ticketed, losses, caller } = session;
         let told = self.copies_told_of(&files);
         let others = self.copies_without_receipt(&told);
 
@@ -81,8 +169,7 @@ impl Answer<Commit> for CommitCalls {
         };
         let wrote = files.iter().flatten().next().map(|file| file.path.clone());
         let first = wrote.as_ref().is_some_and(unseen);
-        self.wait_until.none_overdue_of(&acknowledgers(&files)).await;
-        let Ticketed { space, policy: Policy { mirror, ack, .. }, asked, .. } = ticketed;
+        let Ticketed { space, policy: Policy { mirror, ack, .. }, asked, .. } = ticketed.clone();
         let parts: Vec<BTreeSet<ChunkName>> =
             files.iter().flatten().filter(|file| file.is_part()).map(PreparedFile::names).collect();
         let stored = files.iter().flatten().filter(|file| file.version.parts == 0);
@@ -93,10 +180,10 @@ impl Answer<Commit> for CommitCalls {
             chunk.holders.iter().map(|(donor, _)| (*donor, u64::from(chunk.len)))
         });
         let receipts: Vec<(DonorId, u64)> = receipts.collect();
-        let atomic = false;
+        let (atomic, done) = (false, ends);
         let batch = Batch { session: id, space, number, mirror, ack, asked, files, atomic, done };
         let CommittedFiles { outcome, open, versions, tolerates } =
-            self.committed(batch, others, losses, &caller).await?;
+            self.committed(batch, others, losses, caller).await?;
         if open {
             self.scan_state.worse(self.time.tick(), "files were written with fewer copies");
         }
@@ -112,8 +199,8 @@ impl Answer<Commit> for CommitCalls {
             // Copies that are still to be made are made by repair, which closes the window.
             self.scan_state.changed(self.time.tick());
         }
-        let committed = match outcome {
-            CommitOutcome::Repeated(text) => parse(&text)?,
+        match outcome {
+            CommitOutcome::Repeated(text) => parse(&text),
             CommitOutcome::Fresh { files, again } => {
                 {
                     let mut pool = self.pool.lock();
@@ -124,16 +211,9 @@ impl Answer<Commit> for CommitCalls {
                     }
                 }
                 self.count_late(told, &files).await?;
-                reply(&files)
-            }
-        };
-        if done && !committed.files.iter().any(Outcome::is_sent_again) {
-            // The files are visible, whatever becomes of the note.
-            if let Err(why) = self.sessions.ended(id).await {
-                tracing::warn!("what is left of a reservation is not written down: {why}");
+                Ok(reply(&files))
             }
         }
-        Ok(committed)
     }
 }
 
@@ -244,8 +324,10 @@ impl CommitCalls {
     }
 
     async fn repeated(&self, session: SessionId, batch: u32) -> Result<Option<Committed>, Failure> {
-        let text = self.catalog.committed_before(session, batch).await?;
-        text.map(|text| parse(&text)).transpose()
+        let replies = self.catalog.committed_before(session, batch).await?;
+        let steps = replies.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
+        let files = steps.into_iter().flat_map(|step| step.files).collect();
+        Ok((!replies.is_empty()).then_some(Committed { files }))
     }
 }
 
@@ -398,4 +480,20 @@ fn reply(outcomes: &[Result<StoredFile, Refused<Failure>>]) -> Committed {
         Err(Refused::Here(why)) => Outcome::Refused(Failure::from(why.clone())),
     };
     Committed { files: outcomes.iter().map(outcome).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FILE_WORK, MOST_WORK, steps};
+
+    #[test]
+    fn a_step_takes_no_more_work_than_one_may_but_for_a_file_that_does() {
+        let small = FILE_WORK + 1;
+        let most = MOST_WORK / small;
+        let of = |files: &[usize]| steps(files.iter().copied());
+        assert_eq!(of(&[]), [0], "the last call of a session may have no file");
+        assert_eq!(of(&vec![small; most]), [most]);
+        assert_eq!(of(&vec![small; 2 * most + 1]), [most, most, 1]);
+        assert_eq!(of(&[small, 2 * MOST_WORK, small, small]), [1, 1, 2]);
+    }
 }

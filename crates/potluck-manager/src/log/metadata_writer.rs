@@ -205,7 +205,7 @@ impl MetadataWriter {
         let batch = Arc::new(Batch {
             session: self.session,
             space,
-            number: 0,
+            number: 0.into(),
             mirror: Mirror::ClientAsync,
             ack: AckLevel::Disk,
             asked,

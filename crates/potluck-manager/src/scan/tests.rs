@@ -51,7 +51,7 @@ async fn stored(manager: &Handles) {
         let batch = Batch {
             session: SESSION,
             space,
-            number,
+            number: number.into(),
             mirror: Mirror::ClientSync,
             ack: AckLevel::Memory,
             asked: AskedPolicy::default(),

@@ -6,8 +6,8 @@ use potluck_core::chunk::Digest;
 use potluck_core::ids::{MemberId, SessionId};
 use potluck_core::policy::{Override, Width};
 use potluck_wire::control::{
-    Abort, Condition, DonorAccess, FileCommit, Grow, HeartbeatReply, Open, Outcome, Renew, Reserve,
-    Stat, Status,
+    Abort, Committed, Condition, DonorAccess, FileCommit, Grow, HeartbeatReply, Open, Outcome,
+    Renew, Reserve, Stat, Status,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
@@ -96,6 +96,36 @@ async fn a_file_is_visible_after_its_commit_and_only_then() {
     let stat = Stat { path: open.path.clone(), chunks: false };
     let stated = user.call(&stat).await.expect("stat");
     assert_eq!((stated.chunks, stated.live_copies, stated.donors[0].bytes), (1, 1, 1000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_of_many_files_is_done_in_steps_and_answered_and_repeated_as_one() {
+    let lab = Lab::new().await;
+    let (user, donor) = (lab.user().await, lab.donor("basement").await);
+    let session = reserve(&user, 1 << 20).await.expect("reserved").session;
+    offer(&user, session, &[1]).await;
+    // Nobody acknowledged the first, and it is in the first step.
+    let mut batch = vec![file(&session, "pot://lab/first", &[1], &[])];
+    batch.extend((0..400).map(|n| small(&format!("pot://lab/{n}"), b"hello")));
+    let committed = commit(&user, session, 0, batch.clone(), true).await.expect("committed");
+    assert_eq!(committed.files.len(), batch.len());
+    assert!(committed.files[0].is_sent_again(), "{:?}", committed.files[0]);
+    let versions = |committed: &Committed| {
+        let version = |outcome: &Outcome| match outcome {
+            Outcome::Stored { version, .. } => *version,
+            Outcome::Refused(why) => panic!("{why:?}"),
+        };
+        committed.files[1..].iter().map(version).collect::<Vec<_>>()
+    };
+    let stored = versions(&committed);
+
+    // The last step has not ended the session, for the first file is to be sent again.
+    let first = || vec![file(&session, "pot://lab/first", &[1], &[&donor])];
+    let last = commit(&user, session, 1, first(), true).await.expect("the session goes on");
+    assert!(matches!(last.files[..], [Outcome::Stored { .. }]), "{last:?}");
+    let again = commit(&user, session, 0, batch, true).await.expect("repeated");
+    assert_eq!(versions(&again), stored, "by all steps, though the session is over");
+    assert!(again.files[0].is_sent_again());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -199,7 +199,7 @@ pub struct Renewed {
     pub donors: Vec<DonorAccess>,
 }
 
-/// Makes written files visible, in one transaction. Repeating a batch repeats its reply, so that
+/// Makes written files visible, each in one moment. Repeating a batch repeats its reply, so that
 /// a lost reply can be asked for again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Commit {

@@ -13,8 +13,7 @@ use potluck_wire::packed::{Blob, Packed};
 use potluck_wire::ticket::Acknowledged;
 use std::time::Duration;
 
-/// The most files that become visible in one transaction, which has the catalog to itself for some ten
-/// milliseconds: with 512 files of a chunk each it took up to 200 ms. Fewer do where these have
+/// The most files of one commit, which the manager does in steps of a few milliseconds. Fewer do where these have
 /// [`COMMIT_BYTES`], or where the first has waited for [`COMMIT_AFTER`], so that those of a tree become
 /// visible as it goes.
 const COMMIT_FILES: usize = 128;
