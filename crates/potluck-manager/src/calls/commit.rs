@@ -391,9 +391,11 @@ struct EarlyCopies {
 
 fn reply(outcomes: &[Result<StoredFile, Refused<Failure>>]) -> Committed {
     let outcome = |outcome: &Result<StoredFile, Refused<Failure>>| match outcome {
-        Ok(StoredFile { version, below_policy }) => {
-            Outcome::Stored { version: *version, below_policy: *below_policy }
-        }
+        Ok(StoredFile { version, below_policy, dir_modified }) => Outcome::Stored {
+            version: *version,
+            below_policy: *below_policy,
+            dir_modified: *dir_modified,
+        },
         Err(Refused::Before(failure)) => Outcome::Refused(failure.clone()),
         Err(Refused::Here(why)) => Outcome::Refused(Failure::from(why.clone())),
     };
