@@ -5,7 +5,7 @@ mod series;
 mod width;
 
 pub use retention::{KeptTime, KeptVersions, LONGEST_KEPT, MOST_VERSIONS, Retention};
-pub use series::{PurgeReason, SeriesRule};
+pub use series::{PurgeReason, SeriesRule, StepAge};
 pub use width::Width;
 
 use crate::chunk::{DEFAULT_CHUNK, MAX_CHUNK, MIN_CHUNK};
