@@ -1,6 +1,8 @@
 //! A mounted pool, through the system calls that programs make, against a pass-through file system of the same kind
 //! ([`crate::floor_fuse`]) over the local disk and against the library.
 
+mod at_once;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -23,6 +25,8 @@ const SPACE: &str = "mounted";
 /// Files that are made, looked at, read and removed, and their size.
 const SMALL_FILES: u64 = 10_000;
 const SMALL: usize = 4096;
+/// Programs that make small files at once.
+const AT_ONCE: usize = 8;
 /// How long reads at random places are counted.
 const RANDOM_SECONDS: u64 = 3;
 const MOUNTED_WITHIN: Duration = Duration::from_secs(20);
@@ -65,6 +69,7 @@ pub fn run(plan: &Plan, dir: &Path) -> Result<Vec<Figure>> {
     bench.small_files()?;
     let peak = measure::resident(bench.product.pid())?.peak as f64 / MIB;
     bench.figure("mount, daemon memory at most", peak, "MiB", Limit::AtMost(MEMORY_MIB));
+    bench.figures.extend(at_once::run(&pool, dir)?);
     Ok(bench.figures)
 }
 
@@ -197,7 +202,7 @@ impl Bench<'_> {
         let dir = self.product.dir.join("small");
         fs::create_dir(&dir)?;
         let content = [7; SMALL];
-        let path = |number: u64| dir.join(format!("{number:05}"));
+        let path = &|number: u64| dir.join(format!("{number:05}"));
         let mut each = |what: &str, limit, work: &dyn Fn(&Path) -> Result<()>| -> Result<()> {
             let began = Instant::now();
             for number in 0..SMALL_FILES {
@@ -208,7 +213,8 @@ impl Bench<'_> {
             self.figure(&format!("mount, {SMALL_FILES} files of 4 KiB {what}"), rate, "/s", limit);
             Ok(())
         };
-        each("created", Limit::AtLeast(CREATES), &|path| Ok(fs::write(path, content)?))?;
+        let create = &|path: &Path| Ok(fs::write(path, content)?);
+        each("created, one after the other", Limit::AtLeast(CREATES), create)?;
         each("looked at", Limit::None, &|path| {
             ensure!(fs::metadata(path)?.len() == SMALL as u64, "{} is cut off", path.display());
             Ok(())
@@ -217,7 +223,23 @@ impl Bench<'_> {
             ensure!(fs::read(path)? == content, "{} has other bytes", path.display());
             Ok(())
         })?;
-        each("removed", Limit::None, &|path| Ok(fs::remove_file(path)?))
+        each("removed", Limit::None, &|path| Ok(fs::remove_file(path)?))?;
+        let began = Instant::now();
+        std::thread::scope(|programs| {
+            let running: Vec<_> = (0..AT_ONCE as u64)
+                .map(|first| {
+                    programs.spawn(move || {
+                        let mut of = (first..SMALL_FILES).step_by(AT_ONCE);
+                        of.try_for_each(|number| create(&path(number)))
+                    })
+                })
+                .collect();
+            running.into_iter().try_for_each(|it| it.join().expect("no program panics"))
+        })?;
+        let rate = SMALL_FILES as f64 / began.elapsed().as_secs_f64();
+        let what = format!("mount, {SMALL_FILES} files of 4 KiB created, by {AT_ONCE} at once");
+        self.figure(&what, rate, "/s", Limit::AtLeast(CREATES));
+        Ok(())
     }
 }
 
@@ -245,7 +267,11 @@ impl Mounted {
 
     /// The pool's space.
     fn pool(pool: &Pool, dir: &Path) -> Result<Self> {
-        let at = dir.join("mounted");
+        Self::pool_at(pool, dir.join("mounted"))
+    }
+
+    /// The pool's space at a directory that is not there yet.
+    fn pool_at(pool: &Pool, at: PathBuf) -> Result<Self> {
         let mut command = pool.client();
         command.args(["mount", "--foreground", &format!("pot://{SPACE}")]).arg(&at);
         Self::start(command, at)

@@ -17,6 +17,7 @@ use super::visible::{FileToPut, PutTarget, Visible, is_refusal};
 use super::when::When;
 use super::wholes;
 use crate::sql::{Tx, params};
+use potluck_core::attributes::FileTime;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, Epoch, SessionId, SpaceId, VersionId};
 use potluck_core::path::PoolPath;
@@ -158,6 +159,8 @@ pub struct StoredFile {
     pub version: VersionId,
     /// Whether it has less redundancy than its policy asks for, because donors are away.
     pub below_policy: bool,
+    /// When its directory was modified because the file came to it; `None` where it replaced another.
+    pub dir_modified: Option<FileTime>,
 }
 
 /// Why a file of a batch was refused.
@@ -283,8 +286,9 @@ impl Work<'_> {
                     self.visible.look(file.path.clone(), file.condition, file.version.size)?;
                 let AcknowledgedFile { safety, .. } = self.check(&target, file)?;
                 // From here on the file is accepted.
-                self.visible.put(target, id, Self::to_put(file, safety))?;
-                Ok(StoredFile { version: id, below_policy: safety == WriteSafety::BelowPolicy })
+                let dir_modified = self.visible.put(target, id, Self::to_put(file, safety))?;
+                let below_policy = safety == WriteSafety::BelowPolicy;
+                Ok(StoredFile { version: id, below_policy, dir_modified })
             }
         }
     }
@@ -316,7 +320,8 @@ impl Work<'_> {
         parts::put(self.db, whole, number, id, Some(&relied))?;
         // The part keeps its chunks in use, so that what a session offered takes no more memory the longer it writes.
         sessions::withdraw(self.db, &self.session, &file.names())?;
-        Ok(StoredFile { version: id, below_policy: safety == WriteSafety::BelowPolicy })
+        let below_policy = safety == WriteSafety::BelowPolicy;
+        Ok(StoredFile { version: id, below_policy, dir_modified: None })
     }
 
     /// A file whose parts are there. Each was judged when it came, and is not looked at again as long as nothing
@@ -350,8 +355,9 @@ impl Work<'_> {
         parts::finish(self.db, id, self.space)?;
         let mut new = Self::to_put(file, safety);
         new.version.chunks = sum.chunks;
-        self.visible.put(target, id, new)?;
-        Ok(StoredFile { version: id, below_policy: safety == WriteSafety::BelowPolicy })
+        let dir_modified = self.visible.put(target, id, new)?;
+        let below_policy = safety == WriteSafety::BelowPolicy;
+        Ok(StoredFile { version: id, below_policy, dir_modified })
     }
 
     fn check(

@@ -311,7 +311,8 @@ impl Copying<'_> {
         let PreparedFile { version, inline, pages, chunks, .. } = file;
         let (version, inline) = (version.clone(), inline.as_deref());
         let safe = safety == WriteSafety::Safe;
-        self.visible.put(target, id, FileToPut { version, inline, pages, chunks, safe })?;
+        let new = FileToPut { version, inline, pages, chunks, safe };
+        self.visible.put(target, id, new)?;
         let version = versions::get(self.db, id)?;
         Ok(CopiedVersion { version, below_policy: safety == WriteSafety::BelowPolicy })
     }

@@ -364,6 +364,19 @@ pub(crate) fn set_pinned(db: &Tx, parent: DirId, name: &str, pinned: bool) -> Re
     Ok(changed > 0)
 }
 
+/// When an entry was used last as a step of a series, in the pool's time; 0 where that is not known.
+pub(crate) fn used_ms(db: &Tx, parent: DirId, name: &str) -> Result<Option<u64>, Error> {
+    db.prepare("SELECT used_ms FROM entries WHERE parent = ?1 AND name = ?2")?
+        .query_one(params![parent.0, name], |row| Ok(row.get::<i64>(0)? as u64))
+}
+
+/// Notes that an entry was used as a step of a series.
+pub(crate) fn set_used(db: &Tx, parent: DirId, name: &str, used_ms: u64) -> Result<(), Error> {
+    db.prepare("UPDATE entries SET used_ms = ?3 WHERE parent = ?1 AND name = ?2")?
+        .execute(params![parent.changing()?, name, used_ms as i64])?;
+    Ok(())
+}
+
 /// Puts the entry of a snapshot where nothing is.
 pub(crate) fn add_snapshot(
     db: &Tx,

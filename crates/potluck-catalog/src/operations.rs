@@ -15,7 +15,7 @@
 //! | Names (`names`) | `list_directory` `look_up` `stat` `usage` `make_directory` `make_links` `set_attributes` `rename` `remove` `copy_files` |
 //! | Files, as they are read and judged (`files`) | `open_files` `open_leased` `renew_leases` `open_part` `roots` `files_of` `files_at` `files_followed` `pathless` |
 //! | What is kept of what was replaced or removed (`history`) | `kept` `bring_back` `let_go` `take_snapshot` `remove_snapshot` `snapshots` |
-//! | Series of steps (`series`) | `all_series` `series` `purge_steps` `pin` |
+//! | Series of steps (`series`) | `all_series` `series` `purge_steps` `note_steps` `note_use` `pin` |
 //! | Commits (`commits`) | `commit_files` `judge_parts` `lost_parts` `are_in_use` `committed_before` |
 //! | Checkpoints (`checkpoints`) | `begin_checkpoint` `commit_checkpoint` `abort_checkpoint` `checkpoints` |
 //! | Write sessions (`sessions`) | `admit_write` `open_session` `grow_session` `end_session` `offer` `keep_unused` |

@@ -14,7 +14,7 @@ use crate::sql::{Tx, params};
 use potluck_core::attributes::FileTime;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{PurgeReason, SeriesRule};
+use potluck_core::policy::{PurgeReason, SeriesRule, StepAge};
 use std::collections::HashSet;
 
 /// Steps of one series that are looked at; of more the newest may be among those that are not, so that none is purged.
@@ -44,6 +44,8 @@ pub struct SeriesStep {
     pub pinned: bool,
     /// Whether somebody has something of it open.
     pub is_read: bool,
+    /// When it was used last, in milliseconds of the pool's time; 0 where that is not known.
+    pub used_ms: u64,
     /// Why it is purged, if the rule lets it go.
     pub reason: Option<PurgeReason>,
 }
@@ -74,7 +76,7 @@ pub(crate) fn look(
     db: &Tx,
     path: &PoolPath,
     read: &[VersionId],
-    wall_ms: i64,
+    when: When,
 ) -> Result<Series, Error> {
     let dir = entries::existing_dir(db, path)?;
     let rule = dir_policies::get(db, dir)?.series;
@@ -91,12 +93,14 @@ pub(crate) fn look(
             What::Link(_) => continue, // such as one that leads to the latest
         };
         let (name, mtime, pinned) = (item.path, item.attributes.mtime, item.pinned);
-        let is_read = read.contains(&name);
-        steps.push(SeriesStep { name, is_dir, mtime, pinned, is_read, reason: None });
+        let (is_read, used_ms) = (read.contains(&name), item.used_ms);
+        steps.push(SeriesStep { name, is_dir, mtime, pinned, is_read, used_ms, reason: None });
     }
     steps.sort_by(|a, b| (b.mtime, &b.name).cmp(&(a.mtime, &a.name)));
     for (place, step) in steps.iter_mut().enumerate() {
-        step.reason = rule.lets_go(place, wall_ms.saturating_sub(step.mtime.ms()));
+        let unused_ms = (step.used_ms > 0).then(|| when.pool_ms.saturating_sub(step.used_ms));
+        let modified_ms = when.wall_ms.saturating_sub(step.mtime.ms());
+        step.reason = rule.lets_go(place, StepAge { modified_ms, unused_ms });
     }
     Ok(Series { path: path.clone(), rule, steps })
 }
@@ -129,7 +133,7 @@ pub(crate) fn purge(
     read: &[VersionId],
     when: When,
 ) -> Result<Vec<String>, Error> {
-    let series = look(db, path, read, when.wall_ms)?;
+    let series = look(db, path, read, when)?;
     let mut purged = Vec::new();
     for step in series.steps.into_iter().filter(|step| names.contains(&step.name)) {
         let Ok(at) = path.join(&step.name) else { continue };
@@ -139,6 +143,70 @@ pub(crate) fn purge(
         }
     }
     Ok(purged)
+}
+
+/// Notes that these steps of a directory are used.
+pub(crate) fn note_steps(
+    db: &Tx,
+    path: &PoolPath,
+    names: &[String],
+    now_ms: u64,
+) -> Result<(), Error> {
+    let dir = entries::existing_dir(db, path)?;
+    names.iter().try_for_each(|name| entries::set_used(db, dir, name, now_ms))
+}
+
+/// The steps that are used when a path is read or written, and whose last use was noted so long ago that this one is to be:
+/// those that lead to it, and those that are in series below it.
+pub(crate) fn used_by(
+    db: &Tx,
+    path: &PoolPath,
+    now_ms: u64,
+) -> Result<Vec<(DirId, String)>, Error> {
+    let mut used = Vec::new();
+    let Ok(mut at) = PoolPath::space_root(path.space()) else { return Ok(used) };
+    for name in path.names() {
+        let Some(EntryPlace::Dir(dir)) = entries::resolve(db, &at)?.map(|found| found.place) else {
+            return Ok(used);
+        };
+        let known = entries::used_ms(db, dir, name)?;
+        let after = dir_policies::get(db, dir)?.series.notes_uses_after_ms();
+        if let (Some(known), Some(after)) = (known, after)
+            && is_due(known, after, now_ms)
+        {
+            used.push((dir, name.clone()));
+        }
+        let Ok(below) = at.join(name) else { return Ok(used) };
+        at = below;
+    }
+    for series in all(db)?.into_iter().filter(|series| series.is_inside(path)) {
+        let dir = entries::existing_dir(db, &series)?;
+        let Some(after) = dir_policies::get(db, dir)?.series.notes_uses_after_ms() else {
+            continue;
+        };
+        let mut walk = Walk::new(db, dir, false, None)?.visible();
+        while let Some(item) = walk.next_item()? {
+            if is_due(item.used_ms, after, now_ms) {
+                used.push((dir, item.path));
+            }
+        }
+    }
+    Ok(used)
+}
+
+fn is_due(used_ms: u64, after_ms: u64, now_ms: u64) -> bool {
+    used_ms == 0 || now_ms.saturating_sub(used_ms) >= after_ms
+}
+
+impl Series {
+    /// The steps of which it is to be noted that they are used: those that are read, and those of which nothing is known.
+    pub fn used_steps(&self, now_ms: u64) -> Vec<String> {
+        let Some(after) = self.rule.notes_uses_after_ms() else { return Vec::new() };
+        let is_used = |step: &&SeriesStep| {
+            step.used_ms == 0 || (step.is_read && is_due(step.used_ms, after, now_ms))
+        };
+        self.steps.iter().filter(is_used).map(|step| step.name.clone()).collect()
+    }
 }
 
 /// Has a file or directory never be purged, or be purged as others.

@@ -209,13 +209,13 @@ impl<'db> Visible<'db> {
         Ok(asks)
     }
 
-    /// Puts a file there as version `id`.
+    /// Puts a file there as version `id`; gives when its directory is modified with that, unless it replaces another.
     pub fn put(
         &mut self,
         target: PutTarget,
         id: VersionId,
         file: FileToPut<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<FileTime>, Error> {
         let size = file.version.size;
         self.put_version(&target, id, file)?;
         let PutTarget { path, mut replaced, retention, .. } = target;
@@ -226,7 +226,8 @@ impl<'db> Visible<'db> {
             Some(known) => *known,
             None => self.make_dir(&parent)?,
         };
-        if replaced.is_none() {
+        let dir_modified = replaced.is_none().then(|| self.modified());
+        if dir_modified.is_some() {
             self.grown.insert(parent, dir);
         }
         if let Some(version) = replaced
@@ -244,7 +245,7 @@ impl<'db> Visible<'db> {
             self.untold.insert(path.clone());
         }
         self.files.push((path, id));
-        Ok(())
+        Ok(dir_modified)
     }
 
     /// Keeps the version of a file that another takes the place of, if it is to be kept.
@@ -314,9 +315,15 @@ impl<'db> Visible<'db> {
         Ok(id)
     }
 
+    /// When directories are modified to which files come.
+    fn modified(&self) -> FileTime {
+        FileTime::of_ms(self.when.wall_ms)
+    }
+
     /// Writes what all files change together; gives the chunks that nobody used before.
     pub fn close(mut self) -> Result<InUseAgain, Error> {
         self.tell()?;
+        let now = self.modified();
         let again = self.counts.close()?;
         if let Some(space) = self.space {
             if self.atomic {
@@ -324,7 +331,6 @@ impl<'db> Visible<'db> {
             }
             spaces::add_sums(self.db, space.id, self.sums)?;
         }
-        let now = FileTime::of_ms(self.when.wall_ms);
         for (path, dir) in self.grown {
             touched(self.db, &path, dir, now)?;
         }

@@ -29,6 +29,8 @@ pub struct WalkedEntry {
     pub since: SnapshotId,
     /// Whether it is never purged from a series.
     pub pinned: bool,
+    /// When it was used last as a step of a series, in the pool's time; 0 where that is not known.
+    pub used_ms: u64,
 }
 
 /// The kind of an entry.
@@ -207,12 +209,12 @@ fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
     let order = format!("ORDER BY e.name LIMIT {FETCH}");
     let mut rows = match by {
         None => db.prepare(&format!(
-            "SELECT e.name, {PLACE}, {ATTRIBUTES}, {COLUMNS}, e.since, e.pinned
+            "SELECT e.name, {PLACE}, {ATTRIBUTES}, {COLUMNS}, e.since, e.pinned, e.used_ms
              FROM entries e LEFT JOIN versions v ON v.id = e.version
              WHERE e.parent = ?1 AND e.name > ?2 {order}"
         ))?,
         Some(_) => db.prepare(&format!(
-            "SELECT e.*, {COLUMNS}, ?2, 0 FROM ({}) e LEFT JOIN versions v ON v.id = e.version {order}",
+            "SELECT e.*, {COLUMNS}, ?2, 0, 0 FROM ({}) e LEFT JOIN versions v ON v.id = e.version {order}",
             entries::as_shown(&format!(" AND e.name > ?3 {order}"))
         ))?,
     };
@@ -231,6 +233,7 @@ fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
         let found = FoundEntry::of(&row, 1)?;
         let since = SnapshotId(row.get::<i64>(1 + ENTRY_COLUMNS + versions::COLUMN_COUNT)? as u64);
         let pinned = row.get(2 + ENTRY_COLUMNS + versions::COLUMN_COUNT)?;
+        let used_ms = row.get::<i64>(3 + ENTRY_COLUMNS + versions::COLUMN_COUNT)? as u64;
         let path = format!("{}{name}", level.prefix);
         level.after = name;
         let what = match found.place.shown_as(dir) {
@@ -252,7 +255,8 @@ fn fetch(db: &Tx, level: &mut Level) -> Result<(), Error> {
             What::Dir(_) | What::Link(_) => found.attributes,
             What::File(version) => version.attributes,
         };
-        level.fetched.push_back(Ok(WalkedEntry { path, attributes, what, since, pinned }));
+        let walked = WalkedEntry { path, attributes, what, since, pinned, used_ms };
+        level.fetched.push_back(Ok(walked));
     }
     level.exhausted = fetched < FETCH;
     Ok(())

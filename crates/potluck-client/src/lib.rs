@@ -76,6 +76,7 @@ pub use retry_limits::{RetryLimits, Wait};
 pub use source::{Input, Item, Items};
 pub use suspended::{Suspended, SuspendedSession};
 pub use write::options::PutOptions;
+pub use write::pushes::VisibleFile;
 pub use write::report::PutReport;
 pub use write::session::{PendingReport, Session, put};
 pub use writer::{Attributes, Writer};

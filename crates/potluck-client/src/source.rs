@@ -16,6 +16,7 @@ use potluck_core::policy::Policy;
 use potluck_core::recipe::{self, Entry, PART_CHUNKS};
 use potluck_core::seal::{Meaning, SpaceKey};
 use potluck_wire::bulk::PIECE;
+use potluck_wire::control::Condition;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::fs::File;
 use std::io::{self, Read};
@@ -152,6 +153,8 @@ pub struct Facts {
     pub owner: Option<FileOwner>,
     /// Whether its length was not known when it was opened.
     pub stream: bool,
+    /// What must be so at its path; without it, the condition of its session.
+    pub condition: Option<Condition>,
     /// The content, when it fits the catalog; sealed in a sealed space.
     pub inline: Option<Vec<u8>>,
 }
@@ -564,6 +567,7 @@ impl Current {
             permissions: self.permissions,
             owner: self.owner,
             stream: self.stream,
+            condition: None,
             inline,
         };
         Cut::End { file: self.file, facts }

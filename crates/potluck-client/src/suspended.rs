@@ -11,7 +11,7 @@ use potluck_core::chunk::{ChunkName, Digest, sealed_len};
 use potluck_core::erasure::Ec;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::Race;
+use potluck_core::policy::{Policy, Race};
 use potluck_core::recipe::{Entry, digest_of, pack};
 use potluck_wire::control::OpenFile;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -82,6 +82,11 @@ impl SuspendedSession {
     /// The path at which the file would have become visible.
     pub fn path(&self) -> &PoolPath {
         &self.path
+    }
+
+    /// The policy under which it is written.
+    pub fn policy(&self) -> &Policy {
+        &self.handle.policy
     }
 }
 

@@ -7,11 +7,12 @@
 use crate::file::File;
 use crate::source::{Cut, Cutter};
 use crate::suspended::{BroughtChunks, Suspended, SuspendedSession};
-use crate::write::pushes::{Push, SessionHandle, ended};
+use crate::write::pushes::{Push, SessionHandle, VisibleFile, ended};
 use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Policy};
+use potluck_wire::control::Condition;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, Cursor, Read};
 use std::ops::Range;
@@ -36,6 +37,8 @@ pub struct Writer {
     file: u32,
     path: PoolPath,
     attributes: Attributes,
+    /// What must be so at its path; without it, the condition of its session.
+    condition: Option<Condition>,
     /// `None` after a call that failed or was given up in the middle: the file cannot be finished then.
     cutter: Option<Box<Cutter>>,
     /// Bytes that its cutter has not taken yet, less than a unit.
@@ -56,6 +59,7 @@ impl Writer {
             shared: Some(shared),
             path,
             attributes,
+            condition: None,
             cutter: Some(Box::new(cutter)),
             feed,
             written: 0,
@@ -78,6 +82,11 @@ impl Writer {
     /// Sets the attributes that the file is to have when it is finished.
     pub fn set_attributes(&mut self, attributes: Attributes) {
         self.attributes = attributes;
+    }
+
+    /// Has it become visible under a condition of its own, whatever that of its session is.
+    pub fn set_condition(&mut self, condition: Condition) {
+        self.condition = Some(condition);
     }
 
     /// Adds bytes at the end. Returns when they are taken: what fills chunks is on its way to donors, as far as
@@ -180,7 +189,14 @@ impl Writer {
     /// Makes the file visible whole, in place of one that was there.
     ///
     /// Errors: [`ErrorKind::Conflict`] where the session's condition does not hold; what ended the session.
-    pub async fn finish(mut self) -> Result<VersionId, Failure> {
+    pub async fn finish(self) -> Result<VersionId, Failure> {
+        Ok(self.make_visible().await?.version)
+    }
+
+    /// Does what [`Writer::finish`] does, and tells what became of its directory.
+    ///
+    /// Errors: those of [`Writer::finish`].
+    pub async fn make_visible(mut self) -> Result<VisibleFile, Failure> {
         let shared = self.shared()?;
         let mut cuts = self.cut(&shared).await?;
         // The rest may make whole chunks or groups, without the end of the file.
@@ -215,6 +231,7 @@ impl Writer {
             facts.mtime = self.attributes.mtime;
             facts.permissions = self.attributes.permissions;
             facts.owner = self.attributes.owner;
+            facts.condition = self.condition;
         }
         if let Some(Cut::Failed { error, .. }) =
             cuts.pop_if(|cut| matches!(cut, Cut::Failed { .. }))

@@ -7,7 +7,7 @@ mod width;
 
 pub use redundancy::Redundancy;
 pub use retention::{KeptTime, KeptVersions, LONGEST_KEPT, MOST_VERSIONS, Retention};
-pub use series::{PurgeReason, SeriesRule};
+pub use series::{PurgeReason, SeriesRule, StepAge};
 pub use width::Width;
 
 use crate::chunk::{DEFAULT_CHUNK, MAX_CHUNK, MIN_CHUNK};

@@ -14,6 +14,8 @@ use crate::metrics::counted::ManagerMetrics;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
+use crate::series_uses::SeriesUses;
+use crate::session_rates::SessionRates;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
@@ -49,6 +51,10 @@ parts! {
     watches: Arc<Watches>,
     /// Who has the authority over locks of which files.
     locks: SharedLockTable,
+    /// How fast sessions wrote.
+    rates: Arc<SessionRates>,
+    /// The series in which uses may count.
+    uses: Arc<SeriesUses>,
     /// How it was told to run.
     settings: Arc<Settings>,
     /// The outside world: time, chance, and the network.

@@ -34,6 +34,8 @@ mod pool_time;
 mod probation;
 mod scan;
 mod scan_state;
+mod series_uses;
+mod session_rates;
 mod sessions;
 mod settings;
 mod shared_pool;

@@ -140,6 +140,8 @@ impl Manager {
             log: Arc::default(),
             metrics: Arc::default(),
             stats: Arc::default(),
+            rates: Arc::default(),
+            uses: Arc::default(),
             scan_state: Arc::default(),
             audit_log: Arc::new(AuditLog::new(state.audit())),
             state: Arc::new(state),

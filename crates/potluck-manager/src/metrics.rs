@@ -10,6 +10,7 @@ use crate::handles::handles;
 use crate::metrics::counted::ManagerMetrics;
 use crate::pool_status::Overview;
 use crate::pool_time::PoolTime;
+use crate::session_rates::SessionRates;
 use crate::settings::Settings;
 use axum::Router;
 use axum::extract::State;
@@ -35,6 +36,7 @@ handles! {
         settings: Arc<Settings>,
         time: PoolTime,
         catalog: Catalog,
+        rates: Arc<SessionRates>,
         metrics: Arc<ManagerMetrics>,
         overview: Overview,
     }
@@ -103,6 +105,22 @@ impl Exporter {
             "potluck_catalog_commit_seconds",
             "Commits of the catalog, until they are as durable as asked",
             &writer.commits,
+        );
+        let written = self.rates.so_far();
+        exposition.counter(
+            "potluck_written_bytes",
+            "Bytes of files that write sessions made visible, of those that are over",
+            written.bytes,
+        );
+        exposition.total_time(
+            "potluck_written_visible_seconds",
+            "From the opening of these sessions until the last of their files was visible",
+            written.until_visible,
+        );
+        exposition.total_time(
+            "potluck_written_stored_seconds",
+            "Until all copies were made that their writers make",
+            written.until_stored,
         );
         Ok(self.metrics.cached.keep(now, &exposition))
     }

@@ -3,6 +3,7 @@
 use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
+use crate::session_rates::SessionRates;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
@@ -19,6 +20,7 @@ handles! {
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
+        rates: Arc<SessionRates>,
         background: Wakeup,
     }
 }
@@ -46,6 +48,7 @@ impl WriteSessions {
     /// the background.
     pub async fn ended(&self, session: SessionId) -> Result<(), Error> {
         self.pool.lock().end_session(&session);
+        self.rates.ended(session, self.time.tick());
         self.background.wake();
         self.keep_reservation(session).await
     }

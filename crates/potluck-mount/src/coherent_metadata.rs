@@ -1,6 +1,7 @@
 //! The metadata of the pool as a mount sees it: from memory while the manager tells of what changes, and else from the
 //! manager.
 
+use crate::draft::PublishedChange;
 use crate::errno::errno;
 use crate::metadata_cache::MetadataCache;
 use potluck_client::{Pool, RetryLimits};
@@ -18,6 +19,9 @@ use std::time::Duration;
 
 /// Bytes of metadata that a mount keeps: some 200,000 entries.
 const KEPT: usize = 64 << 20;
+/// News are asked for no sooner after those of before: what a program changes in many places is told at once, also to the
+/// mount that it changes it through.
+const NEWS_EVERY: Duration = Duration::from_millis(20);
 /// The pause after a call for news that was not answered.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The pause after one that was refused, as to a member who was revoked.
@@ -25,6 +29,14 @@ const PAUSE_OF_REFUSED: Duration = Duration::from_secs(10);
 
 /// A directory that was asked about, and what the manager told of it.
 type Answer = (KnownDir, DirNews);
+
+/// How much of whole directories is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pages {
+    All,
+    /// As many entries as one call gives.
+    First,
+}
 
 /// Knows what is behind names.
 pub struct CoherentMetadata {
@@ -52,6 +64,34 @@ impl CoherentMetadata {
         Self { pool, listening, cache, passed_on: OnceLock::new() }
     }
 
+    /// Publishes a draft at a path. Its directory is known as before, with the time at which the manager says that it was
+    /// modified.
+    pub async fn publishing(
+        &self,
+        path: &PoolPath,
+        publish: impl Future<Output = Result<PublishedChange, Errno>>,
+    ) -> Result<(), Errno> {
+        let dir = path.parent();
+        let above = dir.as_ref().and_then(MetadataCache::above);
+        let fetch = self.cache().begin(above.iter());
+        let published = publish.await;
+        let mut cache = self.cache();
+        if published != Ok(PublishedChange::Nothing) {
+            cache.changed(path);
+        }
+        match (&dir, &published) {
+            (Some(dir), Ok(PublishedChange::Content { dir_modified: Some(modified) })) => {
+                cache.finish_modified(fetch, dir, *modified);
+            }
+            (dir, outcome) => {
+                cache.finish(fetch, &[]);
+                let failed = dir.iter().filter(|_| outcome.is_err());
+                failed.for_each(|dir| cache.touched(dir));
+            }
+        }
+        published.map(drop)
+    }
+
     /// Passes changes of others on; the first that is given stays.
     pub fn pass_on(&self, changes: SyncSender<DirChange>) {
         let _ = self.passed_on.set(changes);
@@ -72,8 +112,17 @@ impl CoherentMetadata {
         if let Some(known) = known {
             return known.ok_or(Errno::NOENT);
         }
+        let with_its_directory = self.cache().missing_with_its_directory(path);
+        if let Some(questions) = with_its_directory {
+            // An answer that cannot be kept, or of a part of the directory, may not tell of the path.
+            self.fetch(questions, Pages::First).await?;
+            let known = self.cache().entry(path, self.pool.now());
+            if let Some(known) = known {
+                return known.ok_or(Errno::NOENT);
+            }
+        }
         let questions = self.cache().missing(path);
-        let (_, news) = self.fetch(questions).await?;
+        let (_, news) = self.fetch(questions, Pages::All).await?;
         let mut entries = news.entries;
         entries.pop().ok_or(Errno::NOENT)
     }
@@ -97,20 +146,20 @@ impl CoherentMetadata {
         let is_whole = questions.last().is_some_and(|asked| asked.whole);
         if !is_whole {
             // Some names alone changed; others may do so meanwhile.
-            self.fetch(questions).await?;
+            self.fetch(questions, Pages::All).await?;
             let known = self.cache().listing(path, self.pool.now());
             if let Some(entries) = known {
                 return Ok(entries);
             }
             questions = vec![KnownDir { whole: true, ..KnownDir::new(path.clone()) }];
         }
-        Ok(self.fetch(questions).await?.1.entries)
+        Ok(self.fetch(questions, Pages::All).await?.1.entries)
     }
 
     /// Asks the manager and keeps its answers; gives the last, unless it is a failure.
-    async fn fetch(&self, questions: Vec<KnownDir>) -> Result<Answer, Errno> {
+    async fn fetch(&self, questions: Vec<KnownDir>, pages: Pages) -> Result<Answer, Errno> {
         let fetch = self.cache().begin(questions.iter().map(|asked| &asked.path));
-        let answers = ask(&self.pool, fetch.stream, questions).await;
+        let answers = ask(&self.pool, fetch.stream, questions, pages).await;
         self.cache().finish(fetch, answers.as_deref().unwrap_or_default());
         let last = answers.map_err(|failure| errno(&failure))?.pop().ok_or(Errno::IO)?;
         match &last.1.failure {
@@ -139,6 +188,8 @@ impl CoherentMetadata {
             let failure = match heard {
                 Ok(heard) => {
                     stream = Some(heard);
+                    drop(this);
+                    tokio::time::sleep(NEWS_EVERY).await;
                     continue;
                 }
                 Err(failure) => failure,
@@ -192,7 +243,7 @@ impl CoherentMetadata {
         };
         let answers = match questions.is_empty() {
             true => Vec::new(),
-            false => ask(&self.listening, Some(stream), questions).await?,
+            false => ask(&self.listening, Some(stream), questions, Pages::All).await?,
         };
         self.cache().resume(stream, asked, fetch, &answers);
         Ok(HeardStream { id: stream, number: 0 })
@@ -204,6 +255,7 @@ async fn ask(
     pool: &Pool,
     watch: Option<WatchId>,
     questions: Vec<KnownDir>,
+    pages: Pages,
 ) -> Result<Vec<Answer>, Failure> {
     let mut answers = Vec::new();
     let mut left = questions;
@@ -218,7 +270,11 @@ async fn ask(
         }
         for (asked, mut news) in asked.by_ref().take(answered.len()).zip(answered) {
             // What is asked by names, too, is only compared.
-            while asked.whole && asked.names.is_empty() && news.next.is_some() {
+            while pages == Pages::All
+                && asked.whole
+                && asked.names.is_empty()
+                && news.next.is_some()
+            {
                 let page = next_page(pool, watch, &asked, news.next.take()).await?;
                 news.entries.extend(page.entries);
                 news.watched &= page.watched;

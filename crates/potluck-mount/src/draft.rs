@@ -3,11 +3,14 @@
 use crate::edit::Edit;
 use crate::errno::errno;
 use crate::record::DraftNote;
+use crate::small_files::{SmallFile, SmallFiles};
 use crate::spool::Spool;
 use crate::stream::FileStream;
 use crate::write_protocol::WriteLimits;
-use crate::write_rates::{Published, WrittenFiles};
-use potluck_client::{Attributes, File, PendingReport, Pool, PutOptions, Suspended, Writer};
+use crate::write_rates::{AllCopies, Published, WrittenFiles};
+use potluck_client::{
+    Attributes, File, PendingReport, Pool, PutOptions, Suspended, VisibleFile, Writer,
+};
 use potluck_core::attributes::{AttributesToSet, EntryAttributes, FileTime};
 use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
@@ -16,6 +19,7 @@ use potluck_wire::control::{Condition, SetAttributes};
 use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Bytes of zeros that are streamed at a time.
 const PIECE: u64 = 1 << 20;
@@ -23,6 +27,7 @@ const PIECE: u64 = 1 << 20;
 /// A file that is being written through this mount. Nobody else sees any of it before [`Draft::publish`].
 pub struct Draft {
     pool: Pool,
+    small_files: Arc<SmallFiles>,
     spool: Arc<Spool>,
     limits: Arc<WriteLimits>,
     written_files: Arc<WrittenFiles>,
@@ -45,13 +50,26 @@ pub struct Draft {
     failure_noted: bool,
 }
 
-/// The version that a draft became, and the report of the session that wrote it, if that wrote nothing else.
-type Finished = (VersionId, Option<PendingReport>);
+/// The change of the pool that came of a draft.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PublishedChange {
+    /// All of it was there.
+    Nothing,
+    /// Its attributes were set.
+    Attributes,
+    /// It is another version; with the time at which its directory was modified, unless it replaced one.
+    Content { dir_modified: Option<FileTime> },
+}
+
+/// What a draft became, and when all its copies are there.
+type Finished = (VisibleFile, AllCopies);
 
 /// What a draft is made with.
 pub struct DraftPlace {
     /// The pool in which it appears.
     pub pool: Pool,
+    /// What it is written in while it is small.
+    pub small_files: Arc<SmallFiles>,
     /// Where it is kept if it is not written in order.
     pub spool: Arc<Spool>,
     /// What the drafts share that are written in order.
@@ -64,9 +82,8 @@ pub struct DraftPlace {
 
 /// Where the bytes are that were written.
 enum Content {
-    /// They go to donors as they come, in order. The stream begins with the first of them. A program may have said how
-    /// large the file is to be before it wrote all of it.
-    Streamed { stream: Option<Box<FileStream>>, written: u64, size: u64 },
+    /// They come in order. A program may have said how large the file is to be before it wrote all of it.
+    Streamed { stream: Streamed, written: u64, size: u64 },
     /// They are those of the version that was opened, or that donors were given, and what was written since, which is
     /// on this machine and goes to donors when it is synced or published.
     Edited(Box<Edit>),
@@ -76,10 +93,20 @@ enum Content {
     Lost { why: Errno, size: u64 },
 }
 
+/// Where bytes are that come in order.
+enum Streamed {
+    /// There are none yet.
+    Nothing,
+    /// They are few, and in memory.
+    Small(SmallFile, OwnedSemaphorePermit),
+    /// They go to donors as they come.
+    Stream(Box<FileStream>),
+}
+
 impl Draft {
     /// A new file, which goes to donors as it is written for as long as that is in order.
     pub fn empty(place: DraftPlace, condition: Condition, attributes: Attributes) -> Self {
-        let content = Content::Streamed { stream: None, written: 0, size: 0 };
+        let content = Content::Streamed { stream: Streamed::Nothing, written: 0, size: 0 };
         Self::new(place, content, attributes, condition, true)
     }
 
@@ -100,11 +127,12 @@ impl Draft {
         condition: Condition,
         is_dirty: bool,
     ) -> Self {
-        let DraftPlace { pool, spool, limits, written_files, note } = place;
+        let DraftPlace { pool, small_files, spool, limits, written_files, note } = place;
         let opened = pool.now();
         let (version, has_new_attributes, failure_noted) = (None, false, false);
         Self {
             pool,
+            small_files,
             spool,
             limits,
             written_files,
@@ -209,7 +237,7 @@ impl Draft {
         self.attributes.mtime = None;
         let offset = offset.unwrap_or_else(|| self.size());
         if self.may_stream(path, offset).await? {
-            return self.stream(bytes).await;
+            return self.stream(path, bytes).await;
         }
         self.go_on_as_edit().await?;
         match self.edit()?.write(offset, &bytes) {
@@ -224,8 +252,8 @@ impl Draft {
         })
     }
 
-    /// Whether bytes at `offset` can be streamed: they follow those that were, and the file is streamed or may be. The
-    /// stream begins with the first of them.
+    /// Whether bytes at `offset` can be streamed: they follow those that were, and the file is streamed or may be. With
+    /// the first of them it is asked whether the file may be written.
     async fn may_stream(&mut self, path: &PoolPath, offset: u64) -> Result<bool, Errno> {
         let (stream, written) = match &mut self.content {
             Content::Streamed { stream, written, .. } => (stream, *written),
@@ -235,26 +263,78 @@ impl Draft {
         if offset != written {
             return Ok(false);
         }
-        if stream.is_none()
-            && let Some(slot) = self.limits.stream()
-        {
-            let options = PutOptions { condition: self.condition, ..PutOptions::default() };
-            let session = self.pool.session(path, &options).await;
-            let session = session.map_err(|failure| errno(&failure))?;
-            let writer = Box::new(session.create(path.clone(), self.attributes));
-            self.report = Some(session.pending_report());
-            let (limits, spool) = (Arc::clone(&self.limits), Arc::clone(&self.spool));
-            *stream = Some(Box::new(FileStream::begin(writer, limits, spool, slot)));
+        if matches!(stream, Streamed::Nothing) {
+            let Some(slot) = self.limits.stream() else { return Ok(false) };
+            let begun = match self.small_files.begin(path).await {
+                Some(small) => Streamed::Small(small, slot),
+                None => Streamed::Stream(Box::new(self.begin_stream(path, slot).await?)),
+            };
+            if let Content::Streamed { stream, .. } = &mut self.content {
+                *stream = begun;
+            }
         }
-        Ok(stream.is_some())
+        Ok(true)
     }
 
-    async fn stream(&mut self, bytes: Vec<u8>) -> Result<(), Errno> {
-        let Content::Streamed { stream: Some(stream), written, size } = &mut self.content else {
+    /// Begins to stream the file in a session of its own.
+    async fn begin_stream(
+        &mut self,
+        path: &PoolPath,
+        slot: OwnedSemaphorePermit,
+    ) -> Result<FileStream, Errno> {
+        let options = PutOptions { condition: self.condition, ..PutOptions::default() };
+        let session = self.pool.session(path, &options).await;
+        let session = session.map_err(|failure| errno(&failure))?;
+        let writer = Box::new(session.create(path.clone(), self.attributes));
+        self.report = Some(session.pending_report());
+        let (limits, spool) = (Arc::clone(&self.limits), Arc::clone(&self.spool));
+        Ok(FileStream::begin(writer, limits, spool, slot))
+    }
+
+    /// Streams a file that was small until now.
+    async fn stream_small(&mut self, path: &PoolPath) -> Result<(), Errno> {
+        let Content::Streamed { stream, size, .. } = &mut self.content else { return Ok(()) };
+        if !matches!(stream, Streamed::Small(..)) {
+            return Ok(());
+        }
+        let size = *size;
+        let Streamed::Small(small, slot) = std::mem::replace(stream, Streamed::Nothing) else {
+            return Ok(());
+        };
+        let streamed = async {
+            let mut stream = self.begin_stream(path, slot).await?;
+            stream.write(small.bytes).await?;
+            Ok(Streamed::Stream(Box::new(stream)))
+        };
+        match streamed.await {
+            Ok(streamed) => {
+                if let Content::Streamed { stream, .. } = &mut self.content {
+                    *stream = streamed;
+                }
+                Ok(())
+            }
+            Err(why) => {
+                self.content = Content::Lost { why, size };
+                Err(why)
+            }
+        }
+    }
+
+    async fn stream(&mut self, path: &PoolPath, bytes: Vec<u8>) -> Result<(), Errno> {
+        let len = bytes.len() as u64;
+        if let Content::Streamed { written, .. } = &self.content
+            && !SmallFile::may_have(*written + len)
+        {
+            self.stream_small(path).await?;
+        }
+        let Content::Streamed { stream, written, size } = &mut self.content else {
             return Err(Errno::IO);
         };
-        let len = bytes.len() as u64;
-        stream.write(bytes).await?;
+        match stream {
+            Streamed::Nothing => return Err(Errno::IO),
+            Streamed::Small(small, _) => small.bytes.extend_from_slice(&bytes),
+            Streamed::Stream(stream) => stream.write(bytes).await?,
+        }
         *written += len;
         *size = (*size).max(*written);
         Ok(())
@@ -283,7 +363,7 @@ impl Draft {
         self.attributes.mtime = None;
         match &mut self.content {
             Content::Streamed { stream, written, size } if new == 0 => {
-                (*stream, self.report) = (None, None);
+                (*stream, self.report) = (Streamed::Nothing, None);
                 (*written, *size) = (0, 0);
             }
             // What is not written by the time it is published is zeros.
@@ -300,9 +380,10 @@ impl Draft {
 
     /// Returns when donors have what was written so far, at the ack level of the policy.
     pub async fn sync(&mut self, path: &PoolPath) -> Result<(), Errno> {
+        self.stream_small(path).await?;
         match &mut self.content {
-            Content::Streamed { stream: Some(stream), .. } => stream.flush().await,
-            Content::Streamed { stream: None, .. } | Content::Published { .. } => Ok(()),
+            Content::Streamed { stream: Streamed::Stream(stream), .. } => stream.flush().await,
+            Content::Streamed { .. } | Content::Published { .. } => Ok(()),
             Content::Lost { why, .. } => Err(*why),
             Content::Edited(edit) if edit.is_stored() || !self.is_dirty => Ok(()),
             Content::Edited(_) => self.store(path).await,
@@ -322,13 +403,20 @@ impl Draft {
     async fn go_on_as_edit(&mut self) -> Result<(), Errno> {
         let Content::Streamed { stream, written, size } = &mut self.content else { return Ok(()) };
         let (written, size) = (*written, *size);
-        self.report = None; // what was streamed keeps the session open
-        let Some(stream) = stream.take() else {
-            let mut edit = Box::new(Edit::empty(&self.spool));
-            edit.set_size(size)?;
-            self.content = Content::Edited(edit);
-            return Ok(());
+        let begun = match stream {
+            Streamed::Stream(_) => std::mem::replace(stream, Streamed::Nothing),
+            in_memory => {
+                let mut edit = Box::new(Edit::empty(&self.spool));
+                if let Streamed::Small(small, _) = in_memory {
+                    edit.write(0, &small.bytes)?;
+                }
+                edit.set_size(size)?;
+                self.content = Content::Edited(edit);
+                return Ok(());
+            }
         };
+        let Streamed::Stream(stream) = begun else { return Err(Errno::IO) };
+        self.report = None; // what was streamed keeps the session open
         self.content = Content::Lost { why: Errno::IO, size }; // until it is known where it is
         let suspend = async {
             let writer = stream.end().await?;
@@ -342,7 +430,7 @@ impl Draft {
                 // What does not fit the spool goes on as it was, without what the program just wants.
                 Err(why) => {
                     self.spool.log_full();
-                    let stream = Some(Box::new(self.stream_on(suspended).await?));
+                    let stream = Streamed::Stream(Box::new(self.stream_on(suspended).await?));
                     Ok((Content::Streamed { stream, written, size }, Err(why)))
                 }
             }
@@ -374,7 +462,7 @@ impl Draft {
     }
 
     /// Makes the file visible whole at `path`. What is written afterwards goes on from there.
-    pub async fn publish(&mut self, path: &PoolPath) -> Result<(), Errno> {
+    pub async fn publish(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
         if !self.is_dirty {
             return self.publish_attributes(path).await;
         }
@@ -388,21 +476,22 @@ impl Draft {
             Content::Published { .. } => unreachable!("nothing of it was changed"),
             Content::Lost { why, .. } => return Err(why),
         };
-        let (version, report) = finished.inspect_err(|_| self.note.unpublished(path))?;
-        self.version = Some(version);
+        let (visible, copies) = finished.inspect_err(|_| self.note.unpublished(path))?;
+        self.version = Some(visible.version);
         let took = self.pool.now().saturating_sub(self.opened);
         let published = Published { path: path.clone(), bytes: self.size(), took };
-        self.written_files.published(published, report);
+        let copies = if visible.below_policy { AllCopies::Unknown } else { copies };
+        self.written_files.published(published, copies);
         self.note.published();
         (self.is_dirty, self.has_new_attributes) = (false, false);
         self.condition = Condition::Always;
-        Ok(())
+        Ok(PublishedChange::Content { dir_modified: visible.dir_modified })
     }
 
     /// Sets the attributes at `path`, if any were set since its content was published, and that is as it was.
-    async fn publish_attributes(&mut self, path: &PoolPath) -> Result<(), Errno> {
+    async fn publish_attributes(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
         if self.is_dirty || !self.has_new_attributes {
-            return Ok(());
+            return Ok(PublishedChange::Nothing);
         }
         let Attributes { mtime, permissions, owner } = self.attributes;
         let attributes = AttributesToSet { mtime, permissions: Some(permissions), owner };
@@ -413,10 +502,10 @@ impl Draft {
             set => set.map_err(|failure| errno(&failure))?,
         }
         self.has_new_attributes = false;
-        Ok(())
+        Ok(PublishedChange::Attributes)
     }
 
-    /// Publishes what was streamed. A second try would publish a file without it.
+    /// Publishes what came in order. A second try would publish a file without what donors were given.
     async fn finish_stream(
         &mut self,
         path: &PoolPath,
@@ -425,32 +514,71 @@ impl Draft {
         let size = self.size();
         let lost = |why| Content::Lost { why, size };
         let content = std::mem::replace(&mut self.content, lost(Errno::IO)); // until it is there
-        let finish = async {
-            let (mut writer, report) = match content {
-                Content::Streamed { stream: Some(stream), .. } => {
-                    (*stream.end().await?, self.report.take())
-                }
-                _ => {
-                    let session = self.pool.session(path, options).await;
-                    let session = session.map_err(|failure| errno(&failure))?;
-                    let writer = session.create(path.clone(), self.attributes);
-                    (writer, Some(session.pending_report()))
-                }
-            };
-            while writer.written() < size {
-                let zeros = vec![0; (size - writer.written()).min(PIECE) as usize];
-                writer.write(&zeros).await.map_err(|failure| errno(&failure))?;
-            }
-            writer.set_attributes(self.attributes);
-            let version = writer.finish().await.map_err(|failure| errno(&failure))?;
-            Ok((version, report))
+        let Content::Streamed { stream, .. } = content else { return Err(Errno::IO) };
+        let finished = match stream {
+            Streamed::Stream(stream) => self.finish_begun(*stream, size).await,
+            Streamed::Small(small, _) => self.finish_small(small, path, options, size).await,
+            Streamed::Nothing => match self.small_files.begin(path).await {
+                Some(small) => self.finish_small(small, path, options, size).await,
+                None => self.finish_alone(&[], path, options, size).await,
+            },
         };
-        let finished: Result<Finished, Errno> = finish.await;
         self.content = match finished {
             Ok(_) => Content::Published { size },
             Err(why) => lost(why),
         };
         finished
+    }
+
+    async fn finish_begun(&mut self, stream: FileStream, size: u64) -> Result<Finished, Errno> {
+        let writer = *stream.end().await?;
+        let report = self.report.take();
+        let copies = report.map_or(AllCopies::Unknown, AllCopies::Reported);
+        Ok((self.finish_writer(writer, size).await?, copies))
+    }
+
+    /// Publishes a small file with others of its directory, and where their session has failed in one of its own.
+    async fn finish_small(
+        &mut self,
+        mut small: SmallFile,
+        path: &PoolPath,
+        options: &PutOptions,
+        size: u64,
+    ) -> Result<Finished, Errno> {
+        if SmallFile::may_have(size) {
+            small.bytes.resize(size as usize, 0);
+            match small.make_visible(path, self.attributes, self.condition).await {
+                Ok(visible) => return Ok((visible, AllCopies::WhenVisible)),
+                Err(_) if small.may_try_alone() => {}
+                Err(failure) => return Err(errno(&failure)),
+            }
+        }
+        self.finish_alone(&small.bytes, path, options, size).await
+    }
+
+    async fn finish_alone(
+        &mut self,
+        bytes: &[u8],
+        path: &PoolPath,
+        options: &PutOptions,
+        size: u64,
+    ) -> Result<Finished, Errno> {
+        let session = self.pool.session(path, options).await;
+        let session = session.map_err(|failure| errno(&failure))?;
+        let mut writer = session.create(path.clone(), self.attributes);
+        let copies = AllCopies::Reported(session.pending_report());
+        writer.write(bytes).await.map_err(|failure| errno(&failure))?;
+        Ok((self.finish_writer(writer, size).await?, copies))
+    }
+
+    /// Has a writer make a file visible, with zeros where it has less than `size` bytes.
+    async fn finish_writer(&self, mut writer: Writer, size: u64) -> Result<VisibleFile, Errno> {
+        while writer.written() < size {
+            let zeros = vec![0; (size - writer.written()).min(PIECE) as usize];
+            writer.write(&zeros).await.map_err(|failure| errno(&failure))?;
+        }
+        writer.set_attributes(self.attributes);
+        writer.make_visible().await.map_err(|failure| errno(&failure))
     }
 
     /// Publishes what was changed. It can be tried again.
@@ -461,11 +589,11 @@ impl Draft {
     ) -> Result<Finished, Errno> {
         let attributes = self.attributes;
         let Content::Edited(edit) = &self.content else { return Err(Errno::IO) };
-        let (mut writer, report) = edit.writer(&self.pool, path, options, attributes).await?;
+        let (mut writer, copies) = edit.writer(&self.pool, path, options, attributes).await?;
         edit.write_to(&mut writer).await?;
         writer.set_attributes(attributes);
-        let version = writer.finish().await.map_err(|failure| errno(&failure))?;
-        Ok((version, report))
+        let visible = writer.make_visible().await.map_err(|failure| errno(&failure))?;
+        Ok((visible, copies))
     }
 
     /// Opens what was streamed and published, if that is all there is, so that it can be changed.

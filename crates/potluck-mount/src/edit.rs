@@ -8,9 +8,8 @@
 use crate::errno::errno;
 use crate::reading::Reading;
 use crate::spool::{Spool, SpoolFile};
-use potluck_client::{
-    Attributes, File, PendingReport, Pool, PutOptions, Suspended, SuspendedSession, Writer,
-};
+use crate::write_rates::AllCopies;
+use potluck_client::{Attributes, File, Pool, PutOptions, Suspended, SuspendedSession, Writer};
 use potluck_core::path::PoolPath;
 use rustix::io::Errno;
 use std::ops::Range;
@@ -132,22 +131,29 @@ impl Edit {
         Ok(())
     }
 
-    /// A writer for the whole file: of the session that has its base, or of a new one, whose report is given with it, where
-    /// there is none, or the file has another path by now.
+    /// A writer for the whole file: of the session that has its base, or of a new one, where there is none, or the file has
+    /// another path by now. With it, when all copies of the file are there.
     pub async fn writer(
         &self,
         pool: &Pool,
         path: &PoolPath,
         options: &PutOptions,
         attributes: Attributes,
-    ) -> Result<(Writer, Option<PendingReport>), Errno> {
+    ) -> Result<(Writer, AllCopies), Errno> {
         match self.session.as_ref().filter(|session| session.path() == path) {
-            Some(session) => Ok((Writer::anew(session, attributes), None)),
+            Some(session) => {
+                // The report of a session comes at its end, and this one goes on as long as the file is open.
+                let copies = match session.policy().mirror.is_async() {
+                    true => AllCopies::Unknown,
+                    false => AllCopies::WhenVisible,
+                };
+                Ok((Writer::anew(session, attributes), copies))
+            }
             None => {
                 let session = pool.session(path, options).await;
                 let session = session.map_err(|failure| errno(&failure))?;
                 let writer = session.create(path.clone(), attributes);
-                Ok((writer, Some(session.pending_report())))
+                Ok((writer, AllCopies::Reported(session.pending_report())))
             }
         }
     }

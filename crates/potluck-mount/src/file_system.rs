@@ -22,6 +22,7 @@ use crate::inodes::{Inodes, ROOT};
 use crate::locks::MountLocks;
 use crate::reading::Reading;
 use crate::record::MountRecord;
+use crate::small_files::SmallFiles;
 use crate::spool::Spool;
 use crate::write_protocol::WriteLimits;
 use crate::write_rates::WrittenFiles;
@@ -76,6 +77,7 @@ pub struct OpenMode {
 pub struct FileSystem {
     pool: Pool,
     metadata: Arc<CoherentMetadata>,
+    small_files: Arc<SmallFiles>,
     spool: Arc<Spool>,
     limits: Arc<WriteLimits>,
     written_files: Arc<WrittenFiles>,
@@ -101,11 +103,13 @@ impl FileSystem {
         let (inodes, handles) = (Mutex::new(Inodes::new(root)), Mutex::default());
         let metadata = Arc::new(CoherentMetadata::new(pool.clone()));
         let (checkpoints, limits) = (Mutex::default(), Arc::new(limits));
+        let small_files = Arc::new(SmallFiles::new(pool.clone()));
         let (spool, written_files, forgetting) = (Arc::new(spool), Arc::default(), OnceLock::new());
         let locks = Arc::new(MountLocks::new(pool.clone(), LockHolderId(pool.random())));
         Self {
             pool,
             metadata,
+            small_files,
             spool,
             limits,
             written_files,
@@ -143,8 +147,9 @@ impl FileSystem {
 
     fn draft_place(&self) -> DraftPlace {
         let (pool, spool) = (self.pool.clone(), Arc::clone(&self.spool));
+        let small_files = Arc::clone(&self.small_files);
         let (limits, written_files) = (Arc::clone(&self.limits), Arc::clone(&self.written_files));
-        DraftPlace { pool, spool, limits, written_files, note: self.record.draft() }
+        DraftPlace { pool, small_files, spool, limits, written_files, note: self.record.draft() }
     }
 
     fn child(&self, parent: u64, name: &str) -> Result<PoolPath, Errno> {
@@ -482,9 +487,7 @@ impl FileSystem {
         let (draft, replaced) = (self.draft_at(from.0, from.1), self.draft_at(to.0, to.1));
         if let Some(draft) = draft {
             // Its writer has the old name, so it is published under that and moved.
-            let published = draft.lock().await.publish(&source).await;
-            self.metadata.changed_here(&source);
-            published?;
+            self.metadata.publishing(&source, draft.lock().await.publish(&source)).await?;
         }
         let move_entry = || self.pool.rename(&source, &target, no_replace);
         let renamed = self.once(code::NO_ENTRY, move_entry).await;

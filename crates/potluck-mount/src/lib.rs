@@ -21,6 +21,7 @@ mod opener;
 mod ops;
 mod reading;
 mod record;
+mod small_files;
 mod spool;
 mod stream;
 mod write_protocol;

@@ -7,6 +7,7 @@
 mod dir;
 
 use dir::{Behind, CachedDir};
+use potluck_core::attributes::FileTime;
 use potluck_core::checkpoint::CheckpointId;
 use potluck_core::clock::Tick;
 use potluck_core::ids::WatchId;
@@ -53,6 +54,12 @@ struct HeardMeanwhile {
     names: BTreeSet<String>,
     touched: BTreeSet<String>,
     all: bool,
+}
+
+impl HeardMeanwhile {
+    fn is_of(&self, name: &str) -> bool {
+        self.all || self.names.contains(name) || self.touched.contains(name)
+    }
 }
 
 /// A fetch under way: names it when its answer arrives.
@@ -142,6 +149,39 @@ impl MetadataCache {
         let mut missing = self.missing_above(path);
         missing.extend(steps(path).pop().map(|(dir, name)| question(dir, [name])));
         missing
+    }
+
+    /// The questions whose answers let [`Self::entry`] know a path with all else in its directory; `None` unless many
+    /// names were looked for there already, and it is not known to have more than are told at once.
+    pub fn missing_with_its_directory(&mut self, path: &PoolPath) -> Option<Vec<KnownDir>> {
+        let (dir, _) = steps(path).pop()?;
+        let kept = self.dirs.get_mut(&dir)?;
+        if dir.space().is_empty() || !kept.is_worth_listing() {
+            return None;
+        }
+        let mut missing = self.missing_above(path);
+        missing.push(KnownDir { whole: true, ..KnownDir::new(dir) });
+        Some(missing)
+    }
+
+    /// The directory that tells of the attributes of a directory.
+    pub fn above(dir: &PoolPath) -> Option<PoolPath> {
+        steps(dir).pop().map(|(above, _)| above)
+    }
+
+    /// A fetch of [`Self::above`] is over, which was begun before this mount changed a directory, and which was modified
+    /// then as the manager says: unless something else was heard of it since.
+    pub fn finish_modified(&mut self, fetch: Fetch, dir: &PoolPath, modified: FileTime) {
+        let Some((above, name)) = steps(dir).pop() else { return };
+        let is_live = |it: &FetchUnderWay| self.stream.map(|stream| stream.id) == Some(it.stream);
+        let under_way = self.fetches.remove(&fetch.number).filter(is_live);
+        let heard = under_way.and_then(|mut it| it.dirs.remove(&above));
+        match heard.is_some_and(|heard| !heard.is_of(name)) {
+            true => {
+                self.dirs.get_mut(&above).into_iter().for_each(|it| it.modified(name, modified))
+            }
+            false => self.touched(dir),
+        }
     }
 
     /// The questions whose answers let [`Self::listing`] know a directory. The last is about that one.

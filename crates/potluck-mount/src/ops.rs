@@ -1,5 +1,5 @@
-//! The requests of the kernel, and nothing else that speaks FUSE. Each becomes a task of the runtime, which has the
-//! reply: a thread of FUSE waits for nobody.
+//! The requests of the kernel, and nothing else that speaks FUSE. Each that has to wait becomes a task of the runtime,
+//! which has the reply: a thread of FUSE waits for nobody.
 
 mod translation;
 
@@ -19,6 +19,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use translation::{
@@ -52,13 +53,24 @@ impl KernelRequests {
         &self,
         work: impl FnOnce(Arc<FileSystem>) -> F,
     ) {
-        self.runtime.spawn(work(Arc::clone(&self.files)));
+        self.begin(work(Arc::clone(&self.files)));
+    }
+
+    /// Does what can be done at once, and leaves the rest to the runtime. Most requests wait for nothing, and what others
+    /// ask of donors or the manager is on its way before a thread is woken.
+    fn begin(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let _runtime = self.runtime.enter();
+        let mut work = Box::pin(work);
+        let mut now = Context::from_waker(Waker::noop());
+        if work.as_mut().poll(&mut now).is_pending() {
+            self.runtime.spawn(work);
+        }
     }
 
     fn reply_entry(&self, reply: ReplyEntry, work: impl AsyncWork<ShownEntry>) {
         let owners = self.owners;
         let files = Arc::clone(&self.files);
-        self.runtime.spawn(async move {
+        self.begin(async move {
             match work.run(files).await {
                 Ok(facts) => reply.entry(&BELIEVED, &shown(&facts, owners), Generation(0)),
                 Err(why) => reply.error(number(why)),
@@ -68,7 +80,7 @@ impl KernelRequests {
 
     fn reply_empty(&self, reply: ReplyEmpty, work: impl AsyncWork<()>) {
         let files = Arc::clone(&self.files);
-        self.runtime.spawn(async move {
+        self.begin(async move {
             match work.run(files).await {
                 Ok(()) => reply.ok(),
                 Err(why) => reply.error(number(why)),

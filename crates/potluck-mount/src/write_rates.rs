@@ -34,6 +34,16 @@ struct Remembered {
     paths: VecDeque<PoolPath>,
 }
 
+/// When all copies of a file are there that this mount makes.
+pub enum AllCopies {
+    /// When it is visible.
+    WhenVisible,
+    /// As the report of the session says that wrote it and nothing else, with how much of it the pool had.
+    Reported(PendingReport),
+    /// Some are made later, and this mount does not hear when.
+    Unknown,
+}
+
 /// A file that was just published.
 pub struct Published {
     /// The path of the file.
@@ -66,12 +76,12 @@ impl WrittenFiles {
         }
     }
 
-    /// A file was published. The rest is known with the `report` of the session that wrote it alone, which is waited for in
-    /// the background.
-    pub fn published(self: &Arc<Self>, file: Published, report: Option<PendingReport>) {
+    /// A file was published. When all its copies are there may be known only later, in the background.
+    pub fn published(self: &Arc<Self>, file: Published, copies: AllCopies) {
         let observed = rate(file.bytes, file.took);
-        self.note(&file.path, WriteRates { observed, ..WriteRates::default() });
-        let Some(report) = report else { return };
+        let achieved = matches!(copies, AllCopies::WhenVisible).then_some(observed);
+        self.note(&file.path, WriteRates { observed, achieved, held_share: None });
+        let AllCopies::Reported(report) = copies else { return };
         let (files, began) = (Arc::clone(self), tokio::time::Instant::now());
         tokio::spawn(async move {
             // What ended it early was told to its writer.

@@ -69,6 +69,13 @@ impl Exposition {
         self.add(name, help, counter);
     }
 
+    /// Adds a time that only grows while the process runs; its name gets the suffix `_total`.
+    pub fn total_time(&mut self, name: &str, help: &str, value: Duration) {
+        let counter = Counter::<f64, AtomicU64>::default();
+        counter.inc_by(value.as_secs_f64());
+        self.add(name, help, counter);
+    }
+
     /// Calls by operation: how long each took, and how many failed.
     pub fn calls(&mut self, calls: &Calls) {
         self.add("potluck_call_seconds", "Calls by how long they took", calls.seconds.clone());

@@ -2,7 +2,7 @@
 
 use crate::series::{self, Series};
 use crate::when::When;
-use crate::{Catalog, Durability, Error};
+use crate::{Catalog, Durability, Error, entries};
 use potluck_core::path::PoolPath;
 
 impl Catalog {
@@ -14,7 +14,7 @@ impl Catalog {
     /// The steps of a directory, and what its rule says of each.
     pub async fn series(&self, path: PoolPath, when: When) -> Result<Series, Error> {
         let read = self.state.leases.leased(when.pool_ms);
-        self.read(move |db| series::look(db, &path, &read, when.wall_ms)).await
+        self.read(move |db| series::look(db, &path, &read, when)).await
     }
 
     /// Purges those of these steps that the rule still lets go, that are not pinned and that nobody reads, in one transaction;
@@ -30,6 +30,30 @@ impl Catalog {
             series::purge(db, &path, &names, &read, when)
         };
         self.write(Durability::Disk, purge).await
+    }
+
+    /// Notes that these steps of a series are used.
+    pub async fn note_steps(
+        &self,
+        path: PoolPath,
+        names: Vec<String>,
+        now_ms: u64,
+    ) -> Result<(), Error> {
+        let note = move |db: &crate::sql::Tx| series::note_steps(db, &path, &names, now_ms);
+        self.write(Durability::Disk, note).await
+    }
+
+    /// Notes that the steps are used that lead to a path which is read or written, and those below it, where series purge
+    /// what is not used. To the reader or writer that costs nothing elsewhere, and seldom there.
+    pub async fn note_use(&self, path: PoolPath, now_ms: u64) -> Result<(), Error> {
+        let steps = self.read(move |db| series::used_by(db, &path, now_ms)).await?;
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let note = move |db: &crate::sql::Tx| {
+            steps.iter().try_for_each(|(dir, name)| entries::set_used(db, *dir, name, now_ms))
+        };
+        self.write(Durability::Disk, note).await
     }
 
     /// Has a file or directory never be purged, or be purged as others.

@@ -82,7 +82,8 @@ CREATE INDEX group_members_by_group ON group_members (group_name, member);
 -- that a directory moves in O(1), or where a symbolic link leads. mtime_ns, permissions, uid, gid: of a directory or a
 -- link; NULL for a file, whose version has them. Both uid and gid are NULL where nobody said whom it belongs to.
 -- A dir below 0 is the snapshot of that number, without its sign. since: the
--- first snapshot that shows the entry under this name, taken or yet to be taken. pinned: whether it is never purged.
+-- first snapshot that shows the entry under this name, taken or yet to be taken. pinned: whether it is never purged. used_ms:
+-- when it was used last as a step of a series that purges what is not, in the pool's time; 0 where that is not known.
 CREATE TABLE entries (
     parent      INTEGER NOT NULL,
     name        TEXT NOT NULL,
@@ -95,6 +96,7 @@ CREATE TABLE entries (
     gid         INTEGER,
     since       INTEGER NOT NULL DEFAULT 0,
     pinned      INTEGER NOT NULL DEFAULT 0,
+    used_ms     INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (parent, name)
 ) WITHOUT ROWID;
 -- From a version, and from a directory, to the path that leads there.

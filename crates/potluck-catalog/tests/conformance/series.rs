@@ -18,7 +18,7 @@ const NOW: When = When {
 impl Stage {
     async fn set_rule(&self, at: &str, keep_last: Option<u32>, purge_after: Option<&str>) {
         let purge_after = purge_after.map(|time| time.parse().expect("a time"));
-        let series = SeriesRule { keep_last, purge_after };
+        let series = SeriesRule { keep_last, purge_after, purge_unused: None };
         let over = Override { series, ..Override::default() };
         self.catalog.set_policy(path(at), over).await.expect("set");
     }
@@ -76,7 +76,7 @@ async fn a_rule_is_of_one_directory_and_no_space_has_one() {
     stage.set_rule("pot://lab/run", Some(1), None).await;
     let inside = stage.catalog.series(path("pot://lab/run/step-1"), NOW).await.expect("looked at");
     assert!(inside.rule.is_none(), "steps have files, and no steps");
-    let series = SeriesRule { keep_last: Some(1), purge_after: None };
+    let series = SeriesRule { keep_last: Some(1), ..SeriesRule::default() };
     let over = Override { series, ..Override::default() };
     let refused = stage.catalog.plan_policy(path("pot://lab"), over).await.map(drop);
     assert_eq!(refused, Err(Error::SpaceAsSeries(path("pot://lab"))));
@@ -101,6 +101,53 @@ async fn what_is_pinned_or_being_read_is_never_purged() {
     assert_eq!(stage.purge(&["best"]).await, ["best"]);
     let none = stage.catalog.pin(path("pot://lab/run/none"), true).await;
     assert_eq!(none, Err(Error::NoEntry(path("pot://lab/run/none"))));
+}
+
+#[tokio::test]
+async fn steps_that_nobody_used_for_long_are_let_go_and_a_use_keeps_them() {
+    let stage = series().await;
+    let run = path("pot://lab/run");
+    let series =
+        SeriesRule { purge_unused: Some("16s".parse().expect("a time")), ..SeriesRule::default() };
+    stage
+        .catalog
+        .set_policy(run.clone(), Override { series, ..Override::default() })
+        .await
+        .expect("set");
+    let look = async |ms: u64| {
+        let when = When { pool_ms: ms, ..NOW };
+        let series = stage.catalog.series(run.clone(), when).await.expect("looked at");
+        let due = series.steps.iter().filter(|step| step.may_go()).map(|step| step.name.clone());
+        (due.collect::<Vec<_>>(), series.used_steps(ms))
+    };
+    let all = ["step-1", "step-2", "step-3", "step-4"];
+    let none: [&str; 0] = [];
+    let (due, unknown) = look(1_000_000).await;
+    assert_eq!(due, none, "of no step is it known when it was used");
+    assert_eq!(unknown, all);
+    stage.catalog.note_steps(run.clone(), unknown, 1_000_000).await.expect("noted");
+    assert_eq!(look(1_015_999).await, (vec![], vec![]));
+    // A file of a step is read, another is open, and a tree above all of them is only looked at.
+    let note = async |at: &str, ms| stage.catalog.note_use(path(at), ms).await.expect("noted");
+    note("pot://lab/run/step-2/state", 1_000_999).await; // too soon after that which is noted
+    note("pot://lab/run/step-3/state", 1_008_000).await;
+    note("pot://lab/elsewhere", 1_008_000).await;
+    assert_eq!(look(1_016_000).await.0, ["step-1", "step-2", "step-4"]);
+    stage
+        .catalog
+        .open_leased(path("pot://lab/run/step-4/state"), MemberId(5), 1_016_000)
+        .await
+        .expect("opened");
+    let (due, used) = look(1_016_000).await;
+    assert_eq!((due, used), (vec!["step-1".into(), "step-2".into()], vec!["step-4".into()]));
+    // Whoever reads a directory reads what is in it.
+    note("pot://lab", 1_016_000).await;
+    assert_eq!(look(1_031_999).await.0, none);
+    let when = When { pool_ms: 1_032_000, ..NOW };
+    stage.catalog.pin(path("pot://lab/run/step-1"), true).await.expect("pinned");
+    let names = all.map(str::to_owned).to_vec();
+    let gone = stage.catalog.purge_steps(run.clone(), names, when).await.expect("purged");
+    assert_eq!(gone, ["step-2", "step-3"], "one is pinned, and one is open");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use crate::fetch::{ChunkLocator, LocatedChunks};
 use crate::pool::Pool;
 use crate::source::{Cut, Cutter, Input, Item, Items};
+use potluck_core::attributes::FileTime;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
@@ -31,8 +32,19 @@ pub(crate) enum Push {
     Locate(Vec<ChunkName>, oneshot::Sender<Result<LocatedChunks, Failure>>),
 }
 
-/// Is told which version a file became.
-pub(crate) type Finished = oneshot::Sender<Result<VersionId, Failure>>;
+/// Is told what a file became.
+pub(crate) type Finished = oneshot::Sender<Result<VisibleFile, Failure>>;
+
+/// A file that became visible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VisibleFile {
+    /// The version that the file has.
+    pub version: VersionId,
+    /// When its directory was modified because the file came to it; `None` where the file replaced another.
+    pub dir_modified: Option<FileTime>,
+    /// Whether it has less redundancy than its policy asks for, because donors are away.
+    pub below_policy: bool,
+}
 
 /// The channels of pushed files as the sliding window has them.
 pub(crate) struct Pushes {

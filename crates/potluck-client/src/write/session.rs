@@ -11,6 +11,7 @@ use crate::write::reservation::Reservation;
 use crate::write::sliding_window;
 use crate::writer::{Attributes, Writer};
 use potluck_core::path::PoolPath;
+use potluck_core::policy::Policy;
 use potluck_wire::control::Reserve;
 use potluck_wire::error::Failure;
 use std::sync::{Arc, OnceLock};
@@ -76,6 +77,16 @@ impl Session {
     /// A new file of the session, which becomes visible at `path` when it is finished.
     pub fn create(&self, path: PoolPath, attributes: Attributes) -> Writer {
         Writer::new(Arc::clone(&self.handle), path, attributes)
+    }
+
+    /// Whether the session has failed: nothing more can be written in it.
+    pub fn has_failed(&self) -> bool {
+        self.handle.failure.get().is_some()
+    }
+
+    /// The policy under which its files are written.
+    pub fn policy(&self) -> &Policy {
+        &self.handle.policy
     }
 
     /// Stores files that are read here, one after the other; what becomes of each is in the report.

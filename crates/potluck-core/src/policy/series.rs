@@ -15,6 +15,23 @@ pub struct SeriesRule {
     /// Steps that were modified longer ago are purged; none: none are for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purge_after: Option<KeptTime>,
+    /// Steps that nobody has read or written for longer are purged; none: none are for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub purge_unused: Option<KeptTime>,
+}
+
+/// Uses of a step are noted to so many parts of the time without any after which it is purged.
+const USE_PARTS: u64 = 16;
+/// And at least so often.
+const LONGEST_UNNOTED_MS: u64 = 3_600_000;
+
+/// The time since something happened to a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepAge {
+    /// Milliseconds since it was modified.
+    pub modified_ms: i64,
+    /// Milliseconds since it was read or written; `None` where that is not known yet.
+    pub unused_ms: Option<u64>,
 }
 
 impl SeriesRule {
@@ -23,6 +40,7 @@ impl SeriesRule {
         Self {
             keep_last: inner.keep_last.or(self.keep_last),
             purge_after: inner.purge_after.or(self.purge_after),
+            purge_unused: inner.purge_unused.or(self.purge_unused),
         }
     }
 
@@ -33,18 +51,31 @@ impl SeriesRule {
 
     /// Whether it lets nothing go.
     pub fn is_none(&self) -> bool {
-        self.keep_last.unwrap_or(0) == 0 && self.purge_after.is_none_or(|time| time.is_none())
+        let is_none = |time: Option<KeptTime>| time.is_none_or(|time| time.is_none());
+        self.keep_last.unwrap_or(0) == 0 && is_none(self.purge_after) && is_none(self.purge_unused)
     }
 
-    /// Why a step is purged that is the `place`th newest, from 0, and was modified `age_ms` ago.
-    pub fn lets_go(&self, place: usize, age_ms: i64) -> Option<PurgeReason> {
+    /// How old the last noted use of a step may be before another is noted, in milliseconds; `None` where uses do not
+    /// matter.
+    pub fn notes_uses_after_ms(&self) -> Option<u64> {
+        let time = self.purge_unused.filter(|time| !time.is_none())?;
+        Some((time.ms() / USE_PARTS).min(LONGEST_UNNOTED_MS))
+    }
+
+    /// Why a step is purged that is the `place`th newest, from 0.
+    pub fn lets_go(&self, place: usize, age: StepAge) -> Option<PurgeReason> {
         let last = self.keep_last.filter(|last| *last > 0);
         let time = self.purge_after.filter(|time| !time.is_none());
+        let unused = self.purge_unused.filter(|time| !time.is_none());
         if last.is_some_and(|last| place >= last as usize) {
             return Some(PurgeReason::BeyondLast);
         }
-        let is_old = time.is_some_and(|time| age_ms >= time.ms().min(i64::MAX as u64) as i64);
-        is_old.then_some(PurgeReason::Age)
+        let most = |time: KeptTime| time.ms().min(i64::MAX as u64) as i64;
+        if time.is_some_and(|time| age.modified_ms >= most(time)) {
+            return Some(PurgeReason::Age);
+        }
+        let is_unused = |time: KeptTime| age.unused_ms.is_some_and(|unused| unused >= time.ms());
+        unused.is_some_and(is_unused).then_some(PurgeReason::Unused)
     }
 }
 
@@ -53,7 +84,9 @@ impl fmt::Display for SeriesRule {
         let last = self.keep_last.filter(|last| *last > 0).map(|last| format!("the last {last}"));
         let time = self.purge_after.filter(|time| !time.is_none());
         let time = time.map(|time| format!("of the last {time}"));
-        let parts: Vec<String> = last.into_iter().chain(time).collect();
+        let unused = self.purge_unused.filter(|time| !time.is_none());
+        let unused = unused.map(|time| format!("used in the last {time}"));
+        let parts: Vec<String> = last.into_iter().chain(time).chain(unused).collect();
         f.write_str(&if parts.is_empty() { "all".into() } else { parts.join(", ") })
     }
 }
@@ -66,6 +99,8 @@ pub enum PurgeReason {
     BeyondLast,
     /// It was modified too long ago.
     Age,
+    /// Nobody has read or written it for too long.
+    Unused,
 }
 
 #[cfg(test)]
@@ -77,18 +112,31 @@ mod tests {
         let rule = |last: Option<u32>, time: Option<&str>| SeriesRule {
             keep_last: last,
             purge_after: time.map(|time| time.parse().expect("a time")),
+            purge_unused: None,
         };
         let hour = 3_600_000;
+        let age = |modified_ms| StepAge { modified_ms, unused_ms: None };
         let both = rule(Some(2), Some("1h"));
-        assert_eq!(both.lets_go(0, hour - 1), None);
-        assert_eq!(both.lets_go(1, hour), Some(PurgeReason::Age));
-        assert_eq!(both.lets_go(2, 0), Some(PurgeReason::BeyondLast));
-        assert_eq!(rule(None, Some("1h")).lets_go(99, 0), None);
-        assert_eq!(rule(Some(1), None).lets_go(0, i64::MAX), None);
+        assert_eq!(both.lets_go(0, age(hour - 1)), None);
+        assert_eq!(both.lets_go(1, age(hour)), Some(PurgeReason::Age));
+        assert_eq!(both.lets_go(2, age(0)), Some(PurgeReason::BeyondLast));
+        assert_eq!(rule(None, Some("1h")).lets_go(99, age(0)), None);
+        assert_eq!(rule(Some(1), None).lets_go(0, age(i64::MAX)), None);
         for none in [rule(None, None), rule(Some(0), Some("none"))] {
-            assert!(none.is_none() && none.lets_go(99, i64::MAX).is_none(), "{none}");
+            assert!(none.is_none() && none.lets_go(99, age(i64::MAX)).is_none(), "{none}");
         }
         assert_eq!(both.to_string(), "the last 2, of the last 1h");
+        let time = |text: &str| Some(text.parse().expect("a time"));
+        let unused = SeriesRule { purge_unused: time("1h"), ..SeriesRule::default() };
+        let age = |unused_ms| StepAge { modified_ms: i64::MAX, unused_ms };
+        assert_eq!(unused.lets_go(99, age(None)), None, "nobody knows");
+        assert_eq!(unused.lets_go(0, age(Some(hour as u64 - 1))), None);
+        assert_eq!(unused.lets_go(0, age(Some(hour as u64))), Some(PurgeReason::Unused));
+        assert!(!unused.is_none());
+        assert_eq!(unused.notes_uses_after_ms(), Some(hour as u64 / USE_PARTS));
+        assert_eq!(both.notes_uses_after_ms(), None);
+        let year = SeriesRule { purge_unused: time("365d"), ..SeriesRule::default() };
+        assert_eq!(year.notes_uses_after_ms(), Some(LONGEST_UNNOTED_MS));
         // What is set later goes first, part by part.
         assert_eq!(both.then(&rule(Some(5), None)), rule(Some(5), Some("1h")));
     }

@@ -5,6 +5,7 @@ use crate::access::Access;
 use crate::callers::{CallingMember, KnownMembers};
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
+use crate::session_rates::SessionRates;
 use crate::settings::Settings;
 use crate::wakeup::Wakeup;
 use potluck_catalog::{Catalog, CheckpointOutcome, NewCheckpoint, OpenCheckpoint, SeenSpaces};
@@ -30,6 +31,7 @@ handles! {
         settings: Arc<Settings>,
         time: PoolTime,
         catalog: Catalog,
+        rates: Arc<SessionRates>,
         members: Arc<KnownMembers>,
         background: Wakeup,
         access: Access,
@@ -110,6 +112,7 @@ impl Answer<CheckpointList> for CheckpointCalls {
             let Ok(used) = self.catalog.usage(staging, None, SUMMED, SeenSpaces::ALL).await else {
                 continue;
             };
+            let rates = self.rates.of(&open.id);
             let is_own = open.made_by == own;
             // Whoever knows the identifier reaches what is staged.
             let is_told = is_own || rights.allow(Right::Manage);
@@ -126,10 +129,20 @@ impl Answer<CheckpointList> for CheckpointCalls {
                 files: used.files,
                 bytes: used.bytes,
                 more: used.next.is_some(),
+                oab_mib_s: rates.observed,
+                asb_mib_s: rates.achieved,
             });
         }
         let committed = known.committed.into_iter().filter(|ended| ended.made_by == own);
-        let committed = committed.map(|ended| OwnCommitted { id: ended.id, target: ended.target });
+        let committed = committed.map(|ended| {
+            let rates = self.rates.of(&ended.id);
+            OwnCommitted {
+                id: ended.id,
+                target: ended.target,
+                oab_mib_s: rates.observed,
+                asb_mib_s: rates.achieved,
+            }
+        });
         Ok(Checkpoints { checkpoints, committed: committed.collect() })
     }
 }

@@ -8,6 +8,8 @@ use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
+use crate::series_uses::SeriesUses;
+use crate::session_rates::SessionRates;
 use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
@@ -39,6 +41,8 @@ handles! {
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
+        rates: Arc<SessionRates>,
+        uses: Arc<SeriesUses>,
         scan_state: Arc<ScanState>,
         wait_until: WaitingForDonors,
         sessions: WriteSessions,
@@ -167,6 +171,9 @@ impl CommitCalls {
             let kept = self.scan_state.kept();
             kept.spaces.get(path.space()).is_none_or(|space| space.files == 0)
         };
+        for file in files.iter().flatten().filter(|file| !file.is_part()) {
+            self.uses.note(&self.catalog, &file.path, self.time.now_ms()).await;
+        }
         let wrote = files.iter().flatten().next().map(|file| file.path.clone());
         let first = wrote.as_ref().is_some_and(unseen);
         let Ticketed { space, policy: Policy { mirror, ack, .. }, asked, .. } = ticketed.clone();
@@ -175,6 +182,7 @@ impl CommitCalls {
         let stored = files.iter().flatten().filter(|file| file.version.parts == 0);
         let stored: u64 =
             stored.filter(|file| !file.version.inline).map(|file| file.version.size).sum();
+        let sizes: Vec<Option<(PoolPath, u64)>> = files.iter().map(visible_size).collect();
         let whole = files.iter().flatten().filter(|file| !file.is_part());
         let receipts = whole.flat_map(|file| &file.chunks).flat_map(|chunk| {
             chunk.holders.iter().map(|(donor, _)| (*donor, u64::from(chunk.len)))
@@ -210,11 +218,21 @@ impl CommitCalls {
                         parts.iter().for_each(|names| pool.withdraw_offers(&id, names));
                     }
                 }
+                let visible = sizes.iter().zip(&files).filter(|(_, stored)| stored.is_ok());
+                let visible = visible.filter_map(|(size, _)| size.as_ref());
+                let visible = visible.map(|(path, bytes)| (path, *bytes));
+                self.rates.visible(id, visible, open, self.time.tick());
                 self.count_late(told, &files).await?;
                 Ok(reply(&files))
             }
         }
     }
+}
+
+/// The path and the size of a file that is to be visible.
+fn visible_size(file: &Prepared) -> Option<(PoolPath, u64)> {
+    let file = file.as_ref().ok().filter(|file| !file.is_part())?;
+    Some((file.path.clone(), file.version.size))
 }
 
 /// What is needed to judge the parts of a file anew, if that is to become visible.
@@ -473,9 +491,11 @@ struct EarlyCopies {
 
 fn reply(outcomes: &[Result<StoredFile, Refused<Failure>>]) -> Committed {
     let outcome = |outcome: &Result<StoredFile, Refused<Failure>>| match outcome {
-        Ok(StoredFile { version, below_policy }) => {
-            Outcome::Stored { version: *version, below_policy: *below_policy }
-        }
+        Ok(StoredFile { version, below_policy, dir_modified }) => Outcome::Stored {
+            version: *version,
+            below_policy: *below_policy,
+            dir_modified: *dir_modified,
+        },
         Err(Refused::Before(failure)) => Outcome::Refused(failure.clone()),
         Err(Refused::Here(why)) => Outcome::Refused(Failure::from(why.clone())),
     };

@@ -7,6 +7,7 @@ use crate::failure;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
+use crate::series_uses::SeriesUses;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
 use potluck_catalog::{Catalog, Copied, CopiedVersion, CopyOutcome, CopyRequest, Error};
@@ -23,6 +24,7 @@ handles! {
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
+        uses: Arc<SeriesUses>,
         background: Wakeup,
         scan_state: Arc<ScanState>,
         access: Access,
@@ -33,6 +35,7 @@ impl Answer<CopyFiles> for CopyCalls {
     async fn answer(self, call: CopyFiles, caller: CallingMember) -> Result<CopiedFiles, Failure> {
         let CopyFiles { from, to, recursive, condition, redundancy, copy, page, after } = call;
         self.access.need(&caller, Right::Read, &from).await?;
+        self.uses.note(&self.catalog, &from, self.time.now_ms()).await;
         let rights = self.access.need(&caller, Right::Write, &to).await?;
         let over = redundancy.map_or_else(Override::default, Override::from);
         let asked = AskedPolicy { over, may_lower: rights.allow(Right::Manage) };

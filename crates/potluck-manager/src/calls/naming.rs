@@ -6,6 +6,7 @@ use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
+use crate::series_uses::SeriesUses;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
 use crate::wakeup::Wakeup;
@@ -34,6 +35,7 @@ handles! {
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
+        uses: Arc<SeriesUses>,
         background: Wakeup,
         wait_until: WaitingForDonors,
         scan_state: Arc<ScanState>,
@@ -229,7 +231,9 @@ impl Answer<Move> for NamingCalls {
         self.access.need(&caller, Right::Write, &from).await?;
         self.access.need(&caller, Right::Write, &to).await?;
         let when = self.time.when().made_by(caller.member()?.member);
+        let moved = from.clone();
         self.catalog.rename(from, to, no_replace, when).await?;
+        self.uses.moved(&moved);
         Ok(Done {})
     }
 }

@@ -7,6 +7,7 @@ use crate::failure;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
+use crate::series_uses::SeriesUses;
 use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
 use crate::wakeup::Wakeup;
@@ -25,6 +26,7 @@ handles! {
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
+        uses: Arc<SeriesUses>,
         background: Wakeup,
         stats: Arc<StatsCache>,
         scan_state: Arc<ScanState>,
@@ -56,6 +58,7 @@ impl Answer<PolicySet> for PolicyCalls {
         }
         if !dry_run {
             self.catalog.set_policy(path.clone(), over).await?;
+            self.uses.may_be_others();
             // Should a page fail, the goals of those before it are set.
             self.scan_state.changed_anywhere(self.time.tick());
         }

@@ -6,6 +6,7 @@ use crate::callers::CallingMember;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::scan_state::{BAD_COPY_MET, ScanState};
+use crate::series_uses::SeriesUses;
 use crate::shared_pool::SharedPool;
 use crate::tickets;
 use crate::tickets::TicketIssuer;
@@ -30,6 +31,7 @@ handles! {
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
+        uses: Arc<SeriesUses>,
         scan_state: Arc<ScanState>,
         wait_until: WaitingForDonors,
         tickets: TicketIssuer,
@@ -41,6 +43,7 @@ impl Answer<Open> for ReadingCalls {
     async fn answer(self, call: Open, caller: CallingMember) -> Result<Opened, Failure> {
         let Open { path, recursive, after, leased } = call;
         self.access.need(&caller, Right::Read, &path).await?;
+        self.uses.note(&self.catalog, &path, self.time.now_ms()).await;
         let page = match leased && !recursive {
             true => {
                 let member = caller.member()?.member;

@@ -7,6 +7,7 @@ use crate::failure;
 use crate::handles::handles;
 use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
+use crate::session_rates::SessionRates;
 use crate::sessions::WriteSessions;
 use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
@@ -39,6 +40,7 @@ handles! {
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
+        rates: Arc<SessionRates>,
         wait_until: WaitingForDonors,
         tickets: TicketIssuer,
         sessions: WriteSessions,
@@ -120,6 +122,7 @@ impl Answer<Reserve> for WriteSessionCalls {
         };
         let (ticketed, contacts) = opened.await?.map_err(refused)?;
         self.keep(&new, &ticketed).await?;
+        self.rates.opened(new.id, self.time.tick());
         self.sessions.keep_reservation(new.id).await?;
         Ok(Reserved {
             session: new.id,

@@ -4,6 +4,7 @@
 use crate::handles::handles;
 use crate::outcomes::Outcomes;
 use crate::pool_time::PoolTime;
+use crate::series_uses::SeriesUses;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
 use potluck_catalog::{Catalog, Error, LEASE, Met, PageLimit, SeenSpaces, Series};
@@ -11,6 +12,7 @@ use potluck_core::path::PoolPath;
 use potluck_pool::redundancy::judge_file;
 use potluck_wire::control::{HealthLevel, SeriesSteps, StepAbout, StepFate};
 use potluck_wire::env::Env;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
@@ -21,6 +23,7 @@ handles! {
         time: PoolTime,
         pool: SharedPool,
         catalog: Catalog,
+        uses: Arc<SeriesUses>,
         background: Wakeup,
     }
 }
@@ -46,11 +49,13 @@ impl SeriesPurger {
 
     /// Purges what the rules of all series let go.
     pub async fn purge_all(&self) -> Result<(), Error> {
+        let all = self.catalog.all_series().await?;
+        self.uses.are_counted_in(all.clone());
         // Readers have to say again what they have open when a manager has started again.
         if self.time.is_restarted_within(LEASE) {
             return Ok(());
         }
-        for path in self.catalog.all_series().await? {
+        for path in all {
             match self.purge(path, false).await {
                 // It was removed meanwhile, or somebody should look at it, which does not hold up the others.
                 Err(why @ (Error::NoEntry(_) | Error::TooManySteps { .. } | Error::Damaged(_))) => {
@@ -65,7 +70,12 @@ impl SeriesPurger {
     /// Purges what the rule of a series lets go, or says what that would be.
     pub async fn purge(&self, path: PoolPath, dry_run: bool) -> Result<SeriesSteps, Error> {
         let when = self.time.when();
-        let Series { rule, steps, .. } = self.catalog.series(path.clone(), when).await?;
+        let series = self.catalog.series(path.clone(), when).await?;
+        let used = if dry_run { Vec::new() } else { series.used_steps(when.pool_ms) };
+        if !used.is_empty() {
+            self.catalog.note_steps(path.clone(), used, when.pool_ms).await?;
+        }
+        let Series { rule, steps, .. } = series;
         let fates = steps.iter().map(|step| match step.reason {
             None => StepFate::Stays,
             Some(_) if step.pinned => StepFate::Pinned,

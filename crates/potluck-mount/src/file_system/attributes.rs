@@ -80,9 +80,7 @@ impl FileSystem {
             }
             // Otherwise the last handle publishes it, also what was set after all was written.
             if !self.is_open(inode, &shared) {
-                let published = draft.publish(&path).await;
-                self.metadata.changed_here(&path);
-                published?;
+                self.metadata.publishing(&path, draft.publish(&path)).await?;
             }
         }
         Ok(self.facts_of_draft(inode, &shared).await)

@@ -1,7 +1,7 @@
 //! Files that were written are published when they are closed, and what cannot be is kept in the mount's record.
 
 use super::FileSystem;
-use crate::draft::Draft;
+use crate::draft::{Draft, PublishedChange};
 use crate::handles::{Handle, OpenHandle, SharedDraft};
 use crate::opener::closes_for_good;
 use potluck_core::path::PoolPath;
@@ -38,11 +38,7 @@ impl FileSystem {
         }
         let path = self.inodes().path(inode);
         match path {
-            Ok(path) => {
-                let published = publish(draft, &path).await;
-                self.metadata.changed_here(&path);
-                published
-            }
+            Ok(path) => self.metadata.publishing(&path, publish(draft, &path)).await,
             Err(_) => Ok(()),
         }
     }
@@ -118,7 +114,7 @@ impl FileSystem {
 
 /// Publishes a draft at `path`. A program may not hear that it failed, as one that is killed or ends without closing:
 /// the record says so, too.
-async fn publish(draft: &mut Draft, path: &PoolPath) -> Result<(), Errno> {
+async fn publish(draft: &mut Draft, path: &PoolPath) -> Result<PublishedChange, Errno> {
     let published = draft.publish(path).await;
     if let Err(why) = published {
         tracing::warn!("{path} is not in the pool as it was written: {why}");

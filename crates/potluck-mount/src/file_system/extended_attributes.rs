@@ -168,7 +168,9 @@ impl FileSystem {
         let policy = attribute.policy(value)?;
         let path = self.inodes().path(inode)?;
         let set = PolicySet { path, policy, new_files_only: false, dry_run: false };
-        self.pool.call(&set).await.map(drop).map_err(|failure| errno(&failure))
+        let set = self.pool.call(&set).await;
+        self.small_files.begin_anew(); // in sessions with the new policy
+        set.map(drop).map_err(|failure| errno(&failure))
     }
 }
 

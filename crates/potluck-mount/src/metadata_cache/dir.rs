@@ -1,5 +1,6 @@
 //! What is kept of one directory.
 
+use potluck_core::attributes::FileTime;
 use potluck_core::entry_stamp::EntryStamp;
 use potluck_core::kept_place::is_reserved;
 use potluck_core::path::PoolPath;
@@ -11,6 +12,9 @@ pub const BYTES: usize = 400;
 /// Bytes that a name is counted with beside itself, and those that an entry behind it is.
 const OF_NAME: usize = 80;
 const OF_ENTRY: usize = 240;
+/// Names that are looked for one by one before the directory is listed: a program that makes many files in it looks for
+/// each of them.
+const LISTED_AFTER: u32 = 4;
 /// Names of a whole directory that are compared with the manager one by one, so that it tells what differs. Of a larger
 /// one the digest is compared, and it is listed anew if that differs.
 const COMPARED_BY_NAME: usize = 512;
@@ -24,6 +28,8 @@ pub struct CachedDir {
     /// How many names are not known, or not all that there is to know.
     unknown: usize,
     bytes: usize,
+    /// Times that a single name was looked for which was not known.
+    misses: u32,
     /// Orders directories by their last use.
     pub used: u64,
 }
@@ -80,6 +86,20 @@ impl CachedDir {
         }
     }
 
+    /// What is behind a name was modified at a time, and nothing else of it has changed, if all is known that there is
+    /// to know.
+    pub fn modified(&mut self, name: &str, modified: FileTime) {
+        if let Some(Behind::Entry(entry)) = self.names.get_mut(name) {
+            entry.mtime = entry.mtime.max(modified);
+        }
+    }
+
+    /// One more name is looked for that is not known; whether all are better asked for, which is told once.
+    pub fn is_worth_listing(&mut self) -> bool {
+        self.misses = self.misses.saturating_add(1);
+        !self.is_whole && self.misses == LISTED_AFTER
+    }
+
     /// All entries, if they are known.
     pub fn listing(&self) -> Option<Vec<ListedEntry>> {
         let entries = self.names.iter().filter_map(|(name, behind)| match behind {
@@ -97,7 +117,7 @@ impl CachedDir {
 
     /// All entries that are there are going to be put.
     pub fn begin_listing(&mut self) {
-        *self = Self { is_whole: true, used: self.used, ..Self::default() };
+        *self = Self { is_whole: true, used: self.used, misses: self.misses, ..Self::default() };
     }
 
     /// There may be entries that are not kept.

@@ -69,7 +69,7 @@ pub struct CheckpointList {}
 call!(CheckpointList => Checkpoints, "checkpoint-list");
 
 /// The checkpoints that are open, those that began first before others.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoints {
     /// The checkpoints that are open.
     pub checkpoints: Vec<CheckpointAbout>,
@@ -79,16 +79,22 @@ pub struct Checkpoints {
 }
 
 /// A checkpoint of the caller that is visible.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OwnCommitted {
     /// The identifier of the checkpoint.
     pub id: CheckpointId,
     /// The path of what it became.
     pub target: String,
+    /// As of one that is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oab_mib_s: Option<f64>,
+    /// As of one that is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asb_mib_s: Option<f64>,
 }
 
 /// A checkpoint that is open.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointAbout {
     /// The identifier of the checkpoint, for whoever began it and for those who manage the space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,4 +125,12 @@ pub struct CheckpointAbout {
     /// Whether there are more than were counted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
+    /// MiB a second from when it was first written to until the last of its files was staged (the observed application
+    /// bandwidth), as far as that was since the manager's start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oab_mib_s: Option<f64>,
+    /// MiB a second until all copies of these were made (the achieved storage bandwidth); none while some are to be made, or
+    /// were made when nobody told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asb_mib_s: Option<f64>,
 }

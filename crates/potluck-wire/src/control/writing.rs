@@ -323,6 +323,9 @@ pub enum Outcome {
         /// one more may die, and repair makes the rest.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         below_policy: bool,
+        /// When its directory was modified because the file came to it; not where it replaced another.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dir_modified: Option<FileTime>,
     },
     /// The file is not visible, for this reason.
     Refused(Failure),

@@ -28,6 +28,9 @@ pub struct SeriesOptions {
     /// Purge steps that were modified longer ago, such as 30d, likewise; none: none for that
     #[arg(long, value_name = "TIME")]
     pub purge_after: Option<KeptTime>,
+    /// Purge steps that nobody has read or written for longer, such as 90d, likewise; none: none for that
+    #[arg(long, value_name = "TIME")]
+    pub purge_unused: Option<KeptTime>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -153,11 +153,14 @@ fn text(open: &Checkpoints) -> String {
     let row = |about: &CheckpointAbout| {
         let at_least = if about.more { "> " } else { "" };
         let time = |ms: u64| duration(ms / 1000);
+        let rate = |mib_s: Option<f64>| mib_s.map_or_else(|| "-".into(), |it| format!("{it:.1}"));
         vec![
             time(about.age_ms),
             time(about.expires_ms),
             format!("{at_least}{}", count(about.files, "file")),
             format!("{at_least}{}", format_size(about.bytes)),
+            rate(about.oab_mib_s),
+            rate(about.asb_mib_s),
             about.maker.clone().unwrap_or_else(|| about.member.to_string()),
             about.target.to_string(),
             about.id.map_or_else(|| "-".into(), |id| id.to_string()),
@@ -165,8 +168,8 @@ fn text(open: &Checkpoints) -> String {
     };
     let rows: Vec<_> = open.checkpoints.iter().map(row).collect();
     table(
-        &["age", "expires in", "files", "size", "by", "directory", "identifier"],
-        &[0, 1, 2, 3],
+        &["age", "expires in", "files", "size", "OAB", "ASB", "by", "directory", "identifier"],
+        &[0, 1, 2, 3, 4, 5],
         &rows,
     )
 }

@@ -61,12 +61,13 @@ fn text(path: &str, policy: &policy::Policy) -> String {
 
 async fn set(args: PolicySetArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let over = with_retention(policy_override(&args.policy)?, &args.retention);
-    let SeriesOptions { keep_last, purge_after } = args.series;
-    let over = Override { series: SeriesRule { keep_last, purge_after }, ..over };
+    let SeriesOptions { keep_last, purge_after, purge_unused } = args.series;
+    let series = SeriesRule { keep_last, purge_after, purge_unused };
+    let over = Override { series, ..over };
     if over == Override::default() {
         return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, "nothing to set is named")
             .hint(
-                "give --copies, --ec, --mirror, --race, --width, --chunk-size, --cut, --ack, --strict, --keep-versions, --trash, --keep-last or --purge-after",
+                "give --copies, --ec, --mirror, --race, --width, --chunk-size, --cut, --ack, --strict, --keep-versions, --trash, --keep-last, --purge-after or --purge-unused",
             ));
     }
     let before = client.stat(&args.path).await?.policy;

@@ -4,6 +4,7 @@
 use super::content::{arg, tree_of};
 use super::lab::{Cli, Lab};
 use super::member::Member;
+use super::monitoring::{free_port, get, value};
 use super::mounts::{Mount, mounted};
 use super::waiting::{DEADLINE, pause, wait_until};
 use potluck_core::path::PoolPath;
@@ -384,4 +385,38 @@ fn an_atomic_copy_of_any_size_has_its_links_and_becomes_visible_at_one_moment() 
         lab.cli.fails(2, &["cp", "-r", "--atomic", &format!("{}/.", arg(&tree)), "pot://lab/tree"]);
     assert!(many.hint.contains("--atomic"), "{many:?}");
     assert_eq!(open(&lab.cli), Vec::<Value>::new());
+}
+
+#[test]
+fn a_checkpoint_tells_how_fast_it_was_written_and_stored() {
+    let metrics = format!("127.0.0.1:{}", free_port());
+    let mut lab = Lab::with_options(3, &["--metrics-listen", &metrics]);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "3"]);
+    let staging = begin(&lab.cli, "pot://lab/run");
+    let rates = |about: &Value| ["oab_mib_s", "asb_mib_s"].map(|name| about[name].as_f64());
+    assert_eq!(rates(&open(&lab.cli)[0]), [None, None], "nothing was written");
+    let input = lab.dir().join("input");
+    fs::write(&input, vec![7; 5 << 20]).expect("written");
+    lab.cli.ok(&["cp", arg(&input), &format!("{staging}/state")]);
+    let [observed, achieved] = rates(&open(&lab.cli)[0]);
+    assert!(observed > Some(0.0) && achieved > Some(0.0), "{observed:?}, {achieved:?}");
+    assert!(observed >= achieved, "stored before it was visible");
+    let shown = lab.cli.ok(&["ckpt", "ls"]).text();
+    let rate = format!("{:.1}", observed.expect("a rate"));
+    assert!(shown.contains("OAB") && shown.contains(&rate), "{rate}: {shown}");
+    lab.cli.ok(&["ckpt", "commit", "pot://lab/run"]);
+    let committed = lab.cli.json(&["ckpt", "ls"])["committed"][0].clone();
+    assert_eq!(rates(&committed), [observed, achieved], "{committed}");
+
+    // When repair makes a copy that a donor did not take nobody is told.
+    lab.kill_donor("donor-3");
+    let staging = begin(&lab.cli, "pot://lab/later");
+    lab.cli.ok(&["cp", arg(&input), &format!("{staging}/state")]);
+    let [observed, achieved] = rates(&open(&lab.cli)[0]);
+    assert!(observed.is_some() && achieved.is_none(), "{observed:?}, {achieved:?}");
+    let text = get(&metrics, "/metrics").expect("the manager answers");
+    let total = |name: &str| value(&text, &format!("potluck_written_{name}_total"));
+    assert_eq!(total("bytes"), Some(f64::from(10 << 20)));
+    assert!(total("stored_seconds") >= total("visible_seconds"), "{text}");
+    assert!(total("visible_seconds") > Some(0.0), "{text}");
 }

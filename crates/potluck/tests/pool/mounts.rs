@@ -10,6 +10,7 @@ mod metadata_cache;
 mod model;
 mod owners;
 mod programs;
+mod small_files;
 mod streams;
 
 use super::content::{arg, assert_same, bytes};

@@ -3,10 +3,11 @@
 use super::content::{arg, assert_same, file};
 use super::lab::{Cli, Lab};
 use super::mounts::mounted;
-use super::waiting::{DEADLINE, wait_until};
+use super::waiting::{DEADLINE, pause, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::io::ErrorKind;
+use std::time::{Duration, Instant};
 
 /// The numbers of the versions that are kept of a path, the last that was replaced first.
 fn versions(cli: &Cli, path: &str) -> Vec<u64> {
@@ -344,4 +345,39 @@ fn old_steps_of_a_series_are_purged_but_never_what_is_pinned_read_or_the_last_th
         listed(&lab) == "step-5/\n"
     });
     assert_same(&lab.cli.cat("pot://lab/run/step-5/state"), &content, "the last step");
+}
+
+#[test]
+fn steps_of_a_series_that_nobody_uses_are_purged_but_never_what_is_pinned_or_the_last_that_is_whole()
+ {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab", "--chunk-size", "64KiB"]);
+    let (input, content) = file(lab.dir(), "input", 12, 200_000);
+    for step in ["step-1", "step-2", "step-3", "step-4", "step-5"] {
+        lab.cli.ok(&["cp", arg(&input), &format!("pot://lab/run/{step}/state")]);
+    }
+    lab.cli.ok(&["policy", "set", "pot://lab/run", "--purge-unused", "16s"]);
+    let shown = lab.cli.ok(&["policy", "show", "pot://lab/run"]).text();
+    assert!(shown.contains("used in the last 16s"), "{shown}");
+    lab.cli.ok(&["pin", "pot://lab/run/step-1"]);
+    let purge = || fates(&lab.cli, &["ckpt", "purge", "pot://lab/run"]);
+    assert!(purge().iter().all(|(_, fate)| fate == "stays"), "they count as used now");
+    let began = Instant::now();
+    pause(Duration::from_secs(9));
+    assert_eq!(lab.cli.cat("pot://lab/run/step-2/state"), content);
+    lab.cli.ok(&["cp", arg(&input), "pot://lab/run/step-3/more"]);
+    lab.cli.ok(&["ls", "-l", "pot://lab/run/step-4"]);
+    pause(Duration::from_secs(17).saturating_sub(began.elapsed()));
+    let fates = purge();
+    // The manager may have been faster than this with step-4.
+    let stay = |name: &str| fates.iter().find(|(step, _)| step == name).map(|(_, fate)| &fate[..]);
+    assert_eq!([stay("step-2"), stay("step-3")], [Some("stays"); 2], "{fates:?}");
+    assert_eq!(stay("step-1"), Some("pinned"), "{fates:?}");
+    assert!([None, Some("unused")].contains(&stay("step-4")), "to look at it is no use: {fates:?}");
+    wait_until("all but the last that is whole and the pinned one to go", DEADLINE * 4, || {
+        purge();
+        lab.cli.ok(&["ls", "pot://lab/run"]).text().lines().count() == 2
+    });
+    let last = lab.cli.ok(&["ls", "pot://lab/run"]).text();
+    assert!(last.starts_with("step-1/\n"), "{last}");
 }

@@ -134,7 +134,7 @@ pub fn steps() -> Vec<fn(&mut Fixture)> {
             let (from, to) = (path("pot://lab/kept/e/s/sub"), path("pot://lab/out"));
             names::move_entry(&f.db, &from, &to, false, WHEN).expect("moved");
             while history::expire(&f.db, 1, 6).expect("let go") {}
-            let series = SeriesRule { keep_last: Some(3), purge_after: None };
+            let series = SeriesRule { keep_last: Some(3), ..SeriesRule::default() };
             let over = Override { series, ..Override::default() };
             policy_changes::set(&f.db, &path("pot://lab/kept"), &over).expect("set");
             series::pin(&f.db, &path("pot://lab/kept/e"), true).expect("pinned");

@@ -2,7 +2,7 @@
 
 use super::stages::{Committing, PartOf};
 use super::{Event, FileState, Window};
-use crate::write::pushes::Finished;
+use crate::write::pushes::{Finished, VisibleFile};
 use potluck_core::attributes::FileTime;
 use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
@@ -64,7 +64,7 @@ impl Window {
             return;
         }
         let came_empty = self.committing.spare_content && facts.stream && facts.size == 0;
-        let condition = match self.committing.condition {
+        let condition = match facts.condition.unwrap_or(self.committing.condition) {
             Condition::Always if came_empty => Condition::IfEmpty,
             Condition::IfVersion(version) if came_empty => {
                 self.fail(facts.path, nothing_came(version), state.finished);
@@ -224,11 +224,14 @@ impl Window {
             match (outcome, part) {
                 (Outcome::Stored { .. }, Some(part)) => self.part_committed(part),
                 (Outcome::Refused(failure), Some(part)) => self.fail_part(part, file.path, failure),
-                (Outcome::Stored { version, below_policy }, None) => {
+                (Outcome::Stored { version, below_policy, dir_modified }, None) => {
                     self.report.bytes += file.size;
                     self.report.below_policy += u64::from(below_policy);
                     match finished {
-                        Some(finished) => drop(finished.send(Ok(version))), // its writer may be gone
+                        Some(finished) => {
+                            let visible = VisibleFile { version, dir_modified, below_policy };
+                            let _ = finished.send(Ok(visible)); // its writer may be gone
+                        }
                         None => self.report.stored.push((file.path, version)),
                     }
                 }

@@ -63,6 +63,7 @@ impl Window {
             permissions: Permissions::FILE,
             owner: None,
             stream: false,
+            condition: None,
             inline: None,
         });
     }

@@ -194,6 +194,7 @@ impl Window {
             permissions: file.permissions,
             owner: file.owner,
             stream: false,
+            condition: Some(file.condition),
             inline: None,
         });
         let memory = self.client.memory_for_reading(

@@ -35,5 +35,6 @@ fn why(reason: PurgeReason) -> &'static str {
     match reason {
         PurgeReason::BeyondLast => "enough newer ones are there",
         PurgeReason::Age => "it is too old",
+        PurgeReason::Unused => "nobody has used it for too long",
     }
 }

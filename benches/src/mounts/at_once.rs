@@ -1,0 +1,80 @@
+//! Many mounts of one pool at once: none fails, and none is served long before the others.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+
+use super::{MIB, Mounted, SMALL};
+use crate::measure;
+use crate::outcome::{Figure, Limit};
+use crate::pool::Pool;
+
+const MOUNTS: usize = 50;
+/// Files of 4 KiB that a program makes in each mount.
+const SMALL_FILES: usize = 20;
+/// Bytes of one more file.
+const LARGE: usize = 8 << 20;
+/// The slowest mount may take so many times as long as the fastest.
+const SLOWEST: f64 = 2.0;
+const MEMORY_MIB: f64 = 256.0;
+
+/// A program writes and reads in each of the mounts, all at the same time.
+pub fn run(pool: &Pool, dir: &Path) -> Result<Vec<Figure>> {
+    let dir = dir.join("many");
+    fs::create_dir(&dir)?;
+    let mounts: Vec<Mounted> = (0..MOUNTS)
+        .map(|number| Mounted::pool_at(pool, dir.join(format!("{number:02}"))))
+        .collect::<Result<_>>()?;
+    let began = Instant::now();
+    let took: Vec<Result<Duration>> = thread::scope(|programs| {
+        let program =
+            |number, mount: &Mounted| work(&mount.dir.join(format!("of-{number}")), number);
+        let running: Vec<_> = (0..)
+            .zip(&mounts)
+            .map(|(number, mount)| programs.spawn(move || program(number, mount)))
+            .collect();
+        running.into_iter().map(|it| it.join().map_err(|_| anyhow!("a panic"))?).collect()
+    });
+    let all = began.elapsed();
+    let failed: Vec<_> = took.iter().filter_map(|took| took.as_ref().err()).collect();
+    failed.iter().for_each(|why| eprintln!("a mount among {MOUNTS}: {why:#}"));
+    let seconds: Vec<f64> = took.iter().flatten().map(Duration::as_secs_f64).collect();
+    let slowest = seconds.iter().copied().fold(0.0, f64::max);
+    let fastest = seconds.iter().copied().fold(f64::INFINITY, f64::min);
+    let mut most: f64 = 0.0;
+    for mount in &mounts {
+        most = most.max(measure::resident(mount.pid())?.peak as f64 / MIB);
+    }
+    let figure = |what: &str, value, unit, limit| {
+        let work = format!("{MOUNTS} mounts at once, {what}");
+        eprintln!("{work}: {value:.2} {unit}");
+        Figure { work, value, unit, limit }
+    };
+    Ok(vec![
+        figure("programs that failed", failed.len() as f64, "", Limit::AtMost(0.0)),
+        figure("time for all", all.as_secs_f64(), "s", Limit::None),
+        figure("slowest by fastest", slowest / fastest, "×", Limit::AtMost(SLOWEST)),
+        figure("memory of the largest daemon", most, "MiB", Limit::AtMost(MEMORY_MIB)),
+    ])
+}
+
+/// What a program does in its mount.
+fn work(dir: &Path, number: usize) -> Result<Duration> {
+    let began = Instant::now();
+    let small = |file: usize| (dir.join(format!("{file:02}")), vec![(number ^ file) as u8; SMALL]);
+    // No two programs write the same chunk.
+    let large = (0..LARGE).map(|at| (at ^ (at >> 8) ^ number) as u8).collect::<Vec<u8>>();
+    fs::create_dir(dir).context("cannot make a directory")?;
+    for (path, content) in (0..SMALL_FILES).map(small) {
+        fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    fs::write(dir.join("large"), &large).context("cannot write a large file")?;
+    for (path, content) in (0..SMALL_FILES).map(small) {
+        ensure!(fs::read(&path)? == content, "{} has other bytes", path.display());
+    }
+    ensure!(fs::read(dir.join("large"))? == large, "the large file has other bytes");
+    Ok(began.elapsed())
+}

@@ -1,0 +1,48 @@
+//! The directories whose steps are purged by a rule, as far as readers and writers have to know: those of other paths ask
+//! the catalog nothing for it.
+
+use potluck_catalog::Catalog;
+use potluck_core::path::PoolPath;
+use std::sync::Mutex;
+
+/// The directories in which uses may count.
+#[derive(Debug, Default)]
+pub struct SeriesUses {
+    /// `None` where they are to be looked for anew: any path may be in one.
+    counted_in: Mutex<Option<Vec<PoolPath>>>,
+}
+
+impl SeriesUses {
+    /// These are all that there are.
+    pub fn are_counted_in(&self, series: Vec<PoolPath>) {
+        *self.counted_in.lock().expect("no holder panics") = Some(series);
+    }
+
+    /// There may be others: a policy was set.
+    pub fn may_be_others(&self) {
+        *self.counted_in.lock().expect("no holder panics") = None;
+    }
+
+    /// What was at a path is elsewhere, with the series that were in it.
+    pub fn moved(&self, from: &PoolPath) {
+        let mut counted_in = self.counted_in.lock().expect("no holder panics");
+        if counted_in.iter().flatten().any(|series| series.is_inside(from)) {
+            *counted_in = None;
+        }
+    }
+
+    fn count_at(&self, path: &PoolPath) -> bool {
+        let counted_in = self.counted_in.lock().expect("no holder panics");
+        let touches = |series: &PoolPath| path.is_inside(series) || series.is_inside(path);
+        counted_in.as_ref().is_none_or(|series| series.iter().any(touches))
+    }
+
+    /// Somebody reads or writes what is at a path, or below it. Where that cannot be noted the work goes on.
+    pub async fn note(&self, catalog: &Catalog, path: &PoolPath, now_ms: u64) {
+        if self.count_at(path)
+            && let Err(why) = catalog.note_use(path.clone(), now_ms).await
+        {
+            tracing::warn!(%why, "the use of a step of a series is not noted");
+        }
+    }
+}

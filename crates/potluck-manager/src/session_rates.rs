@@ -1,0 +1,212 @@
+//! How fast write sessions stored what they wrote (checkpoint store, section V.B): until it was visible, and until all copies
+//! were made. Known since the manager's start.
+
+use potluck_core::checkpoint::{CheckpointId, StagedPlace};
+use potluck_core::clock::Tick;
+use potluck_core::ids::SessionId;
+use potluck_core::path::PoolPath;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Checkpoints of which it is remembered: those that were written to last.
+const CHECKPOINTS: usize = 1024;
+const MIB: f64 = (1 << 20) as f64;
+
+/// What sessions have written.
+#[derive(Debug, Default)]
+pub struct SessionRates(Mutex<Written>);
+
+/// What all sessions together have made visible so far.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub struct WrittenSoFar {
+    /// Plaintext bytes of files that became visible.
+    pub bytes: u64,
+    /// From the opening of each session until the last of its files became visible.
+    pub until_visible: Duration,
+    /// Until each was over, with all the copies that its writer makes.
+    pub until_stored: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Written {
+    sessions: BTreeMap<SessionId, OpenSession>,
+    checkpoints: BTreeMap<CheckpointId, WrittenCheckpoint>,
+    so_far: WrittenSoFar,
+}
+
+#[derive(Debug)]
+struct OpenSession {
+    opened: Tick,
+    /// When the last of its files became visible.
+    visible: Option<Tick>,
+    bytes: u64,
+    /// Whether copies were left to be made by others.
+    owes: bool,
+    checkpoints: BTreeSet<CheckpointId>,
+}
+
+/// What was staged for a checkpoint.
+#[derive(Debug, Clone, Copy)]
+struct WrittenCheckpoint {
+    /// When the first session began that wrote to it.
+    began: Tick,
+    /// When the last of its files was staged.
+    visible: Tick,
+    /// When the last session was over that wrote to it.
+    stored: Tick,
+    bytes: u64,
+    /// Sessions that write to it and are open.
+    open: usize,
+    owes: bool,
+}
+
+/// The rates of what is staged for a checkpoint, in MiB a second.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub struct CheckpointRates {
+    /// Until it was staged.
+    pub observed: Option<f64>,
+    /// Until all copies of it were made; `None` while that is not so, or not known.
+    pub achieved: Option<f64>,
+}
+
+/// A file that became visible: its path, and its bytes.
+pub type VisibleFile<'a> = (&'a PoolPath, u64);
+
+impl SessionRates {
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.0.lock().expect("no holder panics")
+    }
+
+    /// A session is open.
+    pub fn opened(&self, session: SessionId, now: Tick) {
+        let (visible, bytes, owes, checkpoints) = Default::default();
+        let open = OpenSession { opened: now, visible, bytes, owes, checkpoints };
+        self.written().sessions.insert(session, open);
+    }
+
+    /// A session made files visible; `owes` says that some of them lack copies that are made later.
+    pub fn visible<'a>(
+        &self,
+        session: SessionId,
+        files: impl Iterator<Item = VisibleFile<'a>>,
+        owes: bool,
+        now: Tick,
+    ) {
+        let mut written = self.written();
+        let Written { sessions, checkpoints, .. } = &mut *written;
+        // One of before the manager's start.
+        let Some(open) = sessions.get_mut(&session) else { return };
+        for (path, bytes) in files {
+            open.visible = Some(now);
+            open.bytes += bytes;
+            open.owes |= owes;
+            let Some(place) = StagedPlace::of(path) else { continue };
+            let is_new = open.checkpoints.insert(place.id);
+            let of = checkpoints.entry(place.id).or_insert(WrittenCheckpoint {
+                began: open.opened,
+                visible: now,
+                stored: now,
+                bytes: 0,
+                open: 0,
+                owes,
+            });
+            of.open += usize::from(is_new);
+            of.began = of.began.min(open.opened);
+            of.visible = now;
+            of.bytes += bytes;
+            of.owes |= owes;
+        }
+        written.forget_oldest();
+    }
+
+    /// A session is over.
+    pub fn ended(&self, session: SessionId, now: Tick) {
+        let mut written = self.written();
+        let Some(open) = written.sessions.remove(&session) else { return };
+        for id in open.checkpoints {
+            if let Some(of) = written.checkpoints.get_mut(&id) {
+                of.open -= 1;
+                of.stored = now;
+            }
+        }
+        let Some(visible) = open.visible else { return };
+        let so_far = &mut written.so_far;
+        so_far.bytes += open.bytes;
+        so_far.until_visible += visible.saturating_sub(open.opened);
+        so_far.until_stored += now.saturating_sub(open.opened);
+    }
+
+    /// What sessions that are over have written.
+    pub fn so_far(&self) -> WrittenSoFar {
+        self.written().so_far
+    }
+
+    /// The rates of what is staged for a checkpoint, as far as anything is known.
+    pub fn of(&self, id: &CheckpointId) -> CheckpointRates {
+        let Some(of) = self.written().checkpoints.get(id).copied() else {
+            return CheckpointRates::default();
+        };
+        let rate = |until: Tick| {
+            let took = until.saturating_sub(of.began).as_secs_f64();
+            (of.bytes > 0).then(|| of.bytes as f64 / MIB / took.max(1e-9))
+        };
+        let is_stored = of.open == 0 && !of.owes;
+        let achieved = if is_stored { rate(of.stored) } else { None };
+        CheckpointRates { observed: rate(of.visible), achieved }
+    }
+}
+
+impl Written {
+    fn forget_oldest(&mut self) {
+        while self.checkpoints.len() > CHECKPOINTS {
+            let oldest = self.checkpoints.iter().min_by_key(|(_, of)| of.visible);
+            let Some(oldest) = oldest.map(|(id, _)| *id) else { return };
+            self.checkpoints.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_stored_when_the_last_session_is_over_that_wrote_to_it() {
+        let rates = SessionRates::default();
+        let (one, other) = (SessionId::in_term(1, 1), SessionId::in_term(1, 2));
+        let id = CheckpointId([7; 16]);
+        let target: PoolPath = "pot://lab/run".parse().expect("a path");
+        let staged = |name: &str| {
+            let staging = target.parent().and_then(|dir| dir.join(&id.staging_name()).ok());
+            staging.and_then(|dir| dir.join(name).ok()).expect("a path")
+        };
+        let at = |seconds| Tick::from_secs(seconds);
+        let mib = 1 << 20;
+        rates.opened(one, at(10));
+        rates.opened(other, at(11));
+        rates.visible(one, [(&staged("a"), 6 * mib)].into_iter(), false, at(12));
+        assert_eq!(rates.of(&id), CheckpointRates { observed: Some(3.0), achieved: None });
+        rates.visible(other, [(&staged("b"), 6 * mib), (&target, mib)].into_iter(), false, at(14));
+        rates.ended(one, at(14));
+        assert_eq!(rates.of(&id), CheckpointRates { observed: Some(3.0), achieved: None });
+        rates.ended(other, at(16));
+        assert_eq!(rates.of(&id), CheckpointRates { observed: Some(3.0), achieved: Some(2.0) });
+        let so_far = WrittenSoFar {
+            bytes: 13 * mib,
+            until_visible: Duration::from_secs(2 + 3),
+            until_stored: Duration::from_secs(4 + 5),
+        };
+        assert_eq!(rates.so_far(), so_far);
+        // Copies that others make later are made at a time that nobody tells.
+        rates.opened(one, at(20));
+        rates.visible(one, [(&staged("c"), mib)].into_iter(), true, at(21));
+        rates.ended(one, at(22));
+        assert_eq!(rates.of(&id).achieved, None);
+        // One that wrote nothing is none.
+        rates.opened(one, at(30));
+        rates.ended(one, at(90));
+        assert_eq!(rates.so_far().bytes, 14 * mib);
+        assert_eq!(rates.so_far().until_stored, Duration::from_secs(4 + 5 + 2));
+    }
+}

@@ -1,0 +1,127 @@
+//! Small files that are written through a mount: what they cost, and that they are as other files are.
+
+use super::{Mount, can_mount, mounted};
+use crate::pool::lab::Lab;
+use crate::pool::monitoring::{free_port, get, value};
+use crate::pool::waiting::pause;
+use std::fs::{self, File};
+use std::io::{Error, Write};
+use std::os::fd::IntoRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+/// Longer than the manager's metrics are good for.
+const COUNTED: Duration = Duration::from_millis(1500);
+
+/// Closes a file as programs do that look at what close() returns.
+fn close(file: File) -> Result<(), Option<i32>> {
+    // SAFETY: the descriptor is this test's own, and nobody else closes it.
+    match unsafe { libc::close(file.into_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(Error::last_os_error().raw_os_error()),
+    }
+}
+
+/// Sessions, questions about names, and what becomes visible, in calls of the manager.
+#[test]
+fn a_small_file_costs_one_call_to_the_manager_and_files_closed_at_once_share_it() {
+    if !can_mount("a_small_file_costs_one_call_to_the_manager") {
+        return;
+    }
+    let metrics = format!("127.0.0.1:{}", free_port());
+    let lab = Lab::with_options(1, &["--metrics-listen", &metrics]);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let mount = Mount::start(&lab, "pot://lab", &[]);
+    let count = || {
+        pause(COUNTED);
+        let text = get(&metrics, "/metrics").expect("the manager answers");
+        let op = |op| value(&text, &format!("potluck_call_seconds_count{{op=\"{op}\"}}"));
+        ["reserve", "offer", "commit", "abort", "refresh"].map(|it| op(it).unwrap_or(0.0) as u64)
+    };
+    fs::create_dir(mount.at("d")).expect("made");
+    let names = |from: u64| (from..from + 200).map(|number| format!("d/{number}"));
+    let before = count();
+    let began = Instant::now();
+    for name in names(0) {
+        fs::write(mount.at(&name), &name).expect("written");
+    }
+    let seconds = began.elapsed().as_secs();
+    let after = count();
+    let [reserved, offered, committed, aborted, asked] =
+        std::array::from_fn(|at| after[at] - before[at]);
+    assert!(reserved <= seconds + 2 && aborted <= seconds + 2, "{after:?} after {before:?}");
+    assert_eq!((offered, committed), (0, 200), "they are in the catalog");
+    assert!(asked <= 50 * (seconds + 2), "{asked} questions about names in {seconds} s");
+
+    for name in names(0) {
+        assert_eq!(fs::read(mount.at(&name)).expect("read"), name.as_bytes());
+    }
+
+    std::thread::scope(|threads| {
+        for thread in 0..8 {
+            let mount = &mount;
+            threads.spawn(move || {
+                for name in names(200).skip(thread).step_by(8) {
+                    fs::write(mount.at(&name), vec![7; 60_000]).expect("written");
+                }
+            });
+        }
+    });
+    let together = count();
+    let committed = together[2] - after[2];
+    assert!(committed < 200, "{committed} commits of 200 files that were closed by 8 at once");
+    let listed = lab.cli.json(&["ls", "pot://lab/d"]);
+    assert_eq!(listed["entries"].as_array().map(Vec::len), Some(400), "{listed}");
+    assert_eq!(lab.cli.cat("pot://lab/d/399"), vec![7; 60_000]);
+}
+
+/// The time of a directory is the pool's, whether the mount asks for it or was told.
+#[test]
+fn a_directory_has_the_time_at_which_a_small_file_came_to_it() {
+    let Some((lab, mount)) = mounted("a_directory_has_the_time", 1, &[], &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    fs::create_dir(mount.at("d")).expect("made");
+    let time = |mount: &Mount| {
+        let about = fs::metadata(mount.at("d")).expect("there");
+        (about.mtime(), about.mtime_nsec())
+    };
+    for number in 0..10 {
+        let before = time(&mount);
+        fs::write(mount.at(&format!("d/{number}")), "x").expect("written");
+        let at_once = time(&mount);
+        assert!(at_once > before, "{at_once:?} after {before:?}");
+        pause(COUNTED); // longer than the kernel believes what it was told
+        assert_eq!((time(&mount), time(&other)), (at_once, at_once));
+        fs::write(mount.at(&format!("d/{number}")), "y").expect("replaced");
+        assert_eq!(time(&mount), at_once, "what is replaced is no entry that comes");
+    }
+}
+
+#[test]
+fn small_files_of_one_session_keep_their_own_conditions_and_the_policy_that_was_set_before() {
+    let policy = ["--copies", "1"];
+    let name = "small_files_of_one_session_keep_their_own_conditions";
+    let Some((lab, mount)) = mounted(name, 2, &policy, &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    // Files of the same directory, one with a condition and one without, in one session.
+    let mut exclusive = File::create_new(mount.at("f")).expect("nothing is there");
+    exclusive.write_all(b"mine").expect("written");
+    fs::write(mount.at("g"), "g").expect("written");
+    fs::write(other.at("f"), "theirs").expect("written");
+    fs::write(mount.at("g"), "g again").expect("replaced");
+    assert_eq!(close(exclusive), Err(Some(libc::EEXIST)));
+    assert_eq!(lab.cli.cat("pot://lab/f"), b"theirs");
+    assert_eq!(lab.cli.cat("pot://lab/g"), b"g again");
+
+    let copies = |file: &str| {
+        let mut value = [0; 8];
+        let path = mount.at(file);
+        let len = rustix::fs::getxattr(path, "user.potluck.copies", &mut value).expect("told");
+        value[..len].to_vec()
+    };
+    fs::write(mount.at("one"), vec![1; 60_000]).expect("written");
+    let set = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(&mount.dir, "user.potluck.copies", b"2", set).expect("set");
+    fs::write(mount.at("two"), vec![2; 60_000]).expect("written");
+    assert_eq!(copies("two"), b"2", "from the start, and not in the background");
+}
