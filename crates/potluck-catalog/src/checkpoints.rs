@@ -7,7 +7,7 @@
 
 use super::changes::{self, ChangeOp};
 use super::checkpoint_rows;
-use super::checkpoint_rows::{COLUMNS, Kept, find, insert, kept, open, used};
+use super::checkpoint_rows::{COLUMNS, Kept, find, insert, kept, open, style_number, used};
 use super::dir_policies;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
@@ -26,6 +26,8 @@ use potluck_core::path::PoolPath;
 const MOST_OPEN: u64 = 256;
 /// How long a checkpoint that has ended is known: whoever commits it again in that time hears that it is committed.
 const KNOWN_AFTERWARDS_MS: u64 = 24 * 3600 * 1000;
+/// How long a file that nobody writes stays shared once nothing is contributed to its next version.
+const SHARED_AFTERWARDS_MS: u64 = 600 * 1000;
 
 /// A checkpoint that is to begin.
 #[derive(Debug, Clone)]
@@ -53,7 +55,12 @@ pub enum CheckpointOutcome {
 
 /// Begins a checkpoint. One that is open under the same identifier, for the same target, goes on and counts as used.
 pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenCheckpoint, Error> {
-    if find(db, &new.id)?.is_some() {
+    // A file may be shared again, under the same identifier.
+    let is_shared_again = |known: &Kept| new.style == CommitStyle::Share && known.dir.is_none();
+    let known = find(db, &new.id)?;
+    if known.as_ref().is_some_and(is_shared_again) {
+        forget(db, &new.id)?;
+    } else if known.is_some() {
         let there = open(db, &new.id)?;
         if (&there.target, there.style) != (&new.target, new.style) {
             return Err(Error::NoCheckpoint(new.id));
@@ -120,6 +127,12 @@ fn holder(db: &Tx, new: &NewCheckpoint, when: When) -> Result<Holder, Error> {
                     attributes = EntryAttributes { permissions, owner, ..attributes };
                     return Ok(Holder { dir, depth, attributes });
                 }
+                EntryPlace::Dir(_) if is_last && new.style == CommitStyle::Share => {
+                    return Err(Error::IsADirectory(target.clone()));
+                }
+                EntryPlace::File(_) if is_last && new.style == CommitStyle::Share => {
+                    return Ok(Holder { dir, depth, attributes });
+                }
                 EntryPlace::Dir(next) => dir = next,
                 EntryPlace::File(_) | EntryPlace::Link(_) => {
                     return Err(Error::NotADirectory(entries::ancestor(target, depth + 1)));
@@ -129,7 +142,8 @@ fn holder(db: &Tx, new: &NewCheckpoint, when: When) -> Result<Holder, Error> {
     }
     match new.style {
         CommitStyle::Merge => Ok(Holder { dir, depth: target.names().len(), attributes }),
-        CommitStyle::Replace => Err(Error::OutsideSpaces(target.clone())), // a space is made and removed otherwise
+        // A space is made and removed otherwise.
+        CommitStyle::Replace | CommitStyle::Share => Err(Error::OutsideSpaces(target.clone())),
     }
 }
 
@@ -161,6 +175,9 @@ pub(crate) fn commit(
     }
     let open = kept.open(db)?.ok_or(Error::NoCheckpoint(*id))?;
     let OpenCheckpoint { staging: from, target: to, style, .. } = open;
+    if style == CommitStyle::Share {
+        return Err(Error::NoCheckpoint(*id)); // whoever shares the file makes its versions
+    }
     checkpoint_rows::check_not_kept(&to)?; // its directory was removed meanwhile
     let merged = publishing::publish(db, (&from, &to), style, how, when)?;
     ended(db, id, Some(&to), when.pool_ms)?;
@@ -225,12 +242,15 @@ pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> 
                 tracing::info!(id = ?kept.id, target = kept.target, "a checkpoint expired");
                 remove(db, kept, now_ms)?;
             }
-            None => {
-                db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![kept.id.0])?;
-            }
+            None => forget(db, &kept.id)?,
         }
     }
     Ok(due.len() == limit)
+}
+
+fn forget(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
+    db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![id.0])?;
+    Ok(())
 }
 
 /// Checkpoints that are to be aborted or forgotten.
@@ -238,11 +258,23 @@ fn due(db: &Tx, limit: usize, now_ms: u64) -> Result<Vec<Kept>, Error> {
     let mut select = db.prepare(&format!(
         "{COLUMNS} c WHERE (c.dir IS NULL AND c.used_ms < ?1)
             OR (c.dir IS NOT NULL AND (c.used_ms + c.idle_ms < ?2
+                OR (c.style = ?4 AND c.used_ms < ?5
+                    AND NOT EXISTS (SELECT 1 FROM entries e WHERE e.parent = c.dir))
                 OR NOT EXISTS (SELECT 1 FROM entries e WHERE e.dir = c.dir)))
          ORDER BY c.id LIMIT ?3"
     ))?;
+    let shared = style_number(CommitStyle::Share);
+    let unused_ms = now_ms.saturating_sub(SHARED_AFTERWARDS_MS) as i64;
     let before_ms = now_ms.saturating_sub(KNOWN_AFTERWARDS_MS) as i64;
-    select.query_map(params![before_ms, now_ms as i64, limit as i64], kept)?.collect()
+    let limit = limit as i64;
+    select.query_map(params![before_ms, now_ms as i64, limit, shared, unused_ms], kept)?.collect()
+}
+
+/// Whether writers share the file at a path.
+pub(crate) fn is_shared_file(db: &Tx, path: &PoolPath) -> Result<bool, Error> {
+    let Some(kept) = find(db, &CheckpointId::of_shared_file(path))? else { return Ok(false) };
+    // Its directory may have been moved since.
+    Ok(kept.style == CommitStyle::Share && kept.open(db)?.is_some_and(|open| open.target == *path))
 }
 
 /// Whether a checkpoint is to be aborted or forgotten.

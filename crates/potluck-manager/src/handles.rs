@@ -15,6 +15,7 @@ use crate::own_term::OwnTerm;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
 use crate::settings::Settings;
+use crate::shared_files::AllSharedFiles;
 use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
 use crate::unproven_terms::UnprovenTerms;
@@ -49,6 +50,8 @@ parts! {
     watches: Arc<Watches>,
     /// Who has the authority over locks of which files.
     locks: SharedLockTable,
+    /// Who writes which bytes of the files that writers share.
+    shared_files: AllSharedFiles,
     /// How it was told to run.
     settings: Arc<Settings>,
     /// The outside world: time, chance, and the network.

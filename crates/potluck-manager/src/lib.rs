@@ -36,6 +36,7 @@ mod scan;
 mod scan_state;
 mod sessions;
 mod settings;
+mod shared_files;
 mod shared_pool;
 mod stale_catalog;
 mod stats_cache;

@@ -46,7 +46,7 @@ impl Answer<CheckpointBegin> for CheckpointCalls {
         self.access.need(&caller, Right::Write, &target).await?;
         let settings = self.settings.get();
         let idle = match style {
-            CommitStyle::Replace => settings.checkpoint_idle,
+            CommitStyle::Replace | CommitStyle::Share => settings.checkpoint_idle,
             // It is of a copy, which goes on at once or not at all.
             CommitStyle::Merge => settings.resume_window.max(LEAST_IDLE),
         };
