@@ -55,12 +55,7 @@ pub enum CheckpointOutcome {
 
 /// Begins a checkpoint. One that is open under the same identifier, for the same target, goes on and counts as used.
 pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenCheckpoint, Error> {
-    // A file may be shared again, under the same identifier.
-    let is_shared_again = |known: &Kept| new.style == CommitStyle::Share && known.dir.is_none();
-    let known = find(db, &new.id)?;
-    if known.as_ref().is_some_and(is_shared_again) {
-        forget(db, &new.id)?;
-    } else if known.is_some() {
+    if find(db, &new.id)?.is_some() {
         let there = open(db, &new.id)?;
         if (&there.target, there.style) != (&new.target, new.style) {
             return Err(Error::NoCheckpoint(new.id));
@@ -217,7 +212,11 @@ fn remove(db: &Tx, kept: &Kept, now_ms: u64) -> Result<(), Error> {
         }
         changes::append(db, &ChangeOp::Removed(open.staging))?;
     }
-    ended(db, id, None, now_ms)
+    match kept.style {
+        // It is known by its path, at which another may begin.
+        CommitStyle::Share => forget(db, id),
+        CommitStyle::Replace | CommitStyle::Merge => ended(db, id, None, now_ms),
+    }
 }
 
 fn ended(

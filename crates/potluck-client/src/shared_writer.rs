@@ -193,8 +193,8 @@ impl SharedWriter {
         let mut options = PutOptions { condition: Condition::IfEmpty, bytes: None, ..*options };
         options.policy.cut = Some(Cutting::Fixed); // so that it has the chunks of the file
         // Whoever makes a version finds who has not finished, though everybody else was started again.
-        let marker = client.create(&staged, &options, attributes).await?;
-        let marked = marker.finish().await.map_err(|failure| match failure.code.as_str() {
+        let mark = async { client.create(&staged, &options, attributes).await?.finish().await };
+        let marked = mark.await.map_err(|failure| match failure.code.as_str() {
             code::EMPTY_INPUT => {
                 let what = format!("the writer {name} of {path} has finished already");
                 Failure::new(ErrorKind::Conflict, code::CLAIMED, what).hint("choose another name")

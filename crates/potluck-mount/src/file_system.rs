@@ -8,6 +8,7 @@ mod extended_attributes;
 mod links;
 mod locking;
 mod reservations;
+mod sharing;
 
 use checkpoints::MountedCheckpoints;
 
@@ -342,6 +343,12 @@ impl FileSystem {
         }
         let file = self.pool.open_leased(&path).await.map_err(|failure| errno(&failure))?;
         let place = self.draft_place();
+        if file.is_shared() {
+            if mode.truncates && file.size() > 0 {
+                return Err(Errno::OPNOTSUPP); // others may be writing it
+            }
+            return Draft::shared(place, &path, file).await;
+        }
         let EntryAttributes { permissions, owner, .. } = file.attributes();
         let attributes = Attributes { mtime: None, permissions, owner };
         let mut draft = match mode.truncates {

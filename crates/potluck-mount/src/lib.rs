@@ -21,6 +21,7 @@ mod opener;
 mod ops;
 mod reading;
 mod record;
+mod shared_draft;
 mod spool;
 mod stream;
 mod write_protocol;

@@ -2,8 +2,10 @@
 //! 6).
 
 use super::content::{Lots, arg, assert_same, bytes, file};
-use super::lab::Lab;
-use super::waiting::{DEADLINE, wait_until};
+use super::lab::{Cli, Lab};
+use super::mounts::{Mount, mounted};
+use super::program::Running;
+use super::waiting::{DEADLINE, pause, wait_until};
 use potluck_client::{Attributes, Pool, PutOptions, SharedOutcome, SharedWriter};
 use potluck_core::path::PoolPath;
 use potluck_wire::call::Caller;
@@ -12,13 +14,23 @@ use potluck_wire::error::{Failure, code};
 use potluck_wire::identity::Identity;
 use potluck_wire::net::SystemNet;
 use potluck_wire::tls::{TlsDial, install_provider};
+use rustix::fs::{XattrFlags, getxattr, removexattr, setxattr};
+use rustix::io::Errno;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 const OUT: &str = "pot://lab/out";
+/// How long the claims of a writer that died hold, with time for a machine that does much else.
+const FREED_WITHIN: Duration = Duration::from_secs(25);
 
 /// A client of its own, as another machine has it.
 fn client(lab: &Lab) -> Pool {
@@ -109,4 +121,315 @@ fn what_several_write_at_once_is_one_version_with_every_byte_where_it_belongs() 
         let files = listed.as_array().expect("entries").iter();
         assert_eq!(files.filter(|entry| entry["kind"] == "file").count(), 1, "{listed}");
     }
+}
+
+#[test]
+fn bytes_that_another_writer_has_are_refused_with_its_name_and_the_writer_goes_on() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let runtime = Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let (one, other) = (client(&lab), client(&lab));
+        let mut a = join(&one, "a").await.expect("joined");
+        let mut b = join(&other, "b").await.expect("joined");
+        let named = join(&other, "a").await.err().expect("there is one of that name");
+        assert_eq!(named.code, code::CLAIMED, "{named}");
+        a.write_at(0, &[1; 1000]).await.expect("free");
+        let refused = b.write_at(500, &[2; 1000]).await.expect_err("not free");
+        assert_eq!(refused.code, code::CLAIMED, "{refused}");
+        assert!(refused.message.contains("bytes 500 to 999"), "{refused}");
+        assert!(refused.message.contains("the writer a of admin"), "{refused}");
+        b.write_at(1000, &[2; 1000]).await.expect("free, as nothing was claimed before");
+        a.write_at(10, &[3; 10]).await.expect("its own, once more");
+        assert_eq!(a.finish().await.expect("stored"), SharedOutcome::Waiting);
+        let late = b.claim(0..1).await.expect_err("it will be in the same version");
+        assert_eq!(late.code, code::CLAIMED, "{late}");
+        let again = join(&one, "a").await.err().expect("it has finished");
+        assert!(again.message.contains("finished already"), "{again}");
+        assert_eq!(b.finish().await.expect("stored"), SharedOutcome::Published);
+        // What was claimed is free for the next version.
+        let mut next = join(&one, "a").await.expect("joined");
+        next.write_at(1500, &[4; 100]).await.expect("free");
+        assert_eq!(next.finish().await.expect("stored"), SharedOutcome::Published);
+    });
+    let mut expected = [[1; 1000], [2; 1000]].concat();
+    expected[10..20].fill(3);
+    expected[1500..1600].fill(4);
+    assert_same(&lab.cli.cat(OUT), &expected, "what all wrote");
+}
+
+/// Starts a writer, and gives it so many bytes of its standard input; it waits for more.
+fn writer(cli: &Cli, name: &str, at: u64, bytes: &[u8]) -> Running {
+    let at = at.to_string();
+    let mut running = cli.start(&["shared", "write", "-", OUT, "--at", &at, "--name", name]);
+    let input = running.child().stdin.as_mut().expect("an open input");
+    input.write_all(bytes).expect("it reads");
+    running
+}
+
+/// The state of each writer of the file.
+fn states(cli: &Cli) -> Vec<String> {
+    let writers = cli.json(&["shared", "ls", OUT])["writers"].clone();
+    let writers = writers.as_array().expect("writers").iter();
+    let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
+    writers.map(|it| format!("{} {}", text(&it["name"]), text(&it["state"]))).collect()
+}
+
+#[test]
+fn a_writer_that_is_killed_keeps_the_file_as_it_was_until_it_is_left_out_or_another_takes_its_place()
+ {
+    let lab = Lab::with_donors(2);
+    lab.cli.ok(&["space", "create", "lab", "--copies", "2"]);
+    let (input, old) = file(lab.dir(), "input", 1, 5 << 20);
+    lab.cli.ok(&["cp", arg(&input), OUT]);
+    let (one, other) = (bytes(2, 6 << 20), bytes(3, 6 << 20));
+    let mut dies = writer(&lab.cli, "dies", 6 << 20, &other);
+    wait_until("both halves to be claimed", DEADLINE, || {
+        states(&lab.cli) == ["dies writing"]
+            && lab.cli.json(&["shared", "ls", OUT])["writers"][0]["claimed"].as_u64()
+                >= Some(4 << 20)
+    });
+    dies.kill_9();
+    let (part, _) = file(lab.dir(), "part", 2, 6 << 20);
+    let write = |name: &str, at: &str| {
+        ["shared", "write", arg(&part), OUT, "--at", at, "--name", name].map(str::to_owned)
+    };
+    let run = |args: &[String; 8]| lab.cli.run(&args.each_ref().map(String::as_str));
+    let written = run(&write("lives", "0")).ok().text();
+    assert!(written.contains("with its next version"), "{written}");
+    assert_same(&lab.cli.cat(OUT), &old, "before a version is made");
+    wait_until("the dead to be silent", FREED_WITHIN, || {
+        states(&lab.cli) == ["dies silent", "lives finished"]
+    });
+    let refused = lab.cli.fails(10, &["shared", "commit", OUT]);
+    assert_eq!(refused.code, "POT-E049", "{refused:?}");
+    assert!(refused.message.contains("dies") && !refused.message.contains("lives"), "{refused:?}");
+    assert!(refused.hint.contains("--leave-out dies"), "{refused:?}");
+    assert_same(&lab.cli.cat(OUT), &old, "after a commit that was refused");
+
+    // Another writes what it was to write, and makes the version as the last that finishes.
+    run(&write("dies", "6291456")).ok();
+    assert_same(&lab.cli.cat(OUT), &[&one[..], &one].concat(), "both halves");
+
+    // Or nobody does, and the bytes are as they were.
+    let mut dies = writer(&lab.cli, "dies", 0, &other);
+    wait_until("it to write", DEADLINE, || states(&lab.cli) == ["dies writing"]);
+    dies.kill_9();
+    let written = run(&write("lives", "12582912")).ok().text();
+    assert!(written.contains("with its next version"), "{written}");
+    lab.cli.ok(&["shared", "commit", OUT, "--leave-out", "dies"]);
+    assert_same(&lab.cli.cat(OUT), &[&one[..], &one, &one].concat(), "without the dead");
+}
+
+#[test]
+fn writers_go_on_through_a_restart_of_the_manager_and_keep_what_they_claimed() {
+    let mut lab = Lab::with_options(1, &["--resume-window", "1h"]);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let content = bytes(7, 8 << 20);
+    let (half, end) = (4 << 20, 8 << 20);
+    let runtime = Runtime::new().expect("a runtime");
+    let (one, other) = (client(&lab), client(&lab));
+    let (mut a, mut b) = runtime.block_on(async {
+        let mut a = join(&one, "a").await.expect("joined");
+        let mut b = join(&other, "b").await.expect("joined");
+        a.claim(0..half as u64).await.expect("free");
+        a.write_at(0, &content[..half / 2]).await.expect("claimed");
+        b.write_at(half as u64, &content[half..half + 1000]).await.expect("free");
+        (a, b)
+    });
+    lab.kill_manager();
+    lab.start_manager();
+    runtime.block_on(async {
+        // Whoever claims now waits until the others have said what they have.
+        let refused = b.write_at(half as u64 - 1, &[0]).await.expect_err("claimed before");
+        assert_eq!(refused.code, code::CLAIMED, "{refused}");
+        a.write_at(half as u64 / 2, &content[half / 2..half]).await.expect("claimed before");
+        b.write_at(half as u64 + 1000, &content[half + 1000..end]).await.expect("free");
+        let outcomes = [a.finish().await.expect("stored"), b.finish().await.expect("stored")];
+        assert_eq!(outcomes, [SharedOutcome::Waiting, SharedOutcome::Published]);
+    });
+    assert_same(&lab.cli.cat(OUT), &content, "what both wrote");
+}
+
+#[test]
+fn what_is_held_is_one_version_at_its_commit_and_nothing_after_an_abort() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let (part, content) = file(lab.dir(), "part", 4, 3 << 20);
+    lab.cli.ok(&["shared", "begin", OUT]);
+    let files = lab.cli.json(&["shared", "ls"])["files"].clone();
+    assert_eq!(files[0]["target"], OUT, "{files}");
+    assert!(lab.cli.json(&["ckpt", "ls"])["checkpoints"].as_array().is_some_and(Vec::is_empty));
+    for (name, at) in [("a", "0"), ("b", "3MiB")] {
+        let args = ["shared", "write", arg(&part), OUT, "--at", at, "--name", name];
+        assert_eq!(lab.cli.json(&args)["outcome"], "waiting");
+    }
+    lab.cli.fails(3, &["stat", OUT]);
+    let over = lab.cli.fails(10, &["shared", "write", arg(&part), OUT, "--at", "2MiB"]);
+    assert_eq!(over.code, "POT-E048", "{over:?}");
+    assert_eq!(lab.cli.json(&["shared", "commit", OUT])["outcome"], "published");
+    assert_same(&lab.cli.cat(OUT), &[&content[..], &content].concat(), "both parts");
+    assert!(lab.cli.json(&["shared", "ls"])["files"].as_array().is_some_and(Vec::is_empty));
+
+    lab.cli.ok(&["shared", "begin", OUT]);
+    lab.cli.ok(&["shared", "write", arg(&part), OUT, "--at", "1"]);
+    lab.cli.ok(&["shared", "abort", OUT]);
+    assert_same(&lab.cli.cat(OUT), &[&content[..], &content].concat(), "after the abort");
+    assert_eq!(lab.cli.fails(3, &["shared", "abort", OUT]).code, "POT-E013");
+    lab.cli.ok(&["shared", "write", arg(&part), OUT, "--at", "0", "--name", "a"]);
+    assert_same(&lab.cli.cat(OUT), &[&content[..], &content].concat(), "claims ended with it");
+}
+
+#[test]
+fn who_may_not_write_in_a_space_neither_claims_nor_ends_what_others_share() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let (part, _) = file(lab.dir(), "part", 4, 1 << 20);
+    let bert = lab.cli.at_home(&lab.dir().join("bert"));
+    bert.ok(&["join", &lab.token("user"), "--name", "bert"]);
+    lab.cli.ok(&["shared", "begin", OUT]);
+    let commands: [&[&str]; 5] = [
+        &["shared", "write", arg(&part), OUT],
+        &["shared", "begin", OUT],
+        &["shared", "commit", OUT],
+        &["shared", "abort", OUT],
+        &["shared", "ls", OUT],
+    ];
+    for command in commands {
+        assert_eq!(bert.fails(3, command).code, "POT-E011", "{command:?}");
+    }
+    assert!(bert.json(&["shared", "ls"])["files"].as_array().is_some_and(Vec::is_empty));
+    lab.cli.ok(&["space", "grant", "lab", "bert", "read"]);
+    for command in &commands[..4] {
+        assert_eq!(bert.fails(8, command).code, "POT-E067", "{command:?}");
+    }
+}
+
+fn share(path: &Path, value: &str) -> Result<(), Errno> {
+    setxattr(path, "user.potluck.shared", value.as_bytes(), XattrFlags::empty())
+}
+
+fn is_shared(path: &Path) -> Result<bool, Errno> {
+    let mut value = [0; 10];
+    match getxattr(path, "user.potluck.shared", &mut value) {
+        Ok(len) => Ok(&value[..len] == b"1"),
+        Err(Errno::NODATA) => Ok(false),
+        Err(why) => Err(why),
+    }
+}
+
+fn opened(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(path).expect("opened")
+}
+
+#[test]
+fn two_mounts_and_the_library_write_one_file_at_once_which_appears_when_the_last_has_closed_it() {
+    let test = "two_mounts_and_the_library_write_one_file_at_once";
+    let Some((lab, one)) = mounted(test, 2, &["--copies", "2"], &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    // In one mount the file is made and stays open, in the other it is found.
+    let here = File::create(one.at("out")).expect("made");
+    share(&one.at("out"), "1").expect("nothing is written");
+    assert!(
+        is_shared(&one.at("out")).expect("asked") && is_shared(&other.at("out")).expect("asked")
+    );
+    let there = opened(&other.at("out"));
+    let runtime = Runtime::new().expect("a runtime");
+    let library = client(&lab);
+    let mut third = runtime.block_on(join(&library, "third")).expect("joined");
+
+    let len = 20 << 20;
+    let content = Arc::new(bytes(9, len));
+    let ranges = dealt(len as u64, 3, &mut Lots::new("shared through mounts", 1));
+    let mut expected = vec![0; ranges.iter().map(|(_, it)| it.end as usize).max().expect("some")];
+    for (_, range) in &ranges {
+        let range = range.start as usize..range.end as usize;
+        expected[range.clone()].copy_from_slice(&content[range]);
+    }
+    let of = |writer: u64| {
+        let own = ranges.iter().filter(|(of, _)| *of == writer);
+        own.map(|(_, it)| it.start as usize..it.end as usize).collect::<Vec<_>>()
+    };
+    let through = |file: File, own: Vec<Range<usize>>| {
+        let content = Arc::clone(&content);
+        thread::spawn(move || {
+            for range in own {
+                file.write_all_at(&content[range.clone()], range.start as u64).expect("its own");
+            }
+            file
+        })
+    };
+    let (in_one, in_other) = (through(here, of(0)), through(there, of(1)));
+    runtime.block_on(async {
+        for range in of(2) {
+            third.write_at(range.start as u64, &content[range]).await.expect("its own");
+        }
+    });
+    let (here, there) = (in_one.join().expect("written"), in_other.join().expect("written"));
+    let taken = of(0)[0].start as u64;
+    let refused = there.write_all_at(&[1], taken).expect_err("the other mount has it");
+    assert_eq!(refused.raw_os_error(), Some(libc::EBUSY));
+    here.sync_all().expect("donors have it");
+    assert_eq!(fs::read(one.at("out")).expect("the version before"), b"");
+    drop(here);
+    assert_eq!(fs::read(other.at("out")).expect("the version before"), b"");
+    assert_eq!(runtime.block_on(third.finish()).expect("stored"), SharedOutcome::Waiting);
+    drop(there);
+    wait_until("the version to be there", DEADLINE, || !lab.cli.cat(OUT).is_empty());
+    assert_same(&lab.cli.cat(OUT), &expected, "what all wrote");
+    wait_until("both mounts to see it", DEADLINE, || {
+        [&one, &other]
+            .iter()
+            .all(|it| fs::metadata(it.at("out")).is_ok_and(|it| it.len() == expected.len() as u64))
+    });
+    assert_same(&fs::read(one.at("out")).expect("read"), &expected, "through a mount");
+
+    // It stays shared: the next who write some of it leave the rest.
+    let (here, there) = (opened(&one.at("out")), opened(&other.at("out")));
+    here.write_all_at(b"here", 5).expect("free again");
+    there.write_all_at(b"there", 100).expect("free again");
+    there.set_len(expected.len() as u64 + 3).expect("larger");
+    let cut = there.set_len(1).expect_err("others write it");
+    assert_eq!(cut.raw_os_error(), Some(libc::EOPNOTSUPP));
+    drop((here, there));
+    expected[5..9].copy_from_slice(b"here");
+    expected[100..105].copy_from_slice(b"there");
+    expected.extend([0; 3]);
+    wait_until("the next version to be there", DEADLINE, || {
+        lab.cli.cat(OUT).len() == expected.len()
+    });
+    assert_same(&lab.cli.cat(OUT), &expected, "the next version");
+    removexattr(one.at("out"), "user.potluck.shared").expect("it is shared");
+    assert!(!is_shared(&other.at("out")).expect("asked"));
+    assert_eq!(removexattr(one.at("out"), "user.potluck.shared"), Err(Errno::NODATA));
+    assert_eq!(share(&one.at("out"), "yes"), Err(Errno::INVAL));
+}
+
+#[test]
+fn a_mount_that_is_killed_while_it_writes_its_part_leaves_the_file_as_it_was() {
+    let test = "a_mount_that_is_killed_while_it_writes_its_part";
+    let Some((lab, mut one)) = mounted(test, 1, &[], &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    fs::write(one.at("out"), "as it was").expect("written");
+    share(&one.at("out"), "1").expect("it is there");
+    let (here, there) = (opened(&one.at("out")), opened(&other.at("out")));
+    let content = bytes(1, 3 << 20);
+    here.write_all_at(&content, 0).expect("free");
+    there.write_all_at(&content, 3 << 20).expect("free");
+    here.sync_all().expect("donors have it");
+    one.running.kill_9();
+    pause(FREED_WITHIN / 2); // it is silent for so long that the other is the last
+    drop(there);
+    assert_eq!(lab.cli.cat(OUT), b"as it was");
+    wait_until("the other to have finished", DEADLINE, || {
+        states(&lab.cli).iter().filter(|it| it.ends_with("finished")).count() == 1
+    });
+    let silent = states(&lab.cli).into_iter().find(|it| it.ends_with("silent")).expect("the dead");
+    let name = silent.split(' ').next().expect("a name");
+    assert_eq!(lab.cli.fails(10, &["shared", "commit", OUT]).code, "POT-E049");
+    lab.cli.ok(&["shared", "commit", OUT, "--leave-out", name]);
+    let mut expected = b"as it was".to_vec();
+    expected.resize(3 << 20, 0);
+    expected.extend(&content);
+    assert_same(&lab.cli.cat(OUT), &expected, "without the dead");
 }
