@@ -269,11 +269,22 @@ fn due(db: &Tx, limit: usize, now_ms: u64) -> Result<Vec<Kept>, Error> {
     select.query_map(params![before_ms, now_ms as i64, limit, shared, unused_ms], kept)?.collect()
 }
 
+/// The file that writers share at a path, if they do.
+fn shared_file(db: &Tx, path: &PoolPath) -> Result<Option<Kept>, Error> {
+    let Some(kept) = find(db, &CheckpointId::of_shared_file(path))? else { return Ok(None) };
+    // Its directory may have been moved since.
+    let is_there = kept.open(db)?.is_some_and(|open| open.target == *path);
+    Ok(Some(kept).filter(|kept| kept.style == CommitStyle::Share && is_there))
+}
+
 /// Whether writers share the file at a path.
 pub(crate) fn is_shared_file(db: &Tx, path: &PoolPath) -> Result<bool, Error> {
-    let Some(kept) = find(db, &CheckpointId::of_shared_file(path))? else { return Ok(false) };
-    // Its directory may have been moved since.
-    Ok(kept.style == CommitStyle::Share && kept.open(db)?.is_some_and(|open| open.target == *path))
+    Ok(shared_file(db, path)?.is_some())
+}
+
+/// Removes what writers have contributed to a file that is removed: it is of no file that is there later.
+pub(crate) fn end_sharing(db: &Tx, path: &PoolPath, now_ms: u64) -> Result<(), Error> {
+    shared_file(db, path)?.map_or(Ok(()), |kept| remove(db, &kept, now_ms))
 }
 
 /// Whether a checkpoint is to be aborted or forgotten.

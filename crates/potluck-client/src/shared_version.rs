@@ -161,17 +161,7 @@ impl Pool {
     /// Errors: [`code::NO_CHECKPOINT`] where nobody shares it.
     pub async fn end_sharing(&self, path: &PoolPath) -> Result<(), Failure> {
         let id = CheckpointId::of_shared_file(path);
-        self.abort_checkpoint(path.space(), id).await?;
-        let turn = SharedTurn {
-            path: path.clone(),
-            writer: SharedWriterId(self.random()),
-            is_over: false,
-            is_made: true,
-        };
-        if self.call_retrying(&turn).await? == SharedTurnTaken::Own {
-            self.call_retrying(&SharedTurn { is_over: true, ..turn }).await?;
-        }
-        Ok(())
+        self.abort_checkpoint(path.space(), id).await
     }
 
     /// The writers of a shared file since its last version, by name.

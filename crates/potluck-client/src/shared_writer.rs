@@ -1,4 +1,4 @@
-//! Files that several writers write at once, each other bytes (docs/notes/0016-shared-writers.md; CEFT-PVFS, section 6).
+//! Files that several writers write at once, each other bytes (docs/notes/0016-shared-writers.md; CEFT-PVFS, section 4).
 //!
 //! What a writer brings is stored as its *contribution*, a file that is staged out of sight. Whole chunks of the file are
 //! whole chunks of the contribution, so that the version that is made of all of them takes these over by their names.
@@ -9,7 +9,7 @@ use crate::shared_version::{self, SharedPlace};
 use crate::write::options::PutOptions;
 use crate::writer::{Attributes, Writer, unit};
 use potluck_core::byte_ranges::ByteRanges;
-use potluck_core::ids::SharedWriterId;
+use potluck_core::ids::{SharedWriterId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Cutting};
 use potluck_wire::control::{
@@ -53,8 +53,7 @@ pub struct SharedWriter {
     client: Pool,
     place: SharedPlace,
     claims: Arc<Claims>,
-    /// Says now and then that the writer is there.
-    _signs: JoinSet<()>,
+    presence: Presence,
     writer: Writer,
     unit: u64,
     /// Rows of which a part was written, by their numbers.
@@ -68,6 +67,29 @@ pub struct SharedWriter {
     order: u64,
     /// The least size of the file.
     size: u64,
+}
+
+/// That a writer is there, which the manager is told now and then, and when it is not any more.
+struct Presence {
+    claims: Arc<Claims>,
+    _signs: JoinSet<()>,
+    has_left: bool,
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        if self.has_left {
+            return;
+        }
+        let Claims { client, path, writer, .. } = &*self.claims;
+        let leave = SharedLeave { path: path.clone(), writer: *writer, has_finished: false };
+        let caller = client.clone();
+        client.in_background(async move {
+            if let Err(failure) = caller.call(&leave).await {
+                tracing::debug!(%failure, "what a writer claimed is free when its lease is over");
+            }
+        });
+    }
 }
 
 /// A row of chunks of the file of which not all is written.
@@ -86,6 +108,8 @@ struct Claims {
     name: String,
     /// Held while the manager is told of them, so that it is never told of fewer.
     ranges: Mutex<ByteRanges<()>>,
+    /// Where the mark of the writer is staged, and its version.
+    mark: OnceLock<(PoolPath, VersionId)>,
     /// Why the writer has them no more.
     lost: OnceLock<Failure>,
 }
@@ -127,17 +151,35 @@ impl Claims {
 
     /// Tells a manager that does not know the writer all that it has.
     async fn tell_all(&self, ranges: &ByteRanges<()>) -> Result<(), Failure> {
+        // What the manager does not know may be of a file that was removed, or shared anew.
+        if let Some((path, version)) = self.mark.get() {
+            match self.client.stat(path).await {
+                Ok(stated) if stated.entry.version == Some(*version) => {}
+                Err(failure) if failure.code != code::NO_ENTRY => return Err(failure),
+                _ => return Err(self.lose(self.left_out())),
+            }
+        }
         let all = ranges.iter().map(|(range, ())| range).collect();
         let call = SharedClaim { is_all: true, ..self.call(all) };
         match self.client.call_retrying(&call).await {
             Err(failure) if failure.code == code::CLAIMED => {
                 let why = format!("this writer was not heard for too long: {}", failure.message);
-                let lost = Failure { message: why, ..failure };
-                let _ = self.lost.set(lost.clone()); // once lost is lost
-                Err(lost)
+                Err(self.lose(Failure { message: why, ..failure }))
             }
             told => told.map(drop),
         }
+    }
+
+    fn lose(&self, why: Failure) -> Failure {
+        self.lost.get_or_init(|| why).clone()
+    }
+
+    fn left_out(&self) -> Failure {
+        let what = format!(
+            "what the writer {} wrote is not in {}: it was left out, or another took its place",
+            self.name, self.path
+        );
+        Failure::new(ErrorKind::Conflict, code::NOT_TOGETHER, what).hint("write it again")
     }
 
     /// Says that the writer is there, for as long as it is.
@@ -187,6 +229,7 @@ impl SharedWriter {
             writer,
             name: name.clone(),
             ranges: Mutex::default(),
+            mark: OnceLock::new(),
             lost: OnceLock::new(),
         });
         claims.claim(&(0..0), true).await?;
@@ -201,20 +244,27 @@ impl SharedWriter {
             }
             _ => failure,
         });
-        if let Err(failure) = marked {
-            let leave = SharedLeave { path: path.clone(), writer, has_finished: false };
-            let _ = client.call(&leave).await; // it is silent soon
-            return Err(failure);
-        }
+        let marker = match marked {
+            Ok(marker) => marker,
+            Err(failure) => {
+                let leave = SharedLeave { path: path.clone(), writer, has_finished: false };
+                let _ = client.call(&leave).await; // it is silent soon
+                return Err(failure);
+            }
+        };
+        // What it writes is never in a file that was shared anew, nor beside that of one who took its place.
+        options.condition = Condition::IfVersion(marker);
+        let _ = claims.mark.set((staged.clone(), marker)); // there is one
         let writer = client.create(&staged, &options, attributes).await?;
         let unit = unit(&writer.policy()?) as u64;
         let mut signs = JoinSet::new();
         signs.spawn(Arc::clone(&claims).keep(place.clone()));
+        let presence = Presence { claims: Arc::clone(&claims), _signs: signs, has_left: false };
         Ok(Self {
             client: client.clone(),
             place,
             claims,
-            _signs: signs,
+            presence,
             writer,
             unit,
             rows: BTreeMap::new(),
@@ -394,14 +444,26 @@ impl SharedWriter {
         let extents = stored.into_iter().map(|(_, extent)| extent).collect();
         let index = Index { extents, size: self.size };
         self.writer.write(&index.encode()).await?;
-        self.writer.finish().await?;
-        shared_version::leave(&self.client, &self.place, self.claims.writer, true).await
+        let (claims, place) = (&self.claims, &self.place);
+        let finished = self.writer.finish().await;
+        if let Err(failure) = finished {
+            if failure.code != code::WRONG_VERSION {
+                return Err(failure);
+            }
+            self.presence.has_left = true;
+            // Others may wait for it.
+            let _ = shared_version::leave(&self.client, place, claims.writer, false).await;
+            return Err(claims.left_out());
+        }
+        self.presence.has_left = true;
+        shared_version::leave(&self.client, place, claims.writer, true).await
     }
 
     /// Withdraws: nothing of what this writer wrote will be in the file, and the others go on without it.
     ///
     /// Errors: those of making a version, if all others have finished.
-    pub async fn abort(self) -> Result<SharedOutcome, Failure> {
+    pub async fn abort(mut self) -> Result<SharedOutcome, Failure> {
+        self.presence.has_left = true;
         self.writer.abort();
         let marker = self.place.contribution(&self.claims.name)?;
         match self.client.remove(&marker, false).await {

@@ -189,6 +189,13 @@ impl SharedFiles {
         self.forget_if_unused(path);
     }
 
+    /// Nothing that was claimed of a file counts any more. Its writers are told when they are heard next.
+    pub fn forget(&mut self, path: &PoolPath) {
+        let writers = self.files.get(path).into_iter().flat_map(|file| file.writers.keys());
+        let writers: Vec<SharedWriterKey> = writers.copied().collect();
+        writers.into_iter().for_each(|key| self.remove(path, key));
+    }
+
     /// The writers of a file.
     pub fn writers(&mut self, path: &PoolPath, now: Tick) -> Vec<WriterFacts> {
         self.sweep(now);

@@ -232,6 +232,31 @@ impl Draft {
         self.note.is_over();
     }
 
+    /// A process is going to write so many bytes at `offset`, or where the file ends.
+    ///
+    /// Errors: [`Errno::BUSY`] where another process has written some of them in a file that mounts share.
+    pub fn claim(
+        &mut self,
+        process: Option<u32>,
+        offset: Option<u64>,
+        len: usize,
+    ) -> Result<(), Errno> {
+        let start = offset.unwrap_or_else(|| self.size());
+        match &mut self.content {
+            Content::Shared(shared) => {
+                shared.claim(process, start..start.saturating_add(len as u64))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What was written of a shared file is given up: its name is gone.
+    pub async fn withdraw(&mut self) {
+        if let Content::Shared(shared) = &mut self.content {
+            shared.withdraw().await;
+        }
+    }
+
     /// Writes at `offset`, or where the file ends.
     ///
     /// Errors: what ended the write session; [`Errno::NOSPC`] where the spool is full, and what is in it cannot be stored;

@@ -414,7 +414,9 @@ impl FileSystem {
         let Handle::Writing { draft, appends } = opened.handle else { return Err(Errno::BADF) };
         let path = self.inodes().path(opened.inode);
         let offset = (!appends).then_some(offset);
-        draft.lock().await.write(&path?, offset, bytes).await
+        let mut draft = draft.lock().await;
+        draft.claim(opened.opener, offset, bytes.len())?;
+        draft.write(&path?, offset, bytes).await
     }
 
     /// Returns when what was written so far is as safe as [`Draft::sync`] says.

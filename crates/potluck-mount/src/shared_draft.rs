@@ -2,8 +2,10 @@
 
 use crate::errno::errno;
 use potluck_client::{Attributes, File, Pool, PutOptions, SharedWriter};
+use potluck_core::byte_ranges::ByteRanges;
 use potluck_core::path::PoolPath;
 use rustix::io::Errno;
+use std::ops::Range;
 use std::sync::Mutex;
 
 /// What programs of this mount write of a shared file, and the version before, which is what they read.
@@ -11,6 +13,8 @@ pub struct SharedDraft {
     before: File,
     /// Takes what they write, until the last of them has closed the file. (A writer is not `Sync`.)
     writer: Mutex<Option<SharedWriter>>,
+    /// Which process of this machine wrote what, of those that are known.
+    processes: ByteRanges<Option<u32>>,
     /// Bytes that the file had in this mount when it was closed.
     closed_size: u64,
 }
@@ -26,7 +30,8 @@ impl SharedDraft {
         let options = PutOptions::default();
         let writer = pool.shared_writer(path, None, &options, attributes).await;
         let writer = writer.map_err(|failure| errno(&failure))?;
-        Ok(Self { before, writer: Mutex::new(Some(writer)), closed_size: 0 })
+        let (writer, processes) = (Mutex::new(Some(writer)), ByteRanges::default());
+        Ok(Self { before, writer, processes, closed_size: 0 })
     }
 
     fn writer(&mut self) -> &mut Option<SharedWriter> {
@@ -43,6 +48,26 @@ impl SharedDraft {
     /// The version that was there when it was opened: what is written is in the next.
     pub fn before(&self) -> &File {
         &self.before
+    }
+
+    /// A process of this machine is going to write a range.
+    ///
+    /// Errors: [`Errno::BUSY`] where another has written some of it: they would not know it of one another in two mounts.
+    pub fn claim(&mut self, process: Option<u32>, range: Range<u64>) -> Result<(), Errno> {
+        if self.processes.taken(&range, process).is_some() {
+            return Err(Errno::BUSY);
+        }
+        self.processes.add(range, process);
+        Ok(())
+    }
+
+    /// Withdraws what programs of this mount wrote.
+    pub async fn withdraw(&mut self) {
+        if let Some(writer) = self.writer().take()
+            && let Err(failure) = writer.abort().await
+        {
+            tracing::debug!(%failure, "what was written of a shared file that is gone stays until it expires");
+        }
     }
 
     /// Writes at `offset`, where nobody else may have written since the last version.
@@ -94,6 +119,7 @@ impl SharedDraft {
     pub async fn finish(&mut self) -> Result<(), Errno> {
         let Some(writer) = self.writer().take() else { return Ok(()) };
         self.closed_size = writer.size();
+        self.processes = ByteRanges::default();
         writer.finish().await.map(drop).map_err(|failure| errno(&failure))
     }
 }

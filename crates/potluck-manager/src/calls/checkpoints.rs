@@ -6,6 +6,7 @@ use crate::callers::{CallingMember, KnownMembers};
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::settings::Settings;
+use crate::shared_files::AllSharedFiles;
 use crate::wakeup::Wakeup;
 use potluck_catalog::{Catalog, CheckpointOutcome, NewCheckpoint, OpenCheckpoint, SeenSpaces};
 use potluck_core::checkpoint::CommitStyle;
@@ -33,6 +34,7 @@ handles! {
         members: Arc<KnownMembers>,
         background: Wakeup,
         access: Access,
+        shared_files: AllSharedFiles,
     }
 }
 
@@ -52,8 +54,13 @@ impl Answer<CheckpointBegin> for CheckpointCalls {
         };
         let (made_by, idle_ms) = (caller.member()?.member, idle.as_millis() as u64);
         let new = NewCheckpoint { id, target, style, made_by, idle_ms };
-        let OpenCheckpoint { staging, idle_ms, .. } =
-            self.catalog.begin_checkpoint(new, self.time.when()).await?;
+        let when = self.time.when();
+        let OpenCheckpoint { staging, idle_ms, target, begun_wall_ms, .. } =
+            self.catalog.begin_checkpoint(new, when).await?;
+        if style == CommitStyle::Share && begun_wall_ms == when.wall_ms {
+            // What was claimed while it was shared before is of nothing that is there.
+            self.shared_files.lock().expect("no holder panics").forget(&target);
+        }
         Ok(CheckpointBegun { staging, idle_ms })
     }
 }

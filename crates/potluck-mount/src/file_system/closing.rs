@@ -46,7 +46,10 @@ impl FileSystem {
                 self.metadata.changed_here(&path);
                 published
             }
-            Err(_) => Ok(()),
+            Err(_) => {
+                draft.withdraw().await;
+                Ok(())
+            }
         }
     }
 

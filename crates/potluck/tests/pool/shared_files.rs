@@ -1,5 +1,5 @@
 //! Files that several write at once, each other bytes of it: the library, the command line, and mounts (CEFT-PVFS, section
-//! 6).
+//! 4).
 
 use super::content::{Lots, arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab};
@@ -21,6 +21,7 @@ use std::io::Write;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -151,6 +152,17 @@ fn bytes_that_another_writer_has_are_refused_with_its_name_and_the_writer_goes_o
         let mut next = join(&one, "a").await.expect("joined");
         next.write_at(1500, &[4; 100]).await.expect("free");
         assert_eq!(next.finish().await.expect("stored"), SharedOutcome::Published);
+    });
+    // Who was left out, and lives, hears of it.
+    runtime.block_on(async {
+        let (one, other) = (client(&lab), client(&lab));
+        let mut left_out = join(&one, "left out").await.expect("joined");
+        left_out.write_at(5, &[9; 10]).await.expect("free");
+        let told = ["left out".to_owned()];
+        let outcome = other.publish_shared(&out(), &told).await.expect("nothing is in the way");
+        assert_eq!(outcome, SharedOutcome::Nothing);
+        let refused = left_out.finish().await.expect_err("it is in no version");
+        assert_eq!(refused.code, code::NOT_TOGETHER, "{refused}");
     });
     let mut expected = [[1; 1000], [2; 1000]].concat();
     expected[10..20].fill(3);
@@ -370,6 +382,11 @@ fn two_mounts_and_the_library_write_one_file_at_once_which_appears_when_the_last
     let refused = there.write_all_at(&[1], taken).expect_err("the other mount has it");
     assert_eq!(refused.raw_os_error(), Some(libc::EBUSY));
     here.sync_all().expect("donors have it");
+    let mut also_here = Command::new("dd");
+    let at = format!("seek={taken}");
+    also_here.args(["bs=1", "count=1", "conv=notrunc", "if=/dev/zero", &at]);
+    let also_here = also_here.arg(format!("of={}", arg(&one.at("out")))).output().expect("ran");
+    assert!(String::from_utf8_lossy(&also_here.stderr).contains("busy"), "another process");
     assert_eq!(fs::read(one.at("out")).expect("the version before"), b"");
     drop(here);
     assert_eq!(fs::read(other.at("out")).expect("the version before"), b"");
@@ -403,6 +420,18 @@ fn two_mounts_and_the_library_write_one_file_at_once_which_appears_when_the_last
     assert!(!is_shared(&other.at("out")).expect("asked"));
     assert_eq!(removexattr(one.at("out"), "user.potluck.shared"), Err(Errno::NODATA));
     assert_eq!(share(&one.at("out"), "yes"), Err(Errno::INVAL));
+
+    // What was written of a file that is removed is in no other that is called so.
+    share(&one.at("out"), "1").expect("it is there");
+    let (here, there) = (opened(&one.at("out")), opened(&other.at("out")));
+    here.write_all_at(b"gone", 0).expect("free");
+    drop(here);
+    fs::remove_file(one.at("out")).expect("removed");
+    fs::write(one.at("out"), "new").expect("written");
+    share(&one.at("out"), "1").expect("it is there");
+    drop(there);
+    opened(&one.at("out")).write_all_at(b"N", 0).expect("free");
+    wait_until("the new file to be changed", DEADLINE, || lab.cli.cat(OUT) == b"New");
 }
 
 #[test]
