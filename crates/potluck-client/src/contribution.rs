@@ -17,7 +17,7 @@ pub const MOST_EXTENTS: usize = 1 << 20;
 
 /// Bytes of a contribution that belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
+pub struct WrittenExtent {
     /// Where they belong in the file.
     pub at: u64,
     /// How many they are.
@@ -26,8 +26,8 @@ pub struct Extent {
     pub from: u64,
 }
 
-impl Extent {
-    /// The bytes of the file.
+impl WrittenExtent {
+    /// The bytes that both have.of the file.
     pub fn range(&self) -> Range<u64> {
         self.at..self.at + self.len
     }
@@ -37,7 +37,7 @@ impl Extent {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Index {
     /// The extents in the order in which they were written: a later one lies over those before.
-    pub extents: Vec<Extent>,
+    pub extents: Vec<WrittenExtent>,
     /// The least size of the file.
     pub size: u64,
 }
@@ -46,7 +46,7 @@ impl Index {
     /// The index as it is written at the end of a contribution.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.extents.len() * EXTENT + FOOTER);
-        for Extent { at, len, from } in &self.extents {
+        for WrittenExtent { at, len, from } in &self.extents {
             [at, len, from].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
         }
         bytes.extend((self.extents.len() as u64).to_le_bytes());
@@ -74,10 +74,11 @@ impl Index {
         let numbers: Vec<u64> =
             bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect();
         let extents = numbers.as_chunks::<3>().0.iter();
-        let extents: Vec<Extent> =
-            extents.map(|[at, len, from]| Extent { at: *at, len: *len, from: *from }).collect();
-        let fits = |extent: &Extent| {
-            let Extent { at, len: bytes, from } = *extent;
+        let extents: Vec<WrittenExtent> = extents
+            .map(|[at, len, from]| WrittenExtent { at: *at, len: *len, from: *from })
+            .collect();
+        let fits = |extent: &WrittenExtent| {
+            let WrittenExtent { at, len: bytes, from } = *extent;
             at.checked_add(bytes).is_some() && from.checked_add(bytes).is_some_and(|end| end <= len)
         };
         match extents.iter().all(fits) {
@@ -95,7 +96,7 @@ fn damaged() -> Failure {
 
 /// Where bytes of a new version come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum ByteSource {
     /// A contribution, from this place on.
     Contribution { number: usize, from: u64 },
     /// The same place of the version before.
@@ -107,7 +108,7 @@ pub enum Source {
 /// Two contributions that have bytes in common.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// The bytes.
+    /// The bytes that both have.
     pub range: Range<u64>,
     /// The numbers of the contributions.
     pub numbers: (usize, usize),
@@ -116,7 +117,7 @@ pub struct Overlap {
 /// What a new version is made of.
 #[derive(Debug, Default)]
 pub struct Composition {
-    /// By where each run of contributed bytes begins: where it ends, and what it is.
+    /// The runs of contributed bytes, by where each begins: where it ends, whose it is, and where it is there.
     runs: BTreeMap<u64, (u64, usize, u64)>,
     claims: ByteRanges<usize>,
     before: u64,
@@ -150,7 +151,7 @@ impl Composition {
     }
 
     /// Puts an extent over what is there.
-    fn lay(&mut self, extent: &Extent, number: usize) {
+    fn lay(&mut self, extent: &WrittenExtent, number: usize) {
         let Range { start, end } = extent.range();
         let under = self.runs.range(..end).rev().take_while(|(_, (run_end, ..))| *run_end > start);
         let under: Vec<(u64, (u64, usize, u64))> = under.map(|(at, run)| (*at, *run)).collect();
@@ -174,17 +175,17 @@ impl Composition {
         };
     }
 
-    /// The bytes from `at` on that come from one source, and that source.
-    pub fn run(&self, at: u64) -> (Range<u64>, Source) {
+    /// The bytes that both have.from `at` on that come from one source, and that source.
+    pub fn run(&self, at: u64) -> (Range<u64>, ByteSource) {
         let last = self.runs.range(..=at).next_back();
         if let Some((start, (end, number, from))) = last.filter(|(_, (end, ..))| *end > at) {
-            let source = Source::Contribution { number: *number, from: from + (at - start) };
+            let source = ByteSource::Contribution { number: *number, from: from + (at - start) };
             return (at..*end, source);
         }
         let next = self.runs.range(at..).next().map_or(self.size, |(start, _)| *start);
         match at < self.before {
-            true => (at..next.min(self.before), Source::Before),
-            false => (at..next, Source::Zeros),
+            true => (at..next.min(self.before), ByteSource::Before),
+            false => (at..next, ByteSource::Zeros),
         }
     }
 }

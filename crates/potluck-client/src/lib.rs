@@ -73,7 +73,7 @@ pub use pending_links::PendingLinks;
 pub use pool::Pool;
 pub use progress::{Progress, Quiet};
 pub use retry_limits::{RetryLimits, Wait};
-pub use shared_version::{SharedWriterState, WriterState};
+pub use shared_version::{SharedWriterState, WriterStatus};
 pub use shared_writer::{SharedOutcome, SharedWriter};
 pub use source::{Input, Item, Items};
 pub use suspended::{Suspended, SuspendedSession};

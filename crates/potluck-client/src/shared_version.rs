@@ -5,7 +5,7 @@
 //! it to its place. Each of these is one step, and whoever finds it half done goes on with the next. A client that takes
 //! over from another renames first, so that the other finds nothing where it was.
 
-use crate::contribution::{Composition, FOOTER, Index, Overlap, Source};
+use crate::contribution::{ByteSource, Composition, FOOTER, Index, Overlap};
 use crate::file::File;
 use crate::pool::Pool;
 use crate::shared_writer::{SharedOutcome, SharedWriter};
@@ -40,7 +40,7 @@ const WHOLE: &str = "whole";
 /// What the names of contributions begin with.
 const WRITER: &str = "w-";
 /// While this is there, the last writer makes no version: somebody is to say that all have written.
-const HOLD: &str = "hold";
+const KEPT_BACK: &str = "kept-back";
 /// Bytes that are read at once of what fills no row.
 const BLOCK: u64 = 256 << 10;
 /// Blocks that are kept: writers that take turns have many pieces in each.
@@ -127,16 +127,16 @@ impl Pool {
         SharedWriter::join(self, path, name, options, attributes).await
     }
 
-    /// Has writers share a file from now on. With `is_held` no version is made before [`Pool::publish_shared`], though
+    /// Has writers share a file from now on. With `is_kept_back` no version is made before [`Pool::publish_shared`], though
     /// all writers have finished that there are.
     ///
     /// Errors: those of [`Pool::shared_writer`].
-    pub async fn share(&self, path: &PoolPath, is_held: bool) -> Result<(), Failure> {
+    pub async fn share(&self, path: &PoolPath, is_kept_back: bool) -> Result<(), Failure> {
         let place = SharedPlace::share(self, path).await?;
-        if is_held {
-            let hold = below(&place.staging, &[OPEN, HOLD])?;
+        if is_kept_back {
+            let mark = below(&place.staging, &[OPEN, KEPT_BACK])?;
             let (options, attributes) = (PutOptions::default(), Attributes::default());
-            self.create(&hold, &options, attributes).await?.finish().await?;
+            self.create(&mark, &options, attributes).await?.finish().await?;
         }
         Ok(())
     }
@@ -171,7 +171,7 @@ impl Pool {
         let heard = self.call(&SharedWriters { path: path.clone() }).await?.writers;
         let state = |about: SharedWriterAbout| {
             let state =
-                if about.has_finished { WriterState::Finished } else { WriterState::Writing };
+                if about.has_finished { WriterStatus::Finished } else { WriterStatus::Writing };
             let SharedWriterAbout { name, member_name: member, claimed, .. } = about;
             (name.clone(), SharedWriterState { name, state, claimed: Some(claimed), member })
         };
@@ -181,7 +181,7 @@ impl Pool {
         let above = path.parent().unwrap_or_else(PoolPath::root);
         let open = below(&above, &[&id.staging_name(), OPEN])?;
         for Contributed { name, entry } in contributed(self, &open).await? {
-            let state = if entry.size > 0 { WriterState::Finished } else { WriterState::Silent };
+            let state = if entry.size > 0 { WriterStatus::Finished } else { WriterStatus::Silent };
             let of_name =
                 SharedWriterState { name: name.clone(), state, claimed: None, member: None };
             writers.entry(name).or_insert(of_name);
@@ -196,7 +196,7 @@ pub struct SharedWriterState {
     /// The name of the writer.
     pub name: String,
     /// What it does.
-    pub state: WriterState,
+    pub state: WriterStatus,
     /// Bytes that it has claimed, where the manager has heard of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claimed: Option<u64>,
@@ -208,8 +208,8 @@ pub struct SharedWriterState {
 /// What a writer of a shared file does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WriterState {
-    /// It writes.
+pub enum WriterStatus {
+    /// The writer has not finished, and is heard.
     Writing,
     /// What it wrote will be in the next version.
     Finished,
@@ -217,7 +217,7 @@ pub enum WriterState {
     Silent,
 }
 
-impl fmt::Display for WriterState {
+impl fmt::Display for WriterStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Writing => "writing",
@@ -310,11 +310,12 @@ impl Making<'_> {
         if !missing.is_empty() {
             return Err(self.unfinished(&missing));
         }
-        let is_held = list_if_there(self.client, &open).await?.iter().any(|it| it.path == HOLD);
-        if is_held && !self.is_told {
+        let is_kept_back =
+            list_if_there(self.client, &open).await?.iter().any(|it| it.path == KEPT_BACK);
+        if is_kept_back && !self.is_told {
             return Ok(SharedOutcome::Waiting);
         }
-        if contributed.is_empty() && !is_held {
+        if contributed.is_empty() && !is_kept_back {
             return Ok(outcome);
         }
         let taken = self.new_closed()?;
@@ -487,11 +488,11 @@ impl Composer {
             let (run, source) = self.composition.run(at);
             let len = run.end - run.start;
             let kept = match (source, &self.before) {
-                (Source::Contribution { number, from }, _) => {
+                (ByteSource::Contribution { number, from }, _) => {
                     writer.keep_rows(&self.files[number], from..from + len).await?
                 }
-                (Source::Before, Some(before)) => writer.keep_rows(before, run).await?,
-                (Source::Before | Source::Zeros, _) => 0,
+                (ByteSource::Before, Some(before)) => writer.keep_rows(before, run).await?,
+                (ByteSource::Before | ByteSource::Zeros, _) => 0,
             };
             at += kept;
             if kept == 0 {
@@ -512,11 +513,11 @@ impl Composer {
             let range = at..run.end.min(row.end);
             at = range.end;
             match source {
-                Source::Contribution { number, from } => {
+                ByteSource::Contribution { number, from } => {
                     pieces.push(Piece { range, file: Some(number), from });
                 }
-                Source::Before => pieces.push(Piece { from: range.start, range, file: None }),
-                Source::Zeros => {}
+                ByteSource::Before => pieces.push(Piece { from: range.start, range, file: None }),
+                ByteSource::Zeros => {}
             }
         }
         let numbers = |piece: &Piece| {

@@ -3,7 +3,7 @@
 //! What a writer brings is stored as its *contribution*, a file that is staged out of sight. Whole chunks of the file are
 //! whole chunks of the contribution, so that the version that is made of all of them takes these over by their names.
 
-use crate::contribution::{Extent, Index, MOST_EXTENTS};
+use crate::contribution::{Index, MOST_EXTENTS, WrittenExtent};
 use crate::pool::Pool;
 use crate::shared_version::{self, SharedPlace};
 use crate::write::options::PutOptions;
@@ -60,9 +60,9 @@ pub struct SharedWriter {
     rows: BTreeMap<u64, Row>,
     /// Parts of rows that are to be stored together, and where each belongs.
     pack: Vec<u8>,
-    packed: Vec<(u64, Extent)>,
+    packed: Vec<(u64, WrittenExtent)>,
     /// What is stored, by the order in which it was written.
-    stored: Vec<(u64, Extent)>,
+    stored: Vec<(u64, WrittenExtent)>,
     /// Counts what is stored and packed.
     order: u64,
     /// The least size of the file.
@@ -363,7 +363,7 @@ impl SharedWriter {
         self.order += 1;
         let (at, from) = (number * self.unit, self.writer.written());
         self.writer.write(bytes).await?;
-        self.stored.push((self.order, Extent { at, len: self.unit, from }));
+        self.stored.push((self.order, WrittenExtent { at, len: self.unit, from }));
         self.check_count()
     }
 
@@ -377,7 +377,7 @@ impl SharedWriter {
                 let room = self.unit - self.pack.len() as u64;
                 let end = range.end.min(start + room);
                 let (at, len) = (number * self.unit + start, end - start);
-                let extent = Extent { at, len, from: self.pack.len() as u64 };
+                let extent = WrittenExtent { at, len, from: self.pack.len() as u64 };
                 self.pack.extend_from_slice(&row.bytes[start as usize..end as usize]);
                 self.packed.push((self.order, extent));
                 start = end;
@@ -394,7 +394,9 @@ impl SharedWriter {
         let pack = std::mem::take(&mut self.pack);
         self.writer.write(&pack).await?;
         let packed = self.packed.drain(..);
-        let moved = |(order, it): (u64, Extent)| (order, Extent { from: from + it.from, ..it });
+        let moved = |(order, it): (u64, WrittenExtent)| {
+            (order, WrittenExtent { from: from + it.from, ..it })
+        };
         self.stored.extend(packed.map(moved));
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::ops::Range;
 /// Disjoint ranges with their owners. Those of one owner that adjoin are one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ByteRanges<K> {
-    /// By where each begins: where it ends, and whose it is.
+    /// The ranges by where each begins, with where it ends and whose it is.
     by_start: BTreeMap<u64, (u64, K)>,
 }
 

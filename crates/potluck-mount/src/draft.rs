@@ -2,8 +2,8 @@
 
 use crate::edit::Edit;
 use crate::errno::errno;
+use crate::joint_content::JointContent;
 use crate::record::DraftNote;
-use crate::shared_draft::SharedDraft;
 use crate::spool::Spool;
 use crate::stream::FileStream;
 use crate::write_protocol::WriteLimits;
@@ -72,7 +72,7 @@ enum Content {
     /// on this machine and goes to donors when it is synced or published.
     Edited(Box<Edit>),
     /// Other mounts write other bytes of the file at the same time.
-    Shared(Box<SharedDraft>),
+    Shared(Box<JointContent>),
     /// They were streamed and are published; nothing was written since.
     Published { size: u64 },
     /// They were streamed, and could not be published. A second try would publish a file without them.
@@ -101,7 +101,7 @@ impl Draft {
         let EntryAttributes { permissions, owner, .. } = before.attributes();
         let attributes = Attributes { mtime: None, permissions, owner };
         let version = Some(before.version());
-        let shared = SharedDraft::join(&place.pool, path, before, attributes).await?;
+        let shared = JointContent::join(&place.pool, path, before, attributes).await?;
         let content = Content::Shared(Box::new(shared));
         let draft = Self::new(place, content, attributes, Condition::Always, false);
         Ok(Self { version, ..draft })
@@ -121,7 +121,7 @@ impl Draft {
         self.pool.share(path, false).await.map_err(|failure| errno(&failure))?;
         let before = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;
         self.version = Some(before.version());
-        let shared = SharedDraft::join(&self.pool, path, before, self.attributes).await?;
+        let shared = JointContent::join(&self.pool, path, before, self.attributes).await?;
         self.content = Content::Shared(Box::new(shared));
         Ok(())
     }

@@ -1,11 +1,12 @@
 use super::*;
 
 fn index(extents: &[(u64, u64, u64)]) -> Index {
-    let extent = |(at, len, from): &(u64, u64, u64)| Extent { at: *at, len: *len, from: *from };
+    let extent =
+        |(at, len, from): &(u64, u64, u64)| WrittenExtent { at: *at, len: *len, from: *from };
     Index { extents: extents.iter().map(extent).collect(), size: 0 }
 }
 
-fn runs(composition: &Composition) -> Vec<(Range<u64>, Source)> {
+fn runs(composition: &Composition) -> Vec<(Range<u64>, ByteSource)> {
     let mut runs = Vec::new();
     let mut at = 0;
     while at < composition.size() {
@@ -16,8 +17,8 @@ fn runs(composition: &Composition) -> Vec<(Range<u64>, Source)> {
     runs
 }
 
-fn of(number: usize, from: u64) -> Source {
-    Source::Contribution { number, from }
+fn of(number: usize, from: u64) -> ByteSource {
+    ByteSource::Contribution { number, from }
 }
 
 #[test]
@@ -44,12 +45,12 @@ fn what_was_written_later_lies_over_what_was_before_and_gaps_are_those_of_the_ve
     composition.add(0, &index(&[(2, 6, 0), (4, 2, 6)])).expect("its own bytes");
     composition.add(1, &index(&[(20, 5, 0)])).expect("other bytes");
     let expected = [
-        (0..2, Source::Before),
+        (0..2, ByteSource::Before),
         (2..4, of(0, 0)),
         (4..6, of(0, 6)),
         (6..8, of(0, 4)),
-        (8..12, Source::Before),
-        (12..20, Source::Zeros),
+        (8..12, ByteSource::Before),
+        (12..20, ByteSource::Zeros),
         (20..25, of(1, 0)),
     ];
     assert_eq!(runs(&composition), expected);
@@ -60,7 +61,7 @@ fn extents_that_go_on_are_one_run_and_a_larger_size_is_zeros() {
     let mut composition = Composition::of_version(0);
     let index = Index { size: 30, ..index(&[(0, 10, 0), (10, 10, 10), (20, 5, 50)]) };
     composition.add(0, &index).expect("its own bytes");
-    let expected = [(0..20, of(0, 0)), (20..25, of(0, 50)), (25..30, Source::Zeros)];
+    let expected = [(0..20, of(0, 0)), (20..25, of(0, 50)), (25..30, ByteSource::Zeros)];
     assert_eq!(runs(&composition), expected);
 }
 

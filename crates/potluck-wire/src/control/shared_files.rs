@@ -56,7 +56,7 @@ pub enum SharedClaimed {
 pub struct SharedLeave {
     /// The path of the file.
     pub path: PoolPath,
-    /// Who leaves.
+    /// The writer that leaves.
     pub writer: SharedWriterId,
     /// Whether what it wrote is to be in the next version: then nobody else may write there before that is made.
     pub has_finished: bool,
@@ -79,7 +79,7 @@ pub struct SharedLeft {
 pub struct SharedTurn {
     /// The path of the file.
     pub path: PoolPath,
-    /// Whose turn it is to be.
+    /// The client that is to have the turn.
     pub writer: SharedWriterId,
     /// Whether the version was made, or tried in vain.
     #[serde(default)]
@@ -90,13 +90,13 @@ pub struct SharedTurn {
 }
 call!(SharedTurn => SharedTurnTaken, "shared-turn");
 
-/// Whose turn it is.
+/// The answer to [`SharedTurn`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SharedTurnTaken {
-    /// The caller's.
+    /// The turn is the caller's.
     Own,
-    /// That of another.
+    /// The turn is another's.
     Another,
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 /// What programs of this mount write of a shared file, and the version before, which is what they read.
-pub struct SharedDraft {
+pub struct JointContent {
     before: File,
     /// Takes what they write, until the last of them has closed the file. (A writer is not `Sync`.)
     writer: Mutex<Option<SharedWriter>>,
@@ -19,7 +19,7 @@ pub struct SharedDraft {
     closed_size: u64,
 }
 
-impl SharedDraft {
+impl JointContent {
     /// Joins those who write the file at `path`, of which `before` is there.
     pub async fn join(
         pool: &Pool,
