@@ -302,7 +302,10 @@ impl FileSystem {
         let number = self.handles().add(inode, handle, opener);
         let shared = self.handles().draft(inode).filter(|shared| !Arc::ptr_eq(shared, &draft));
         if is_begun && shared.is_some() {
-            draft.lock().await.has_no_name(); // another program began to write the file at the same time
+            // Another program began to write the file at the same time.
+            let mut draft = draft.lock().await;
+            draft.has_no_name();
+            draft.withdraw().await;
         }
         if mode.truncates && (!is_begun || shared.is_some()) {
             let cut_off = shared.unwrap_or(draft).lock().await.set_size(&path, 0).await;

@@ -402,7 +402,19 @@ fn two_mounts_and_the_library_write_one_file_at_once_which_appears_when_the_last
     assert_same(&fs::read(one.at("out")).expect("read"), &expected, "through a mount");
 
     // It stays shared: the next who write some of it leave the rest.
-    let (here, there) = (opened(&one.at("out")), opened(&other.at("out")));
+    // Eight that open it at the same time in one mount take part once.
+    let there = opened(&other.at("out"));
+    let at_once: Vec<_> = (0..8)
+        .map(|_| {
+            thread::spawn({
+                let path = one.at("out");
+                move || opened(&path)
+            })
+        })
+        .collect();
+    let mut at_once: Vec<File> = at_once.into_iter().map(|it| it.join().expect("opened")).collect();
+    let here = at_once.pop().expect("eight");
+    drop(at_once);
     here.write_all_at(b"here", 5).expect("free again");
     there.write_all_at(b"there", 100).expect("free again");
     there.set_len(expected.len() as u64 + 3).expect("larger");
