@@ -3,12 +3,15 @@
 
 use super::content::{Lots, arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab};
+use super::member::Member;
 use super::mounts::{Mount, mounted};
 use super::program::Running;
 use super::waiting::{DEADLINE, pause, wait_until};
 use potluck_client::{Attributes, Pool, PutOptions, SharedOutcome, SharedWriter};
+use potluck_core::ids::SharedWriterId;
 use potluck_core::path::PoolPath;
 use potluck_wire::call::Caller;
+use potluck_wire::control::{SharedClaim, SharedLeave, SharedTurn};
 use potluck_wire::env::Env;
 use potluck_wire::error::{Failure, code};
 use potluck_wire::identity::Identity;
@@ -297,7 +300,8 @@ fn who_may_not_write_in_a_space_neither_claims_nor_ends_what_others_share() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
     let (part, _) = file(lab.dir(), "part", 4, 1 << 20);
-    let bert = lab.cli.at_home(&lab.dir().join("bert"));
+    let identity = lab.dir().join("bert-pool");
+    let bert = lab.cli.at_home(&lab.dir().join("bert")).under(&identity);
     bert.ok(&["join", &lab.token("user"), "--name", "bert"]);
     lab.cli.ok(&["shared", "begin", OUT]);
     let commands: [&[&str]; 5] = [
@@ -315,6 +319,22 @@ fn who_may_not_write_in_a_space_neither_claims_nor_ends_what_others_share() {
     for command in &commands[..4] {
         assert_eq!(bert.fails(8, command).code, "POT-E067", "{command:?}");
     }
+    // Nor by calls that no command makes.
+    let (member, writer) = (Member::load(&identity), SharedWriterId([7; 16]));
+    let claim = SharedClaim {
+        path: out(),
+        writer,
+        name: "bert".into(),
+        ranges: [0..10, 20..30].into(),
+        is_first: true,
+        is_all: false,
+    };
+    assert_eq!(member.call(&claim).expect_err("refused").code, code::NO_RIGHT);
+    let leave = SharedLeave { path: out(), writer, has_finished: true };
+    assert_eq!(member.call(&leave).expect_err("refused").code, code::NO_RIGHT);
+    let turn = SharedTurn { path: out(), writer, is_over: false, is_made: true };
+    assert_eq!(member.call(&turn).expect_err("refused").code, code::NO_RIGHT);
+    assert_eq!(states(&lab.cli), Vec::<String>::new());
 }
 
 fn share(path: &Path, value: &str) -> Result<(), Errno> {
