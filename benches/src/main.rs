@@ -33,6 +33,7 @@ mod report;
 mod scale;
 mod scenarios;
 mod scrape;
+mod shared_writers;
 mod size;
 mod steady;
 

@@ -42,6 +42,8 @@ pub enum Work {
     Removal,
     /// Programs that read and write through a mount.
     Mount,
+    /// Clients that write one file at once.
+    Shared,
     /// Very many donors and chunks, all simulated but the manager.
     Scale,
 }
@@ -70,10 +72,21 @@ impl Plan {
     /// Whether anything is measured in the pool that most works share.
     pub fn wants_pool(&self) -> bool {
         let alone = |work: &Work| {
-            use Work::{Comeback, Crowd, Links, Mount, Names, RandomReads, Removal, Repair, Scale};
+            use Work::{
+                Comeback, Crowd, Links, Mount, Names, RandomReads, Removal, Repair, Scale, Shared,
+            };
             matches!(
                 work,
-                Repair | Links | RandomReads | Names | Comeback | Crowd | Removal | Mount | Scale
+                Repair
+                    | Links
+                    | RandomReads
+                    | Names
+                    | Comeback
+                    | Crowd
+                    | Removal
+                    | Mount
+                    | Shared
+                    | Scale
             )
         };
         Work::value_variants().iter().any(|work| !alone(work) && self.wants(*work))

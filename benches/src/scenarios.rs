@@ -26,6 +26,7 @@ use crate::random_reads;
 use crate::removal;
 use crate::repair;
 use crate::scale;
+use crate::shared_writers;
 use crate::size::Size;
 
 /// Number of donors: as many as a 4+2 takes.
@@ -108,6 +109,9 @@ pub fn run(plan: &Plan, dir: &Path, floors: Floors) -> Result<Outcome> {
     }
     if plan.wants(Work::Mount) {
         outcome.figures.extend(mounts::run(plan, dir)?);
+    }
+    if plan.wants(Work::Shared) {
+        outcome.figures.extend(shared_writers::run(plan, dir)?);
     }
     if plan.wants(Work::Scale) {
         outcome.figures.extend(scale::run(plan, dir)?);

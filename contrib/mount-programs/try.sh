@@ -179,6 +179,34 @@ atomic_names() { # a rename replaces at one moment, and O_EXCL makes one winner 
     for n in $(seq 20); do (set -C; echo "$n" > lock) 2>/dev/null && echo "$n" >> "$local_dir/won" & done; wait
     [ "$(grep -c . "$local_dir/won")" = 1 ]; rm -f "$local_dir/won"
 }
+mpi_io() { # four ranks on two mounts write one file with MPI-IO: together, each its own part, and by turns
+    cat > io.py <<'PY'
+import os, sys
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+rank, ranks = comm.Get_rank(), comm.Get_size()
+path = os.path.join(sys.argv[1 + rank % 2], "out.bin")
+piece, count = 47001, 40
+mode = MPI.MODE_WRONLY
+f = MPI.File.Open(comm, path, mode)
+for n in range(count):  # by turns, at no border of anything
+    at = (n * ranks + rank) * piece
+    f.Write_at(at, bytes([n * ranks + rank & 255]) * piece)
+part = 3 << 20
+start = count * ranks * piece
+f.Write_at_all(start + rank * part, bytes([100 + rank]) * part)  # all together
+f.Close()
+comm.Barrier()
+if rank == 0:
+    expected = b"".join(bytes([n & 255]) * piece for n in range(count * ranks))
+    expected += b"".join(bytes([100 + r]) * part for r in range(ranks))
+    for place in sys.argv[1:3]:
+        assert open(os.path.join(place, "out.bin"), "rb").read() == expected, place
+PY
+    touch out.bin
+    [ "$peer" = "$PWD" ] || setfattr -n user.potluck.shared -v 1 out.bin
+    mpirun --allow-run-as-root --oversubscribe -np 4 ${MPI_OPTIONS:-} python3 io.py "$PWD" "$peer"
+}
 
 source=${SOURCE:-$(ls /usr/src/linux-source-*.tar.xz 2>/dev/null | tail -1)}
 try rsync 'command -v rsync' rsync_twice
@@ -190,6 +218,7 @@ try pip 'python3 -m pip --version' pip_target
 try sqlite 'command -v sqlite3' sqlite_default
 try blast 'command -v makeblastdb' blast
 try torch 'python3 -c "import torch.distributed.checkpoint"' torch_checkpoint
+try mpi 'command -v mpirun && command -v setfattr && python3 -c "import mpi4py"' mpi_io
 try fsx 'command -v python3' fsx
 try names true atomic_names
 try untar '[ -f "$source" ]' untar_diff

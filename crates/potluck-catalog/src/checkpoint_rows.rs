@@ -37,22 +37,38 @@ pub(crate) struct Kept {
 }
 
 pub(crate) const COLUMNS: &str =
-    "SELECT id, dir, target, merges, made_by, begun_wall_ms, used_ms, idle_ms, committed
+    "SELECT id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, committed
      FROM checkpoints";
 
 pub(crate) fn kept(row: &Row<'_>) -> Result<Kept, Error> {
-    let merges: bool = row.get(3)?;
     Ok(Kept {
         id: CheckpointId(row.get(0)?),
         dir: row.get::<Option<i64>>(1)?.map(DirId::now),
         target: row.get(2)?,
-        style: if merges { CommitStyle::Merge } else { CommitStyle::Replace },
+        style: style_of(row.get(3)?),
         made_by: MemberId(row.get(4)?),
         begun_wall_ms: row.get(5)?,
         used_ms: row.get::<i64>(6)? as u64,
         idle_ms: row.get::<i64>(7)? as u64,
         committed: row.get(8)?,
     })
+}
+
+fn style_of(number: i64) -> CommitStyle {
+    match number {
+        0 => CommitStyle::Replace,
+        1 => CommitStyle::Merge,
+        _ => CommitStyle::Share,
+    }
+}
+
+/// The number that stands for a style in its column.
+pub(crate) fn style_number(style: CommitStyle) -> i64 {
+    match style {
+        CommitStyle::Replace => 0,
+        CommitStyle::Merge => 1,
+        CommitStyle::Share => 2,
+    }
 }
 
 pub(crate) fn find(db: &Tx, id: &CheckpointId) -> Result<Option<Kept>, Error> {
@@ -93,14 +109,14 @@ pub(crate) fn open(db: &Tx, id: &CheckpointId) -> Result<OpenCheckpoint, Error> 
 pub(crate) fn insert(db: &Tx, kept: &Kept) -> Result<(), Error> {
     let Kept { id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms, .. } = kept;
     db.prepare(
-        "INSERT INTO checkpoints (id, dir, target, merges, made_by, begun_wall_ms, used_ms, idle_ms)
+        "INSERT INTO checkpoints (id, dir, target, style, made_by, begun_wall_ms, used_ms, idle_ms)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?
     .execute(params![
         id.0,
         dir.map(|dir| dir.0),
         target,
-        *style == CommitStyle::Merge,
+        style_number(*style),
         made_by.0,
         begun_wall_ms,
         *used_ms as i64,

@@ -7,7 +7,7 @@
 
 use super::changes::{self, ChangeOp};
 use super::checkpoint_rows;
-use super::checkpoint_rows::{COLUMNS, Kept, find, insert, kept, open, used};
+use super::checkpoint_rows::{COLUMNS, Kept, find, insert, kept, open, style_number, used};
 use super::dir_policies;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
@@ -26,6 +26,8 @@ use potluck_core::path::PoolPath;
 const MOST_OPEN: u64 = 256;
 /// How long a checkpoint that has ended is known: whoever commits it again in that time hears that it is committed.
 const KNOWN_AFTERWARDS_MS: u64 = 24 * 3600 * 1000;
+/// How long a file that nobody writes stays shared once nothing is contributed to its next version.
+const SHARED_AFTERWARDS_MS: u64 = 600 * 1000;
 
 /// A checkpoint that is to begin.
 #[derive(Debug, Clone)]
@@ -120,6 +122,12 @@ fn holder(db: &Tx, new: &NewCheckpoint, when: When) -> Result<Holder, Error> {
                     attributes = EntryAttributes { permissions, owner, ..attributes };
                     return Ok(Holder { dir, depth, attributes });
                 }
+                EntryPlace::Dir(_) if is_last && new.style == CommitStyle::Share => {
+                    return Err(Error::IsADirectory(target.clone()));
+                }
+                EntryPlace::File(_) if is_last && new.style == CommitStyle::Share => {
+                    return Ok(Holder { dir, depth, attributes });
+                }
                 EntryPlace::Dir(next) => dir = next,
                 EntryPlace::File(_) | EntryPlace::Link(_) => {
                     return Err(Error::NotADirectory(entries::ancestor(target, depth + 1)));
@@ -129,7 +137,8 @@ fn holder(db: &Tx, new: &NewCheckpoint, when: When) -> Result<Holder, Error> {
     }
     match new.style {
         CommitStyle::Merge => Ok(Holder { dir, depth: target.names().len(), attributes }),
-        CommitStyle::Replace => Err(Error::OutsideSpaces(target.clone())), // a space is made and removed otherwise
+        // A space is made and removed otherwise.
+        CommitStyle::Replace | CommitStyle::Share => Err(Error::OutsideSpaces(target.clone())),
     }
 }
 
@@ -161,6 +170,9 @@ pub(crate) fn commit(
     }
     let open = kept.open(db)?.ok_or(Error::NoCheckpoint(*id))?;
     let OpenCheckpoint { staging: from, target: to, style, .. } = open;
+    if style == CommitStyle::Share {
+        return Err(Error::NoCheckpoint(*id)); // whoever shares the file makes its versions
+    }
     checkpoint_rows::check_not_kept(&to)?; // its directory was removed meanwhile
     let merged = publishing::publish(db, (&from, &to), style, how, when)?;
     ended(db, id, Some(&to), when.pool_ms)?;
@@ -200,7 +212,11 @@ fn remove(db: &Tx, kept: &Kept, now_ms: u64) -> Result<(), Error> {
         }
         changes::append(db, &ChangeOp::Removed(open.staging))?;
     }
-    ended(db, id, None, now_ms)
+    match kept.style {
+        // It is known by its path, at which another may begin.
+        CommitStyle::Share => forget(db, id),
+        CommitStyle::Replace | CommitStyle::Merge => ended(db, id, None, now_ms),
+    }
 }
 
 fn ended(
@@ -225,12 +241,15 @@ pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> 
                 tracing::info!(id = ?kept.id, target = kept.target, "a checkpoint expired");
                 remove(db, kept, now_ms)?;
             }
-            None => {
-                db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![kept.id.0])?;
-            }
+            None => forget(db, &kept.id)?,
         }
     }
     Ok(due.len() == limit)
+}
+
+fn forget(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
+    db.prepare("DELETE FROM checkpoints WHERE id = ?1")?.execute(params![id.0])?;
+    Ok(())
 }
 
 /// Checkpoints that are to be aborted or forgotten.
@@ -238,11 +257,34 @@ fn due(db: &Tx, limit: usize, now_ms: u64) -> Result<Vec<Kept>, Error> {
     let mut select = db.prepare(&format!(
         "{COLUMNS} c WHERE (c.dir IS NULL AND c.used_ms < ?1)
             OR (c.dir IS NOT NULL AND (c.used_ms + c.idle_ms < ?2
+                OR (c.style = ?4 AND c.used_ms < ?5
+                    AND NOT EXISTS (SELECT 1 FROM entries e WHERE e.parent = c.dir))
                 OR NOT EXISTS (SELECT 1 FROM entries e WHERE e.dir = c.dir)))
          ORDER BY c.id LIMIT ?3"
     ))?;
+    let shared = style_number(CommitStyle::Share);
+    let unused_ms = now_ms.saturating_sub(SHARED_AFTERWARDS_MS) as i64;
     let before_ms = now_ms.saturating_sub(KNOWN_AFTERWARDS_MS) as i64;
-    select.query_map(params![before_ms, now_ms as i64, limit as i64], kept)?.collect()
+    let limit = limit as i64;
+    select.query_map(params![before_ms, now_ms as i64, limit, shared, unused_ms], kept)?.collect()
+}
+
+/// The file that writers share at a path, if they do.
+fn shared_file(db: &Tx, path: &PoolPath) -> Result<Option<Kept>, Error> {
+    let Some(kept) = find(db, &CheckpointId::of_shared_file(path))? else { return Ok(None) };
+    // Its directory may have been moved since.
+    let is_there = kept.open(db)?.is_some_and(|open| open.target == *path);
+    Ok(Some(kept).filter(|kept| kept.style == CommitStyle::Share && is_there))
+}
+
+/// Whether writers share the file at a path.
+pub(crate) fn is_shared_file(db: &Tx, path: &PoolPath) -> Result<bool, Error> {
+    Ok(shared_file(db, path)?.is_some())
+}
+
+/// Removes what writers have contributed to a file that is removed: it is of no file that is there later.
+pub(crate) fn end_sharing(db: &Tx, path: &PoolPath, now_ms: u64) -> Result<(), Error> {
+    shared_file(db, path)?.map_or(Ok(()), |kept| remove(db, &kept, now_ms))
 }
 
 /// Whether a checkpoint is to be aborted or forgotten.

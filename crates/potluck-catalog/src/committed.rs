@@ -89,7 +89,9 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         }
         ChangeOp::Moved { from, to } => told.extend([gone(from), there(to)]),
         ChangeOp::Removed(path) | ChangeOp::Kept { from: path, .. } => told.push(gone(path)),
-        ChangeOp::Published { from, to, style: CommitStyle::Replace, .. } => {
+        ChangeOp::Published {
+            from, to, style: CommitStyle::Replace | CommitStyle::Share, ..
+        } => {
             told.extend([gone(from), there(to)]);
         }
         ChangeOp::Published { from, to, style: CommitStyle::Merge, merged } => {

@@ -1,5 +1,6 @@
 //! Opening files: recipes and holders, page by page.
 
+use super::checkpoints;
 use super::chunks;
 use super::dir_policies::{self, Inherited};
 use super::entries::{self, EntryPlace};
@@ -43,6 +44,8 @@ pub struct OpenedPage {
     pub donors: BTreeSet<DonorId>,
     /// The space's secret, when it is sealed.
     pub key: Option<SpaceKey>,
+    /// Whether writers share the one file that was opened.
+    pub is_shared: bool,
     /// The cursor from which the next page goes on; `None` after the last.
     pub next: Option<String>,
 }
@@ -81,6 +84,7 @@ pub(crate) fn open(
         EntryPlace::File(version) => {
             let version = versions::get(db, version)?;
             page.add(db, String::new(), &version, policy.race)?;
+            page.is_shared = checkpoints::is_shared_file(db, path)?;
         }
         EntryPlace::Link(target) if !recursive => {
             return Err(Error::IsALink { path: path.clone(), target });

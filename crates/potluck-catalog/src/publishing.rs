@@ -70,7 +70,7 @@ pub(crate) fn publish(
             Ok(merged)
         }
         // What is merged into nothing becomes the whole.
-        (CommitStyle::Replace | CommitStyle::Merge, _) => {
+        (CommitStyle::Replace | CommitStyle::Merge | CommitStyle::Share, _) => {
             let above = target.parent().ok_or_else(outside)?;
             let made = EntryAttributes::of_dir(when.wall_ms);
             let parent = make_dirs(db, &above, made, made.mtime)?;

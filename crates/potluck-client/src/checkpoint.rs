@@ -40,6 +40,11 @@ impl Checkpoint {
         &self.staging
     }
 
+    /// How long it stays open while nothing is written to it.
+    pub(crate) fn idle(&self) -> Duration {
+        self.idle
+    }
+
     /// The place where a file is staged that is to be at `path`, which is the target or below it.
     pub fn staged(&self, path: &PoolPath) -> Result<PoolPath, Failure> {
         rebased(path, &self.target, &self.staging)

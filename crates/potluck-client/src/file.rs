@@ -45,6 +45,8 @@ struct Inner {
     fetcher: Fetcher,
     /// Turns for reading rows that another version keeps.
     turns: Arc<Semaphore>,
+    /// Whether writers shared it when it was opened.
+    is_shared: bool,
     /// Has the pool keep the version.
     _lease: Option<Lease>,
 }
@@ -94,7 +96,16 @@ impl File {
         };
         let row = part_bytes(policy.chunk_size, policy.is_cut_by_content());
         let (content, turns) = (Content::Unpublished { parts, row }, KeptRow::turns());
-        Self { inner: Arc::new(Inner { about, content, fetcher, turns, _lease: None }) }
+        Self {
+            inner: Arc::new(Inner {
+                about,
+                content,
+                fetcher,
+                turns,
+                is_shared: false,
+                _lease: None,
+            }),
+        }
     }
 
     /// The `file` that was found at or below `root`.
@@ -125,7 +136,16 @@ impl File {
             Content::Parts(Box::new(OpenedParts::check(client, path, &file, key.cloned())?))
         };
         let turns = KeptRow::turns();
-        Ok(Self { inner: Arc::new(Inner { about, content, fetcher, turns, _lease: lease }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                about,
+                content,
+                fetcher,
+                turns,
+                is_shared: false,
+                _lease: lease,
+            }),
+        })
     }
 
     /// Opens the file at `path`, under a lease if it is to be `leased`.
@@ -152,7 +172,12 @@ impl File {
             client.leases.keep(&client.caller, path.space(), file.version, donors)
         };
         let lease = leased.then(keep);
-        Self::new(client, path, file, key.as_ref(), fetcher, lease)
+        let is_shared = opened.is_shared;
+        let mut file = Self::new(client, path, file, key.as_ref(), fetcher, lease)?;
+        if let Some(inner) = Arc::get_mut(&mut file.inner) {
+            inner.is_shared = is_shared;
+        }
+        Ok(file)
     }
 
     /// Returns the size of the file in bytes.
@@ -163,6 +188,11 @@ impl File {
     /// The digest of its content, the same for the same bytes however they are stored.
     pub fn digest(&self) -> Digest {
         self.inner.about.digest
+    }
+
+    /// Whether several writers shared the file when it was opened ([`Pool::shared_writer`]).
+    pub fn is_shared(&self) -> bool {
+        self.inner.is_shared
     }
 
     /// Returns the number of the version that is read.

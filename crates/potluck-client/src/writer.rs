@@ -12,6 +12,7 @@ use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Policy};
+use potluck_core::recipe::part_bytes;
 use potluck_wire::control::Condition;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, Cursor, Read};
@@ -119,20 +120,8 @@ impl Writer {
         let is_cut_alike = base.is_cut_by(&shared.policy, shared.key.as_ref());
         let mut at = range.start;
         while at < range.end {
-            let is_here = is_cut_alike && at == self.written && at + unit <= range.end;
-            let row = match is_here && self.feed.len() == 0 {
-                true => base.row_at(at).await?,
-                false => None,
-            };
-            if let Some(row) = row {
-                shared.room().await?;
-                let cutter = self.cutter.as_mut().ok_or_else(|| shared.ended())?;
-                let cuts = cutter.keep(row.chunks());
-                self.brought.add(&cuts);
-                shared.push(Push::Cuts(cuts))?;
-                self.written += row.len();
-                at += row.len();
-                continue;
+            if at == self.written {
+                at += self.keep_rows(base, at..range.end).await?;
             }
             // The next row may be the same again.
             let end = match is_cut_alike {
@@ -146,6 +135,43 @@ impl Writer {
             at = end;
         }
         Ok(())
+    }
+
+    /// Adds the whole rows with which a range of another version begins, if they can be rows of this file, neither reading
+    /// nor sending them; how many bytes these are.
+    ///
+    /// Errors: those of [`Writer::keep`].
+    pub(crate) async fn keep_rows(
+        &mut self,
+        base: &File,
+        range: Range<u64>,
+    ) -> Result<u64, Failure> {
+        let shared = self.shared()?;
+        let (policy, unit) = (&shared.policy, unit(&shared.policy) as u64);
+        let mut at = range.start;
+        while at + unit <= range.end && base.is_cut_by(policy, shared.key.as_ref()) {
+            let of_part = part_bytes(policy.chunk_size, false);
+            let in_part = self.written % of_part;
+            let begins_row = in_part.is_multiple_of(unit) && in_part + unit <= of_part;
+            let is_cut = self.cutter.as_ref().is_none_or(|cutter| cutter.uncut().is_empty());
+            if !begins_row || !is_cut || self.feed.len() > 0 {
+                break;
+            }
+            let Some(row) = base.row_at(at).await? else { break };
+            shared.room().await?;
+            let cutter = self.cutter.as_mut().ok_or_else(|| shared.ended())?;
+            let cuts = cutter.keep(row.chunks());
+            self.brought.add(&cuts);
+            shared.push(Push::Cuts(cuts))?;
+            self.written += row.len();
+            at += row.len();
+        }
+        Ok(at - range.start)
+    }
+
+    /// The policy by which the file is stored.
+    pub(crate) fn policy(&self) -> Result<Policy, Failure> {
+        Ok(self.shared()?.policy.clone())
     }
 
     /// Returns when donors have acknowledged all that was written, at the session's [`AckLevel`]. What does not
@@ -281,7 +307,7 @@ impl Drop for Hidden {
 }
 
 /// Plaintext bytes that are cut together.
-fn unit(policy: &Policy) -> usize {
+pub(crate) fn unit(policy: &Policy) -> usize {
     policy.chunk_size as usize * policy.ec.map_or(1, |ec| ec.data())
 }
 

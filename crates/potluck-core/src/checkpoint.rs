@@ -4,6 +4,7 @@
 //! will be: listings leave it out, and nobody guesses the name, so that only those see its content who were told the
 //! checkpoint's identifier and have the rights in the space besides.
 
+use crate::chunk::Digest;
 use crate::ids::hex_id;
 use crate::path::PoolPath;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,15 @@ impl CheckpointId {
     /// The name of the directory in which its files are staged.
     pub fn staging_name(&self) -> String {
         format!("{PREFIX}{self}")
+    }
+
+    /// The checkpoint in which writers share the file at `path`: the same for all of them, who need not tell it to one
+    /// another.
+    pub fn of_shared_file(path: &PoolPath) -> Self {
+        let name = Digest::of(format!("shared file {path}").as_bytes());
+        let mut id = [0; 16];
+        id.copy_from_slice(&name.0[..16]);
+        Self(id)
     }
 
     /// The checkpoint whose files are staged in a directory of this name, if the name is of that kind.
@@ -67,6 +77,9 @@ pub enum CommitStyle {
     Replace,
     /// They come to what is in the target, in the place of files of the same names.
     Merge,
+    /// They are what several writers contribute to one file, which is the target. A client makes a version of them: there
+    /// is nothing to commit.
+    Share,
 }
 
 #[cfg(test)]

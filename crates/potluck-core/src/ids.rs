@@ -161,6 +161,13 @@ hex_id!(
     16
 );
 
+hex_id!(
+    /// A writer of a file that several write, from when it joins to when it has finished. It is random, and counts for its
+    /// member alone.
+    SharedWriterId,
+    16
+);
+
 impl LockHolderId {
     /// The first in order.
     pub const FIRST: Self = Self([0; 16]);

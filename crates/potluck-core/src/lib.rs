@@ -6,6 +6,7 @@
 //! from one seed.
 
 pub mod attributes;
+pub mod byte_ranges;
 pub mod checkpoint;
 pub mod chunk;
 pub mod clock;

@@ -164,6 +164,10 @@ fn may(role: Role, verb: Verb) -> bool {
         | Verb::LockTake
         | Verb::LockKeep
         | Verb::LockGive
+        | Verb::SharedClaim
+        | Verb::SharedLeave
+        | Verb::SharedTurn
+        | Verb::SharedWriters
         | Verb::RoomReserve
         | Verb::RoomReservationList
         | Verb::RoomRelease
@@ -247,6 +251,9 @@ fn action(verb: Verb) -> &'static str {
             "reading files"
         }
         Verb::RoomReserve | Verb::RoomReservationList | Verb::RoomRelease => "`potluck reserve`",
+        Verb::SharedClaim | Verb::SharedLeave | Verb::SharedTurn | Verb::SharedWriters => {
+            "`potluck shared`"
+        }
         Verb::LockTake | Verb::LockKeep | Verb::LockGive => "locking files",
         Verb::List | Verb::Stat | Verb::Usage | Verb::Watch | Verb::Refresh => "looking at files",
         Verb::MakeDir

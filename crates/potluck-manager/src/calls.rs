@@ -27,6 +27,7 @@ mod repair;
 mod reservations;
 mod series;
 mod session;
+mod shared_files;
 mod space;
 mod status;
 mod verb;
@@ -88,6 +89,7 @@ calls! {
     series::SeriesCalls: SeriesPurge Pin;
     watching::WatchCalls: Watch Refresh;
     locks::LockCalls: LockTake LockKeep LockGive;
+    shared_files::SharedFileCalls: SharedClaim SharedLeave SharedTurn SharedWriters;
     copying::CopyCalls: CopyFiles;
     checkpoints::CheckpointCalls: CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList;
     status::StatusCalls: Status Check;

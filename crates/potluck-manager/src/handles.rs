@@ -17,6 +17,7 @@ use crate::scan_state::ScanState;
 use crate::series_uses::SeriesUses;
 use crate::session_rates::SessionRates;
 use crate::settings::Settings;
+use crate::shared_files::AllSharedFiles;
 use crate::shared_pool::SharedPool;
 use crate::stats_cache::StatsCache;
 use crate::unproven_terms::UnprovenTerms;
@@ -55,6 +56,8 @@ parts! {
     rates: Arc<SessionRates>,
     /// The series in which uses may count.
     uses: Arc<SeriesUses>,
+    /// Who writes which bytes of the files that writers share.
+    shared_files: AllSharedFiles,
     /// How it was told to run.
     settings: Arc<Settings>,
     /// The outside world: time, chance, and the network.

@@ -38,6 +38,7 @@ mod series_uses;
 mod session_rates;
 mod sessions;
 mod settings;
+mod shared_files;
 mod shared_pool;
 mod stale_catalog;
 mod stats_cache;

@@ -123,6 +123,7 @@ impl Manager {
         let handles = Handles {
             watches: Arc::default(),
             locks: Arc::default(),
+            shared_files: Arc::default(),
             settings: Arc::new(Settings::new(config)),
             env,
             time,

@@ -2,6 +2,7 @@
 
 use crate::edit::Edit;
 use crate::errno::errno;
+use crate::joint_content::JointContent;
 use crate::record::DraftNote;
 use crate::small_files::{SmallFile, SmallFiles};
 use crate::spool::Spool;
@@ -87,6 +88,8 @@ enum Content {
     /// They are those of the version that was opened, or that donors were given, and what was written since, which is
     /// on this machine and goes to donors when it is synced or published.
     Edited(Box<Edit>),
+    /// Other mounts write other bytes of the file at the same time.
+    Shared(Box<JointContent>),
     /// They were streamed and are published; nothing was written since.
     Published { size: u64 },
     /// They were streamed, and could not be published. A second try would publish a file without them.
@@ -118,6 +121,41 @@ impl Draft {
         let content = Content::Edited(Box::new(Edit::of(base, &place.spool)));
         let draft = Self::new(place, content, attributes, Condition::Always, false);
         Self { version, ..draft }
+    }
+
+    /// What this mount writes of a file that others write, too.
+    pub async fn shared(place: DraftPlace, path: &PoolPath, before: File) -> Result<Self, Errno> {
+        let EntryAttributes { permissions, owner, .. } = before.attributes();
+        let attributes = Attributes { mtime: None, permissions, owner };
+        let version = Some(before.version());
+        let shared = JointContent::join(&place.pool, path, before, attributes).await?;
+        let content = Content::Shared(Box::new(shared));
+        let draft = Self::new(place, content, attributes, Condition::Always, false);
+        Ok(Self { version, ..draft })
+    }
+
+    /// Has a file that was opened, and of which nothing is written, be shared with other mounts.
+    ///
+    /// Errors: [`Errno::BUSY`] where something is written.
+    pub async fn become_shared(&mut self, path: &PoolPath) -> Result<(), Errno> {
+        if self.is_shared() {
+            return Ok(());
+        }
+        if self.is_dirty && self.size() > 0 {
+            return Err(Errno::BUSY);
+        }
+        self.publish(path).await?; // others are to find it
+        self.pool.share(path, false).await.map_err(|failure| errno(&failure))?;
+        let before = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;
+        self.version = Some(before.version());
+        let shared = JointContent::join(&self.pool, path, before, self.attributes).await?;
+        self.content = Content::Shared(Box::new(shared));
+        Ok(())
+    }
+
+    /// Whether other mounts write the file, too.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.content, Content::Shared(_))
     }
 
     fn new(
@@ -154,6 +192,7 @@ impl Draft {
         match &self.content {
             Content::Streamed { size, .. } => *size,
             Content::Edited(edit) => edit.size(),
+            Content::Shared(shared) => shared.size(),
             Content::Published { size } | Content::Lost { size, .. } => *size,
         }
     }
@@ -193,7 +232,7 @@ impl Draft {
     /// Others may have published another version at `path`: it is that one from now on, unless something was written to
     /// this one since it was published.
     pub async fn refresh(&mut self, path: &PoolPath) -> Result<(), Errno> {
-        if self.is_dirty || matches!(self.content, Content::Lost { .. }) {
+        if self.is_dirty || matches!(self.content, Content::Lost { .. } | Content::Shared(_)) {
             return Ok(());
         }
         let base = match self.pool.open_leased(path).await {
@@ -221,6 +260,31 @@ impl Draft {
         self.note.is_over();
     }
 
+    /// A process is going to write so many bytes at `offset`, or where the file ends.
+    ///
+    /// Errors: [`Errno::BUSY`] where another process has written some of them in a file that mounts share.
+    pub fn claim(
+        &mut self,
+        process: Option<u32>,
+        offset: Option<u64>,
+        len: usize,
+    ) -> Result<(), Errno> {
+        let start = offset.unwrap_or_else(|| self.size());
+        match &mut self.content {
+            Content::Shared(shared) => {
+                shared.claim(process, start..start.saturating_add(len as u64))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What was written of a shared file is given up: its name is gone.
+    pub async fn withdraw(&mut self) {
+        if let Content::Shared(shared) = &mut self.content {
+            shared.withdraw().await;
+        }
+    }
+
     /// Writes at `offset`, or where the file ends.
     ///
     /// Errors: what ended the write session; [`Errno::NOSPC`] where the spool is full, and what is in it cannot be stored;
@@ -236,6 +300,9 @@ impl Draft {
         self.note(path);
         self.attributes.mtime = None;
         let offset = offset.unwrap_or_else(|| self.size());
+        if let Content::Shared(shared) = &mut self.content {
+            return shared.write(&self.pool, path, offset, &bytes, self.attributes).await;
+        }
         if self.may_stream(path, offset).await? {
             return self.stream(path, bytes).await;
         }
@@ -258,7 +325,9 @@ impl Draft {
         let (stream, written) = match &mut self.content {
             Content::Streamed { stream, written, .. } => (stream, *written),
             Content::Lost { why, .. } => return Err(*why),
-            Content::Edited(_) | Content::Published { .. } => return Ok(false),
+            Content::Edited(_) | Content::Published { .. } | Content::Shared(_) => {
+                return Ok(false);
+            }
         };
         if offset != written {
             return Ok(false);
@@ -347,6 +416,10 @@ impl Draft {
         offset: u64,
         len: usize,
     ) -> Result<Vec<u8>, Errno> {
+        if let Content::Shared(shared) = &self.content {
+            let read = shared.before().read_at(offset, len).await;
+            return read.map_err(|failure| errno(&failure));
+        }
         self.open_again(path).await?;
         self.go_on_as_edit().await?;
         self.edit()?.read(offset, len).await
@@ -362,6 +435,7 @@ impl Draft {
         self.open_again(path).await?;
         self.attributes.mtime = None;
         match &mut self.content {
+            Content::Shared(shared) => shared.set_size(new)?,
             Content::Streamed { stream, written, size } if new == 0 => {
                 (*stream, self.report) = (Streamed::Nothing, None);
                 (*written, *size) = (0, 0);
@@ -383,6 +457,7 @@ impl Draft {
         self.stream_small(path).await?;
         match &mut self.content {
             Content::Streamed { stream: Streamed::Stream(stream), .. } => stream.flush().await,
+            Content::Shared(shared) => shared.sync().await,
             Content::Streamed { .. } | Content::Published { .. } => Ok(()),
             Content::Lost { why, .. } => Err(*why),
             Content::Edited(edit) if edit.is_stored() || !self.is_dirty => Ok(()),
@@ -457,12 +532,17 @@ impl Draft {
         match &mut self.content {
             Content::Edited(edit) => Ok(edit),
             Content::Lost { why, .. } => Err(*why),
-            Content::Streamed { .. } | Content::Published { .. } => Err(Errno::IO),
+            Content::Streamed { .. } | Content::Published { .. } | Content::Shared(_) => {
+                Err(Errno::IO)
+            }
         }
     }
 
     /// Makes the file visible whole at `path`. What is written afterwards goes on from there.
     pub async fn publish(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
+        if self.is_shared() {
+            return self.finish_shared(path).await;
+        }
         if !self.is_dirty {
             return self.publish_attributes(path).await;
         }
@@ -473,7 +553,9 @@ impl Draft {
         let finished = match self.content {
             Content::Streamed { .. } => self.finish_stream(path, &options).await,
             Content::Edited(_) => self.finish_edit(path, &options).await,
-            Content::Published { .. } => unreachable!("nothing of it was changed"),
+            Content::Published { .. } | Content::Shared(_) => {
+                unreachable!("nothing of it was changed")
+            }
             Content::Lost { why, .. } => return Err(why),
         };
         let (visible, copies) = finished.inspect_err(|_| self.note.unpublished(path))?;
@@ -486,6 +568,19 @@ impl Draft {
         (self.is_dirty, self.has_new_attributes) = (false, false);
         self.condition = Condition::Always;
         Ok(PublishedChange::Content { dir_modified: visible.dir_modified })
+    }
+
+    /// Has what was written of a shared file be in its next version.
+    async fn finish_shared(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
+        let Content::Shared(shared) = &mut self.content else {
+            return Ok(PublishedChange::Nothing);
+        };
+        self.note.publishing(path);
+        shared.finish().await.inspect_err(|_| self.note.unpublished(path))?;
+        self.note.published();
+        (self.is_dirty, self.version) = (false, None); // whichever is there by now
+        self.publish_attributes(path).await?;
+        Ok(PublishedChange::Content { dir_modified: None })
     }
 
     /// Sets the attributes at `path`, if any were set since its content was published, and that is as it was.

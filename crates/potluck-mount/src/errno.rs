@@ -13,6 +13,7 @@ pub fn errno(failure: &Failure) -> Errno {
         code::READ_ONLY => Some(Errno::ROFS),
         code::BAD_PATH | code::OVERLAP => Some(Errno::INVAL),
         code::OVER_QUOTA => Some(Errno::DQUOT),
+        code::CLAIMED | code::NOT_TOGETHER => Some(Errno::BUSY),
         code::TOO_MANY_LOCKS => Some(Errno::NOLCK),
         code::CHANGED | code::NO_CHECKPOINT => Some(Errno::STALE),
         _ => None,

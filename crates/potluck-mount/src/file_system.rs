@@ -8,6 +8,7 @@ mod extended_attributes;
 mod links;
 mod locking;
 mod reservations;
+mod sharing;
 
 use checkpoints::MountedCheckpoints;
 
@@ -306,7 +307,10 @@ impl FileSystem {
         let number = self.handles().add(inode, handle, opener);
         let shared = self.handles().draft(inode).filter(|shared| !Arc::ptr_eq(shared, &draft));
         if is_begun && shared.is_some() {
-            draft.lock().await.has_no_name(); // another program began to write the file at the same time
+            // Another program began to write the file at the same time.
+            let mut draft = draft.lock().await;
+            draft.has_no_name();
+            draft.withdraw().await;
         }
         if mode.truncates && (!is_begun || shared.is_some()) {
             let cut_off = shared.unwrap_or(draft).lock().await.set_size(&path, 0).await;
@@ -347,6 +351,12 @@ impl FileSystem {
         }
         let file = self.pool.open_leased(&path).await.map_err(|failure| errno(&failure))?;
         let place = self.draft_place();
+        if file.is_shared() {
+            if mode.truncates && file.size() > 0 {
+                return Err(Errno::OPNOTSUPP); // others may be writing it
+            }
+            return Draft::shared(place, &path, file).await;
+        }
         let EntryAttributes { permissions, owner, .. } = file.attributes();
         let attributes = Attributes { mtime: None, permissions, owner };
         let mut draft = match mode.truncates {
@@ -412,7 +422,9 @@ impl FileSystem {
         let Handle::Writing { draft, appends } = opened.handle else { return Err(Errno::BADF) };
         let path = self.inodes().path(opened.inode);
         let offset = (!appends).then_some(offset);
-        draft.lock().await.write(&path?, offset, bytes).await
+        let mut draft = draft.lock().await;
+        draft.claim(opened.opener, offset, bytes.len())?;
+        draft.write(&path?, offset, bytes).await
     }
 
     /// Returns when what was written so far is as safe as [`Draft::sync`] says.

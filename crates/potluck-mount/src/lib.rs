@@ -13,6 +13,7 @@ mod file_system;
 mod handles;
 mod inodes;
 mod interruption;
+mod joint_content;
 mod kernel_cache;
 mod locks;
 mod metadata_cache;

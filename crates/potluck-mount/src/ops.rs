@@ -518,11 +518,16 @@ impl Filesystem for KernelRequests {
         });
     }
 
-    fn removexattr(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply.error(match text(name).and_then(|name| PoolAttribute::named(&name)) {
-            Ok(_) => fuser::Errno::EPERM, // a policy always holds
-            Err(why) => number(why),
-        });
+    fn removexattr(&self, _: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        match text(name).and_then(|name| PoolAttribute::named(&name)) {
+            Ok(PoolAttribute::Shared) => {
+                self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+                    files.set_shared(inode.0, "0").await
+                });
+            }
+            Ok(_) => reply.error(fuser::Errno::EPERM), // a policy always holds
+            Err(why) => reply.error(number(why)),
+        }
     }
 
     fn getlk(

@@ -18,6 +18,7 @@ mod reading;
 mod reservations;
 mod safety;
 mod series;
+mod shared_files;
 mod spaces;
 mod status;
 mod watching;
@@ -70,6 +71,11 @@ pub use safety::{
     Trust,
 };
 pub use series::{Pin, SeriesPurge, SeriesSteps, StepAbout, StepFate};
+pub use shared_files::{
+    CLAIM_LEASE, LONGEST_WRITER_NAME, MOST_CLAIMED_AT_ONCE, SharedClaim, SharedClaimed,
+    SharedLeave, SharedLeft, SharedTurn, SharedTurnTaken, SharedWriterAbout, SharedWriters,
+    SharedWritersHeard,
+};
 pub use spaces::{SpaceCreate, SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, Spaces};
 pub use status::{
     Alarm, AlarmKind, Check, DonorState, DonorStatus, MetadataHealth, PoolState, PoolStatus,

@@ -157,6 +157,10 @@ pub mod code {
     pub const TOO_MANY_LOCKS: &str = "POT-E046";
     /// A member reserves more room than one may.
     pub const TOO_MUCH_RESERVED: &str = "POT-E047";
+    /// Another writer of a shared file has claimed bytes that are to be written.
+    pub const CLAIMED: &str = "POT-E048";
+    /// What the writers of a shared file wrote makes no version: some have not finished, or they wrote the same bytes.
+    pub const NOT_TOGETHER: &str = "POT-E049";
     /// No copy could be read.
     pub const UNREADABLE: &str = "POT-E050";
     /// Bytes are not what their name says.

@@ -16,6 +16,7 @@ mod reservations;
 mod rights;
 mod safety;
 mod services;
+mod shared_files;
 
 pub use checkpoints::{CkptArgs, CkptDirArgs, CkptJoinArgs, CkptPurgeArgs};
 pub use daemons::{DemoArgs, LendArgs, ManagerArgs, ManagerOptions, SetArgs, UpArgs};
@@ -55,6 +56,7 @@ pub use safety::{
 };
 
 pub use services::{ServiceArgs, ServiceInstallArgs, ServicePlaceArgs, ServiceUninstallArgs};
+pub use shared_files::{SharedArgs, SharedCommitArgs, SharedPathArgs, SharedWriteArgs};
 
 use crate::keys::kind;
 use clap::builder::FalseyValueParser;
@@ -244,6 +246,12 @@ pub enum Command {
         after_help = "Examples:\n  potluck ckpt begin ~/potluck/lab/step-5       (a directory of a mounted pool, there or not)\n  my-program --out ~/potluck/lab/step-5         (nobody else sees what it writes)\n  potluck ckpt commit ~/potluck/lab/step-5\n\n  to=$(potluck ckpt begin pot://lab/step-5)     (without a mount)\n  potluck cp -r out/. $to/\n  potluck ckpt commit pot://lab/step-5"
     )]
     Ckpt(CkptArgs),
+    /// Write one file from several machines at once, each other bytes of it
+    #[command(
+        subcommand,
+        after_help = "Example:\n  potluck shared begin pot://lab/out.bin\n  potluck shared write part-0 pot://lab/out.bin --at 0          (on each machine its part,\n  potluck shared write part-1 pot://lab/out.bin --at 1GiB       all at once)\n  potluck shared commit pot://lab/out.bin\n\nNobody sees any of it before the commit, and then all of it."
+    )]
+    Shared(SharedArgs),
     /// Mount a pool, a space or a directory of one as a file system
     #[command(
         after_help = "Examples:\n  potluck mount pot://lab ~/lab\n  potluck mount pot://lab/data /mnt/data --read-only\n  potluck mount pot://lab ~/lab --foreground      (Ctrl-C unmounts)\n  potluck umount ~/lab\n\nA file that is written appears whole in the pool when it is closed; one that is read stays the\nversion that was opened. In /etc/fstab: pot://lab /mnt/lab potluck _netdev,nofail 0 0"

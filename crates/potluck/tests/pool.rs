@@ -84,6 +84,7 @@ mod pool {
     mod services;
     mod settings;
     mod several_disks;
+    mod shared_files;
     mod slips;
     mod soft_state;
     mod space_rights;

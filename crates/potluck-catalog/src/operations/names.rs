@@ -1,6 +1,7 @@
 //! Names: listings, facts, sums, and changes.
 
 use crate::checkpoint_rows;
+use crate::checkpoints;
 use crate::copies::{self, Copied, CopyOutcome, CopyRequest};
 use crate::grants::SeenSpaces;
 use crate::history;
@@ -126,6 +127,7 @@ impl Catalog {
         let removed = self.read(count).await?;
         let remove = move |db: &_| {
             checkpoint_rows::check_removable(db, &path)?;
+            checkpoints::end_sharing(db, &path, when.pool_ms)?;
             names::remove(db, &path, recursive, when)
         };
         self.write(Durability::Disk, remove).await?;

@@ -120,13 +120,13 @@ CREATE TABLE trash (
 
 -- Checkpoints (checkpoints.rs). dir: where its files are staged; NULL: it has ended, and committed is the path of what
 -- it became, NULL where it was aborted or expired. target: the path of that below the directory in which dir is.
--- merges: whether its files come to what is in the target, and do not replace it. used_ms: when it was used last, or
--- ended. idle_ms: how long it stays open while it is not used.
+-- style: whether its files replace the target (0), come to what is in it (1), or are what writers contribute to a file
+-- that they share (2). used_ms: when it was used last, or ended. idle_ms: how long it stays open while it is not used.
 CREATE TABLE checkpoints (
     id            BLOB PRIMARY KEY,
     dir           INTEGER,
     target        TEXT NOT NULL,
-    merges        INTEGER NOT NULL,
+    style         INTEGER NOT NULL,
     made_by       INTEGER NOT NULL,
     begun_wall_ms INTEGER NOT NULL,
     used_ms       INTEGER NOT NULL,

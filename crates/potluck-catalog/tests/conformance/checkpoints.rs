@@ -341,6 +341,54 @@ async fn a_checkpoint_that_nobody_uses_expires_and_one_that_is_used_does_not() {
 }
 
 #[tokio::test]
+async fn a_file_is_shared_until_that_is_ended_or_it_is_removed_or_nobody_writes_it_for_ten_minutes()
+{
+    let mut stage = Stage::new().await;
+    let out = path("pot://lab/out");
+    let shared = |made_by| {
+        let (id, style) = (CheckpointId::of_shared_file(&out), CommitStyle::Share);
+        NewCheckpoint { id, target: out.clone(), style, made_by, idle_ms: HOUR_MS }
+    };
+    let begin = |at_ms| stage.catalog.begin_checkpoint(shared(MemberId(1)), when(at_ms));
+    let open = begin(1).await.expect("begun");
+    assert_eq!(begin(1).await.expect("begun before").staging, open.staging);
+    let id = CheckpointId::of_shared_file(&out);
+    let commit = stage.catalog.commit_checkpoint(("lab".into(), id), ALWAYS, when(2)).await;
+    assert_eq!(commit, Err(Error::NoCheckpoint(id)), "its writers make the versions");
+    stage.catalog.abort_checkpoint(("lab".into(), id), 2).await.expect("ended");
+    let again = stage.catalog.abort_checkpoint(("lab".into(), id), 2).await;
+    assert_eq!(again, Err(Error::NoCheckpoint(id)), "nothing is known of it");
+
+    // A file that is removed takes along what was to be its next version.
+    let open = stage.catalog.begin_checkpoint(shared(MemberId(2)), when(3)).await.expect("again");
+    stage.put(file("pot://lab/out", &[1], &[1])).await;
+    stage.put(file(&staged(&open, "open/w-a"), &[2], &[1])).await;
+    let opened = || stage.catalog.open_files(out.clone(), false, None);
+    assert!(opened().await.expect("opened").is_shared);
+    stage.catalog.remove(out.clone(), false, when(4)).await.expect("removed");
+    assert_eq!(stage.catalog.checkpoints().await.expect("read").open, []);
+    stage.empty_trash().await;
+    assert_eq!(stage.refs([1, 2]).await, [Some(0), Some(0)]);
+
+    // Nothing is contributed to one, and something to another.
+    let step = Upkeep::Checkpoints { most: 16 };
+    let open = stage.catalog.begin_checkpoint(shared(MemberId(1)), when(5)).await.expect("again");
+    stage.put(file(&staged(&open, "open/w-a"), &[3], &[1])).await;
+    let idle = NewCheckpoint {
+        id: CheckpointId::of_shared_file(&path("pot://lab/idle")),
+        target: path("pot://lab/idle"),
+        ..shared(MemberId(1))
+    };
+    stage.catalog.begin_checkpoint(idle, when(5)).await.expect("begun");
+    let ten_minutes = HOUR_MS / 6;
+    assert_eq!(stage.catalog.upkeep(step, ten_minutes).await, Ok(false));
+    assert_eq!(stage.catalog.checkpoints().await.expect("read").open.len(), 2);
+    assert_eq!(stage.catalog.upkeep(step, ten_minutes + 10).await, Ok(false));
+    let open = stage.catalog.checkpoints().await.expect("read").open;
+    assert_eq!(open.iter().map(|open| &open.target).collect::<Vec<_>>(), [&out]);
+}
+
+#[tokio::test]
 async fn what_is_staged_comes_under_the_quota_of_its_space() {
     let mut stage = Stage::new().await;
     let quota = Quota { bytes: Some(2000), files: None };

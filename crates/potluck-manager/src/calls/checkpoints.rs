@@ -7,6 +7,7 @@ use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::session_rates::SessionRates;
 use crate::settings::Settings;
+use crate::shared_files::AllSharedFiles;
 use crate::wakeup::Wakeup;
 use potluck_catalog::{Catalog, CheckpointOutcome, NewCheckpoint, OpenCheckpoint, SeenSpaces};
 use potluck_core::checkpoint::CommitStyle;
@@ -35,6 +36,7 @@ handles! {
         members: Arc<KnownMembers>,
         background: Wakeup,
         access: Access,
+        shared_files: AllSharedFiles,
     }
 }
 
@@ -48,14 +50,19 @@ impl Answer<CheckpointBegin> for CheckpointCalls {
         self.access.need(&caller, Right::Write, &target).await?;
         let settings = self.settings.get();
         let idle = match style {
-            CommitStyle::Replace => settings.checkpoint_idle,
+            CommitStyle::Replace | CommitStyle::Share => settings.checkpoint_idle,
             // It is of a copy, which goes on at once or not at all.
             CommitStyle::Merge => settings.resume_window.max(LEAST_IDLE),
         };
         let (made_by, idle_ms) = (caller.member()?.member, idle.as_millis() as u64);
         let new = NewCheckpoint { id, target, style, made_by, idle_ms };
-        let OpenCheckpoint { staging, idle_ms, .. } =
-            self.catalog.begin_checkpoint(new, self.time.when()).await?;
+        let when = self.time.when();
+        let OpenCheckpoint { staging, idle_ms, target, begun_wall_ms, .. } =
+            self.catalog.begin_checkpoint(new, when).await?;
+        if style == CommitStyle::Share && begun_wall_ms == when.wall_ms {
+            // What was claimed while it was shared before is of nothing that is there.
+            self.shared_files.lock().expect("no holder panics").forget(&target);
+        }
         Ok(CheckpointBegun { staging, idle_ms })
     }
 }

@@ -115,6 +115,7 @@ impl ReadingCalls {
             files: page.files,
             donors,
             space_key: page.key,
+            is_shared: page.is_shared,
             next: page.next,
         })
     }

@@ -37,5 +37,5 @@ verbs! {
     CheckpointBegin CheckpointCommit CheckpointAbort CheckpointList
     SeriesPurge Pin KeptList BringBack LetGo SnapshotTake SnapshotRemove SnapshotList
     GroupChange GroupList AuditRead QuotaSet QuotaList Watch Refresh LockTake LockKeep LockGive
-    RoomReserve RoomReservationList RoomRelease
+    RoomReserve RoomReservationList RoomRelease SharedClaim SharedLeave SharedTurn SharedWriters
 }

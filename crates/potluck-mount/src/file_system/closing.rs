@@ -33,13 +33,19 @@ impl FileSystem {
     }
 
     pub(super) async fn publish_draft(&self, draft: &mut Draft, inode: u64) -> Result<(), Errno> {
+        if draft.is_shared() && self.handles().is_file_written(inode) {
+            return Ok(()); // the last program of this mount that closes it has written this mount's part
+        }
         if !self.locks.may_publish(inode).await {
             draft.lose(Errno::IO);
         }
         let path = self.inodes().path(inode);
         match path {
             Ok(path) => self.metadata.publishing(&path, publish(draft, &path)).await,
-            Err(_) => Ok(()),
+            Err(_) => {
+                draft.withdraw().await;
+                Ok(())
+            }
         }
     }
 

@@ -34,6 +34,8 @@ pub enum PoolAttribute {
     HeldShare,
     /// The checkpoint that a directory is staged for; to set it begins, joins, commits or aborts one.
     Checkpoint,
+    /// Whether several mounts write a file at once; to set it to 1 has them share it, and 0 ends that.
+    Shared,
 }
 
 impl PoolAttribute {
@@ -53,6 +55,7 @@ impl PoolAttribute {
             Some("asb") => Ok(Self::AchievedBandwidth),
             Some("held") => Ok(Self::HeldShare),
             Some("ckpt") => Ok(Self::Checkpoint),
+            Some("shared") => Ok(Self::Shared),
             _ if name.starts_with("user.") => Err(Errno::NODATA),
             _ => Err(Errno::OPNOTSUPP),
         }
@@ -74,7 +77,8 @@ impl PoolAttribute {
             | Self::AchievedBandwidth
             | Self::HeldShare
             | Self::Reserve
-            | Self::Checkpoint => return Err(Errno::PERM),
+            | Self::Checkpoint
+            | Self::Shared => return Err(Errno::PERM),
         }
         Ok(over)
     }
@@ -98,7 +102,8 @@ impl PoolAttribute {
             | Self::AchievedBandwidth
             | Self::HeldShare
             | Self::Reserve
-            | Self::Checkpoint => None,
+            | Self::Checkpoint
+            | Self::Shared => None,
         }
     }
 
@@ -133,6 +138,9 @@ impl FileSystem {
         if attribute == PoolAttribute::Checkpoint {
             return self.checkpoint_of(inode);
         }
+        if attribute == PoolAttribute::Shared {
+            return self.is_shared(inode).await?.then(|| "1".to_owned()).ok_or(Errno::NODATA);
+        }
         let path = self.inodes().path(inode)?;
         if attribute == PoolAttribute::Reserve {
             return self.reserved_at(&path).await;
@@ -164,6 +172,9 @@ impl FileSystem {
         }
         if attribute == PoolAttribute::Reserve {
             return self.reserve(inode, value).await;
+        }
+        if attribute == PoolAttribute::Shared {
+            return self.set_shared(inode, value).await;
         }
         let policy = attribute.policy(value)?;
         let path = self.inodes().path(inode)?;

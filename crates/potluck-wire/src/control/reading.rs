@@ -86,6 +86,9 @@ pub struct Opened {
     /// The space's secret, when it is sealed.
     #[serde(default)]
     pub space_key: Option<SpaceKey>,
+    /// Whether several writers share the one file that was opened.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_shared: bool,
     /// Set when there is more: pass it as [`Open::after`].
     #[serde(default)]
     pub next: Option<String>,

@@ -76,7 +76,9 @@ pub async fn run(args: CkptArgs, client: &Pool, output: &Output) -> Result<Endin
         }
         CkptArgs::Purge(args) => purge::purge(args, client, output).await?,
         CkptArgs::Ls => {
-            let open = client.checkpoints().await?;
+            let mut open = client.checkpoints().await?;
+            // Of files that writers share `potluck shared ls` tells.
+            open.checkpoints.retain(|about| about.style != CommitStyle::Share);
             output.result(&open, text);
         }
     }
@@ -129,7 +131,9 @@ fn open_for(path: &PoolPath, checkpoints: &Checkpoints) -> Result<CheckpointId, 
     if let Some(place) = StagedPlace::of(path) {
         return Ok(place.id);
     }
-    let own = |about: &&CheckpointAbout| about.is_own && about.target == *path;
+    let own = |about: &&CheckpointAbout| {
+        about.is_own && about.target == *path && about.style != CommitStyle::Share
+    };
     let open: Vec<CheckpointId> =
         checkpoints.checkpoints.iter().filter(own).filter_map(|about| about.id).collect();
     match open[..] {

@@ -5,7 +5,7 @@ mod at_once;
 mod directories;
 mod inward;
 mod outward;
-mod place;
+pub mod place;
 mod within_pool;
 
 pub use place::{CopyPlace, Landing, PlacedAt, target};

@@ -41,6 +41,7 @@ mod scrub;
 mod service;
 mod set;
 mod several;
+mod shared;
 mod snapshot;
 mod space;
 mod stat;
@@ -200,6 +201,7 @@ async fn with_client(
         Command::Space(args) => space::run(args, client, output).await,
         Command::Audit(args) => audit::run(args, client, output).await,
         Command::Ckpt(args) => ckpt::run(args, client, output).await,
+        Command::Shared(args) => shared::run(args, client, output).await,
         Command::Quota(args) => quota::run(args, client, output).await,
         Command::Reserve(args) => reserve::run(args, client, output).await,
         Command::Group(args) => group::run(args, client, output).await,

@@ -1,0 +1,584 @@
+//! Versions of files that several wrote, made of what each contributed.
+//!
+//! What writers contribute is in `open` of the staging directory. Whoever makes a version takes all of that by a rename,
+//! so that what comes later is of the next version; makes the version out of sight; removes what it was made of; and moves
+//! it to its place. Each of these is one step, and whoever finds it half done goes on with the next. A client that takes
+//! over from another renames first, so that the other finds nothing where it was.
+
+use crate::contribution::{ByteSource, Composition, FOOTER, Index, Overlap};
+use crate::file::File;
+use crate::pool::Pool;
+use crate::shared_writer::{SharedOutcome, SharedWriter};
+use crate::write::options::PutOptions;
+use crate::writer::{Attributes, Writer, unit};
+use futures_util::stream::{StreamExt, TryStreamExt};
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::checkpoint::{CheckpointId, CommitStyle};
+use potluck_core::ids::SharedWriterId;
+use potluck_core::path::PoolPath;
+use potluck_core::policy::Cutting;
+use potluck_wire::control::{
+    CLAIM_LEASE, EntryKind, ListedEntry, SharedLeave, SharedTurn, SharedTurnTaken,
+    SharedWriterAbout, SharedWriters,
+};
+use potluck_wire::error::{ErrorKind, Failure, code};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The directory of what writers contribute now.
+const OPEN: &str = "open";
+/// What the names begin with of directories in which a version is made.
+const CLOSED: &str = "closed-";
+/// What such a version is made of, in its directory.
+const CONTRIBUTIONS: &str = "contributions";
+/// The version that is made.
+const WHOLE: &str = "whole";
+/// What the names of contributions begin with.
+const WRITER: &str = "w-";
+/// While this is there, the last writer makes no version: somebody is to say that all have written.
+const KEPT_BACK: &str = "kept-back";
+/// Bytes that are read at once of what fills no row.
+const BLOCK: u64 = 256 << 10;
+/// Blocks that are kept: writers that take turns have many pieces in each.
+const BLOCKS_KEPT: usize = 128;
+/// Blocks that are read at a time.
+const READ_AT_ONCE: usize = 16;
+/// How often in a lease whoever makes a version says so.
+const SIGNS_OF_LIFE: u32 = 4;
+/// The pause before somebody asks again whether it is its turn.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Where the contributions to a file are staged.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedPlace {
+    path: PoolPath,
+    staging: PoolPath,
+    /// How long the file stays shared while nobody contributes.
+    pub idle: Duration,
+}
+
+fn below(dir: &PoolPath, names: &[&str]) -> Result<PoolPath, Failure> {
+    let joined = names.iter().try_fold(dir.clone(), |path, name| path.join(name));
+    joined.map_err(|why| {
+        Failure::new(ErrorKind::Usage, code::BAD_PATH, why.to_string())
+            .hint("choose a shorter name, without “/”")
+    })
+}
+
+impl SharedPlace {
+    /// Has writers share the file at `path` from now on, if they do not yet.
+    pub async fn share(client: &Pool, path: &PoolPath) -> Result<Self, Failure> {
+        let id = CheckpointId::of_shared_file(path);
+        let begun = client.join_checkpoint(id, path, CommitStyle::Share).await?;
+        Ok(Self { path: path.clone(), staging: begun.staging().clone(), idle: begun.idle() })
+    }
+
+    /// Has the file stay shared.
+    pub async fn renew(&self, client: &Pool) -> Result<(), Failure> {
+        Self::share(client, &self.path).await.map(drop)
+    }
+
+    /// Where the contribution of a writer is staged.
+    pub fn contribution(&self, name: &str) -> Result<PoolPath, Failure> {
+        below(&self.staging, &[OPEN, &format!("{WRITER}{name}")])
+    }
+}
+
+/// A writer leaves. The last one makes a version of what was contributed.
+pub(crate) async fn leave(
+    client: &Pool,
+    place: &SharedPlace,
+    writer: SharedWriterId,
+    has_finished: bool,
+) -> Result<SharedOutcome, Failure> {
+    let leave = SharedLeave { path: place.path.clone(), writer, has_finished };
+    let left = client.call_retrying(&leave).await?;
+    if left.others > 0 {
+        return Ok(SharedOutcome::Waiting);
+    }
+    let making = Making { client, place, writer, leave_out: &[], is_told: false };
+    match making.take_turn().await {
+        // Those who have not finished may be there, and the manager has not heard of them since it was started.
+        Err(failure) if left.may_be_more && failure.code == code::NOT_TOGETHER => {
+            Ok(SharedOutcome::Waiting)
+        }
+        made => made,
+    }
+}
+
+impl Pool {
+    /// Joins those who write a file at once, each other bytes; the first of them has the file be shared. What nobody
+    /// writes is as it was in the version before, or zeros. A writer without a `name` has one by lot. One of the name of
+    /// a writer that went away takes its place.
+    ///
+    /// Errors: those of [`Pool::session`]; [`code::CLAIMED`] where a writer of that name is there, or has finished;
+    /// [`code::WRONG_KIND`] for a directory.
+    pub async fn shared_writer(
+        &self,
+        path: &PoolPath,
+        name: Option<&str>,
+        options: &PutOptions,
+        attributes: Attributes,
+    ) -> Result<SharedWriter, Failure> {
+        SharedWriter::join(self, path, name, options, attributes).await
+    }
+
+    /// Has writers share a file from now on. With `is_kept_back` no version is made before [`Pool::publish_shared`], though
+    /// all writers have finished that there are.
+    ///
+    /// Errors: those of [`Pool::shared_writer`].
+    pub async fn share(&self, path: &PoolPath, is_kept_back: bool) -> Result<(), Failure> {
+        let place = SharedPlace::share(self, path).await?;
+        if is_kept_back {
+            let mark = below(&place.staging, &[OPEN, KEPT_BACK])?;
+            let (options, attributes) = (PutOptions::default(), Attributes::default());
+            self.create(&mark, &options, attributes).await?.finish().await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a version of what writers have contributed to a shared file, but for those that are called as `leave_out`
+    /// says.
+    ///
+    /// Errors: [`code::NOT_TOGETHER`] where others have not finished, or two wrote the same bytes.
+    pub async fn publish_shared(
+        &self,
+        path: &PoolPath,
+        leave_out: &[String],
+    ) -> Result<SharedOutcome, Failure> {
+        let place = SharedPlace::share(self, path).await?;
+        let writer = SharedWriterId(self.random());
+        let making = Making { client: self, place: &place, writer, leave_out, is_told: true };
+        making.take_turn().await
+    }
+
+    /// Ends the sharing of a file. What was contributed and is in no version is removed.
+    ///
+    /// Errors: [`code::NO_CHECKPOINT`] where nobody shares it.
+    pub async fn end_sharing(&self, path: &PoolPath) -> Result<(), Failure> {
+        let id = CheckpointId::of_shared_file(path);
+        self.abort_checkpoint(path.space(), id).await
+    }
+
+    /// The writers of a shared file since its last version, by name.
+    ///
+    /// Errors: [`code::NO_SPACE_NAMED`], [`code::NO_RIGHT`].
+    pub async fn shared_writers(&self, path: &PoolPath) -> Result<Vec<SharedWriterState>, Failure> {
+        let heard = self.call(&SharedWriters { path: path.clone() }).await?.writers;
+        let state = |about: SharedWriterAbout| {
+            let state =
+                if about.has_finished { WriterStatus::Finished } else { WriterStatus::Writing };
+            let SharedWriterAbout { name, member_name: member, claimed, .. } = about;
+            (name.clone(), SharedWriterState { name, state, claimed: Some(claimed), member })
+        };
+        let mut writers: BTreeMap<String, SharedWriterState> =
+            heard.into_iter().map(state).collect();
+        let id = CheckpointId::of_shared_file(path);
+        let above = path.parent().unwrap_or_else(PoolPath::root);
+        let open = below(&above, &[&id.staging_name(), OPEN])?;
+        for Contributed { name, entry } in contributed(self, &open).await? {
+            let state = if entry.size > 0 { WriterStatus::Finished } else { WriterStatus::Silent };
+            let of_name =
+                SharedWriterState { name: name.clone(), state, claimed: None, member: None };
+            writers.entry(name).or_insert(of_name);
+        }
+        Ok(writers.into_values().collect())
+    }
+}
+
+/// A writer of a shared file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SharedWriterState {
+    /// The name of the writer.
+    pub name: String,
+    /// What it does.
+    pub state: WriterStatus,
+    /// Bytes that it has claimed, where the manager has heard of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claimed: Option<u64>,
+    /// The name of the member that writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+}
+
+/// What a writer of a shared file does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WriterStatus {
+    /// The writer has not finished, and is heard.
+    Writing,
+    /// What it wrote will be in the next version.
+    Finished,
+    /// It has not finished, and is not heard.
+    Silent,
+}
+
+impl fmt::Display for WriterStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Writing => "writing",
+            Self::Finished => "finished",
+            Self::Silent => "silent",
+        })
+    }
+}
+
+/// The making of a version.
+struct Making<'a> {
+    client: &'a Pool,
+    place: &'a SharedPlace,
+    writer: SharedWriterId,
+    /// The names of writers of whom nothing is taken.
+    leave_out: &'a [String],
+    /// Whether somebody said that all have written.
+    is_told: bool,
+}
+
+/// A contribution, or what says that one is to come.
+struct Contributed {
+    name: String,
+    entry: ListedEntry,
+}
+
+impl Contributed {
+    fn has_finished(&self) -> bool {
+        self.entry.size > 0
+    }
+}
+
+impl Making<'_> {
+    fn turn(&self) -> SharedTurn {
+        let path = self.place.path.clone();
+        SharedTurn { path, writer: self.writer, is_over: false, is_made: false }
+    }
+
+    /// Makes the version when nobody else does.
+    async fn take_turn(&self) -> Result<SharedOutcome, Failure> {
+        let began = self.client.now();
+        let turn = self.turn();
+        while self.client.call_retrying(&turn).await? == SharedTurnTaken::Another {
+            if self.client.now().saturating_sub(began) > self.client.retry_limits().under_way {
+                let what = format!("somebody else is making a version of {}", self.place.path);
+                return Err(Failure::new(ErrorKind::Retry, code::NOT_TOGETHER, what)
+                    .hint("wait until that is done"));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        let keeping = async {
+            loop {
+                tokio::time::sleep(CLAIM_LEASE / SIGNS_OF_LIFE).await;
+                if let Err(failure) = self.client.call(&turn).await {
+                    tracing::warn!(%failure, "others may make the version, too");
+                }
+            }
+        };
+        let made = tokio::select! {
+            made = self.make() => made,
+            () = keeping => unreachable!("it never ends"),
+        };
+        let is_made = matches!(made, Ok(SharedOutcome::Published | SharedOutcome::Nothing));
+        let over = SharedTurn { is_over: true, is_made, ..turn.clone() };
+        if let Err(failure) = self.client.call_retrying(&over).await {
+            tracing::debug!(%failure, "the turn ends with its lease");
+        }
+        made
+    }
+
+    fn is_left_out(&self, contributed: &Contributed) -> bool {
+        self.leave_out.contains(&contributed.name)
+    }
+
+    async fn make(&self) -> Result<SharedOutcome, Failure> {
+        let SharedPlace { staging, .. } = self.place;
+        let open = below(staging, &[OPEN])?;
+        let entries = list_if_there(self.client, staging).await?;
+        let closed = entries.iter().filter(|entry| entry.path.starts_with(CLOSED));
+        let mut outcome = SharedOutcome::Nothing;
+        for left in closed {
+            let taken = self.new_closed()?;
+            self.client.rename(&below(staging, &[&left.path])?, &taken, true).await?;
+            outcome = self.go_on(&taken).await?;
+        }
+        let contributed = contributed(self.client, &open).await?;
+        let is_missing = |it: &&Contributed| !it.has_finished() && !self.is_left_out(it);
+        let missing: Vec<&str> =
+            contributed.iter().filter(is_missing).map(|it| it.name.as_str()).collect();
+        if !missing.is_empty() {
+            return Err(self.unfinished(&missing));
+        }
+        let is_kept_back =
+            list_if_there(self.client, &open).await?.iter().any(|it| it.path == KEPT_BACK);
+        if is_kept_back && !self.is_told {
+            return Ok(SharedOutcome::Waiting);
+        }
+        if contributed.is_empty() && !is_kept_back {
+            return Ok(outcome);
+        }
+        let taken = self.new_closed()?;
+        self.client.make_dir(&taken, true).await?;
+        let contributions = below(&taken, &[CONTRIBUTIONS])?;
+        self.client.rename(&open, &contributions, true).await?;
+        match self.go_on(&taken).await? {
+            SharedOutcome::Nothing => Ok(outcome),
+            made => Ok(made),
+        }
+    }
+
+    fn new_closed(&self) -> Result<PoolPath, Failure> {
+        let number = SharedWriterId(self.client.random());
+        below(&self.place.staging, &[&format!("{CLOSED}{number}")])
+    }
+
+    fn unfinished(&self, names: &[&str]) -> Failure {
+        let SharedPlace { path, .. } = self.place;
+        let what = format!(
+            "{path} has no new version: {} went away or has not finished",
+            names.join(", ")
+        );
+        Failure::new(ErrorKind::Conflict, code::NOT_TOGETHER, what).hint(format!(
+            "wait for it, or let it write again under that name; `potluck shared commit {path} --leave-out {}` does \
+             without what it wrote, and `potluck shared abort {path}` gives all up",
+            names[0]
+        ))
+    }
+
+    /// Makes the version of what is in a directory that was taken, or goes on with it, and has it appear.
+    async fn go_on(&self, taken: &PoolPath) -> Result<SharedOutcome, Failure> {
+        let (contributions, whole) = (below(taken, &[CONTRIBUTIONS])?, below(taken, &[WHOLE])?);
+        let entries = list_if_there(self.client, taken).await?;
+        let has = |name: &str| entries.iter().any(|entry| entry.path == name);
+        let mut has_whole = has(WHOLE);
+        if has(CONTRIBUTIONS) {
+            let all = contributed(self.client, &contributions).await?;
+            let (mut finished, mut missing) = (Vec::new(), Vec::new());
+            for it in all.into_iter().filter(|it| !self.is_left_out(it)) {
+                if it.has_finished() { finished.push(it) } else { missing.push(it) }
+            }
+            for Contributed { name, entry } in missing {
+                // It came when all of this was taken, and is of the next version.
+                let (from, to) =
+                    (below(&contributions, &[&entry.path])?, self.place.contribution(&name)?);
+                self.client.make_dir(&below(&self.place.staging, &[OPEN])?, true).await?;
+                self.client.rename(&from, &to, true).await?;
+            }
+            has_whole = !finished.is_empty();
+            if has_whole {
+                self.compose(&contributions, &finished, &whole).await?;
+            }
+            self.client.remove(&contributions, true).await?;
+        }
+        if has_whole {
+            let above = self.place.path.parent().filter(|above| !above.names().is_empty());
+            if let Some(above) = above {
+                self.client.make_dir(&above, true).await?;
+            }
+            self.client.rename(&whole, &self.place.path, false).await?;
+        }
+        self.client.remove(taken, true).await?;
+        Ok(if has_whole { SharedOutcome::Published } else { SharedOutcome::Nothing })
+    }
+
+    /// Writes a version of what was contributed.
+    async fn compose(
+        &self,
+        dir: &PoolPath,
+        contributed: &[Contributed],
+        whole: &PoolPath,
+    ) -> Result<(), Failure> {
+        let before = match self.client.open_leased(&self.place.path).await {
+            Err(failure) if failure.code == code::NO_ENTRY => None,
+            opened => Some(opened?),
+        };
+        let mut files = Vec::new();
+        let mut composition = Composition::of_version(before.as_ref().map_or(0, File::size));
+        for (number, Contributed { entry, .. }) in contributed.iter().enumerate() {
+            let file = self.client.open(&below(dir, &[&entry.path])?).await?;
+            let index = read_index(&file).await?;
+            composition.add(number, &index).map_err(|it| self.overlap(&it, contributed))?;
+            files.push(file);
+        }
+        let attributes = match (&before, files.first()) {
+            (Some(file), _) | (None, Some(file)) => file.attributes(),
+            (None, None) => return Ok(()),
+        };
+        let EntryAttributes { permissions, owner, .. } = attributes;
+        let attributes = Attributes { mtime: None, permissions, owner };
+        let mut options = PutOptions::default();
+        options.policy.cut = Some(Cutting::Fixed);
+        let writer = self.client.create(whole, &options, attributes).await?;
+        let unit = unit(&writer.policy()?) as u64;
+        Composer { composition, files, before, blocks: Blocks::default(), unit }.write(writer).await
+    }
+
+    fn overlap(&self, overlap: &Overlap, contributed: &[Contributed]) -> Failure {
+        let Overlap { range, numbers } = overlap;
+        let [one, other] = [numbers.0, numbers.1].map(|number| contributed[number].name.as_str());
+        let path = &self.place.path;
+        let what = format!(
+            "{path} has no new version: {one} and {other} both wrote bytes {} to {}",
+            range.start,
+            range.end - 1
+        );
+        Failure::new(ErrorKind::Conflict, code::NOT_TOGETHER, what).hint(format!(
+            "`potluck shared commit {path} --leave-out {other}` does without what one of them wrote, and `potluck \
+             shared abort {path}` gives all up"
+        ))
+    }
+}
+
+/// What is contributed in a directory, if it is there.
+async fn contributed(client: &Pool, dir: &PoolPath) -> Result<Vec<Contributed>, Failure> {
+    let entries = list_if_there(client, dir).await?;
+    let files = entries.into_iter().filter(|entry| entry.kind == EntryKind::File);
+    let named = files.filter_map(|entry| {
+        let name = entry.path.strip_prefix(WRITER)?.to_owned();
+        Some(Contributed { name, entry })
+    });
+    Ok(named.collect())
+}
+
+async fn list_if_there(client: &Pool, dir: &PoolPath) -> Result<Vec<ListedEntry>, Failure> {
+    match client.list(dir, false).await {
+        Err(failure) if failure.code == code::NO_ENTRY => Ok(Vec::new()),
+        listed => listed,
+    }
+}
+
+async fn read_index(file: &File) -> Result<Index, Failure> {
+    let footer = file.read_at(file.size().saturating_sub(FOOTER as u64), FOOTER).await?;
+    let (bytes, size) = Index::of_footer(&footer)?;
+    let start = file.size().saturating_sub((FOOTER + bytes) as u64);
+    Index::decode(&file.read_at(start, bytes).await?, size, start)
+}
+
+/// Brings a version to its writer, row by row.
+struct Composer {
+    composition: Composition,
+    files: Vec<File>,
+    before: Option<File>,
+    blocks: Blocks,
+    unit: u64,
+}
+
+/// A block of a contribution, or of the version before (`None`), by its number.
+type BlockPlace = (Option<usize>, u64);
+
+/// Blocks that were read last.
+#[derive(Default)]
+struct Blocks {
+    kept: HashMap<BlockPlace, Arc<Vec<u8>>>,
+    order: VecDeque<BlockPlace>,
+}
+
+/// A part of a row, and where it comes from.
+struct Piece {
+    range: Range<u64>,
+    file: Option<usize>,
+    from: u64,
+}
+
+impl Composer {
+    async fn write(mut self, mut writer: Writer) -> Result<(), Failure> {
+        let (mut at, size) = (0, self.composition.size());
+        while at < size {
+            let (run, source) = self.composition.run(at);
+            let len = run.end - run.start;
+            let kept = match (source, &self.before) {
+                (ByteSource::Contribution { number, from }, _) => {
+                    writer.keep_rows(&self.files[number], from..from + len).await?
+                }
+                (ByteSource::Before, Some(before)) => writer.keep_rows(before, run).await?,
+                (ByteSource::Before | ByteSource::Zeros, _) => 0,
+            };
+            at += kept;
+            if kept == 0 {
+                let row = at..size.min((at / self.unit + 1) * self.unit);
+                at = row.end;
+                writer.write(&self.row(row).await?).await?;
+            }
+        }
+        writer.finish().await.map(drop)
+    }
+
+    /// The bytes of a row that comes from several places.
+    async fn row(&mut self, row: Range<u64>) -> Result<Vec<u8>, Failure> {
+        let mut pieces = Vec::new();
+        let mut at = row.start;
+        while at < row.end {
+            let (run, source) = self.composition.run(at);
+            let range = at..run.end.min(row.end);
+            at = range.end;
+            match source {
+                ByteSource::Contribution { number, from } => {
+                    pieces.push(Piece { range, file: Some(number), from });
+                }
+                ByteSource::Before => pieces.push(Piece { from: range.start, range, file: None }),
+                ByteSource::Zeros => {}
+            }
+        }
+        let numbers = |piece: &Piece| {
+            let last = (piece.from + (piece.range.end - piece.range.start) - 1) / BLOCK;
+            let file = piece.file;
+            (piece.from / BLOCK..=last).map(move |number| (file, number))
+        };
+        let needed: BTreeMap<BlockPlace, ()> =
+            pieces.iter().flat_map(numbers).map(|place| (place, ())).collect();
+        let blocks = self.read(needed.into_keys()).await?;
+        let mut bytes = vec![0; (row.end - row.start) as usize];
+        for Piece { range, file, from } in pieces {
+            let (mut at, mut from) = (range.start, from);
+            while at < range.end {
+                let block = &blocks[&(file, from / BLOCK)];
+                let skip = (from % BLOCK) as usize;
+                let len = (block.len() - skip).min((range.end - at) as usize);
+                let to = (at - row.start) as usize;
+                bytes[to..to + len].copy_from_slice(&block[skip..skip + len]);
+                (at, from) = (at + len as u64, from + len as u64);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// These blocks, those that are not kept from donors.
+    async fn read(
+        &mut self,
+        places: impl Iterator<Item = BlockPlace>,
+    ) -> Result<HashMap<BlockPlace, Arc<Vec<u8>>>, Failure> {
+        let mut blocks = HashMap::new();
+        let mut missing = Vec::new();
+        for place in places {
+            match self.blocks.kept.get(&place) {
+                Some(block) => drop(blocks.insert(place, Arc::clone(block))),
+                None => missing.push(place),
+            }
+        }
+        let (files, before) = (&self.files, &self.before);
+        let read = |place: BlockPlace| async move {
+            let file = match place.0 {
+                Some(number) => Some(&files[number]),
+                None => before.as_ref(),
+            };
+            let bytes = match file {
+                Some(file) => file.read_at(place.1 * BLOCK, BLOCK as usize).await?,
+                None => Vec::new(),
+            };
+            Ok::<_, Failure>((place, Arc::new(bytes)))
+        };
+        let read = futures_util::stream::iter(missing).map(read).buffer_unordered(READ_AT_ONCE);
+        let read: Vec<_> = read.try_collect().await?;
+        for (place, block) in read {
+            self.blocks.kept.insert(place, Arc::clone(&block));
+            self.blocks.order.push_back(place);
+            blocks.insert(place, block);
+        }
+        while self.blocks.order.len() > BLOCKS_KEPT {
+            let oldest = self.blocks.order.pop_front();
+            oldest.and_then(|place| self.blocks.kept.remove(&place));
+        }
+        Ok(blocks)
+    }
+}

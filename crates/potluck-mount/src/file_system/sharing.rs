@@ -1,0 +1,50 @@
+//! Files that several mounts write at once, each other bytes: `user.potluck.shared`.
+
+use super::FileSystem;
+use crate::errno::errno;
+use potluck_wire::error::code;
+use rustix::io::Errno;
+
+impl FileSystem {
+    /// Whether mounts share a file that they write.
+    pub(super) async fn is_shared(&self, inode: u64) -> Result<bool, Errno> {
+        let path = self.inodes().path(inode)?;
+        match self.pool.open(&path).await {
+            Ok(file) => Ok(file.is_shared()),
+            Err(failure) => match failure.code.as_str() {
+                // It is written and was never closed, or it is a directory.
+                code::NO_ENTRY | code::NOT_RECURSIVE => Ok(false),
+                _ => Err(errno(&failure)),
+            },
+        }
+    }
+
+    /// Has mounts share a file that they write from now on, or ends that.
+    ///
+    /// Errors: [`Errno::INVAL`] for anything but 1 and 0; [`Errno::BUSY`] where a program of this mount has written
+    /// something that is in no version yet.
+    pub async fn set_shared(&self, inode: u64, value: &str) -> Result<(), Errno> {
+        let path = self.inodes().path(inode)?;
+        let draft = self.handles().draft(inode);
+        match value.trim_end_matches(['\n', '\0']) {
+            "1" => match draft {
+                Some(draft) => {
+                    let shared = draft.lock().await.become_shared(&path).await;
+                    self.metadata.changed_here(&path);
+                    shared
+                }
+                None => self.pool.share(&path, false).await.map_err(|failure| errno(&failure)),
+            },
+            "0" => {
+                if draft.is_some() {
+                    return Err(Errno::BUSY);
+                }
+                match self.pool.end_sharing(&path).await {
+                    Err(failure) if failure.code == code::NO_CHECKPOINT => Err(Errno::NODATA),
+                    ended => ended.map_err(|failure| errno(&failure)),
+                }
+            }
+            _ => Err(Errno::INVAL),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A file that this mount writes together with others, each other bytes of it (docs/notes/0016-shared-writers.md).
+
+use crate::errno::errno;
+use potluck_client::{Attributes, File, Pool, PutOptions, SharedWriter};
+use potluck_core::byte_ranges::ByteRanges;
+use potluck_core::path::PoolPath;
+use rustix::io::Errno;
+use std::ops::Range;
+use std::sync::Mutex;
+
+/// What programs of this mount write of a shared file, and the version before, which is what they read.
+pub struct JointContent {
+    before: File,
+    /// Takes what they write, until the last of them has closed the file. (A writer is not `Sync`.)
+    writer: Mutex<Option<SharedWriter>>,
+    /// Which process of this machine wrote what, of those that are known.
+    processes: ByteRanges<Option<u32>>,
+    /// Bytes that the file had in this mount when it was closed.
+    closed_size: u64,
+}
+
+impl JointContent {
+    /// Joins those who write the file at `path`, of which `before` is there.
+    pub async fn join(
+        pool: &Pool,
+        path: &PoolPath,
+        before: File,
+        attributes: Attributes,
+    ) -> Result<Self, Errno> {
+        let options = PutOptions::default();
+        let writer = pool.shared_writer(path, None, &options, attributes).await;
+        let writer = writer.map_err(|failure| errno(&failure))?;
+        let (writer, processes) = (Mutex::new(Some(writer)), ByteRanges::default());
+        Ok(Self { before, writer, processes, closed_size: 0 })
+    }
+
+    fn writer(&mut self) -> &mut Option<SharedWriter> {
+        self.writer.get_mut().expect("no holder panics")
+    }
+
+    /// Bytes of the file as far as this mount knows.
+    pub fn size(&self) -> u64 {
+        let writer = self.writer.lock().expect("no holder panics");
+        let written = writer.as_ref().map_or(self.closed_size, SharedWriter::size);
+        self.before.size().max(written)
+    }
+
+    /// The version that was there when it was opened: what is written is in the next.
+    pub fn before(&self) -> &File {
+        &self.before
+    }
+
+    /// A process of this machine is going to write a range.
+    ///
+    /// Errors: [`Errno::BUSY`] where another has written some of it: they would not know it of one another in two mounts.
+    pub fn claim(&mut self, process: Option<u32>, range: Range<u64>) -> Result<(), Errno> {
+        if self.processes.taken(&range, process).is_some() {
+            return Err(Errno::BUSY);
+        }
+        self.processes.add(range, process);
+        Ok(())
+    }
+
+    /// Withdraws what programs of this mount wrote.
+    pub async fn withdraw(&mut self) {
+        if let Some(writer) = self.writer().take()
+            && let Err(failure) = writer.abort().await
+        {
+            tracing::debug!(%failure, "what was written of a shared file that is gone stays until it expires");
+        }
+    }
+
+    /// Writes at `offset`, where nobody else may have written since the last version.
+    ///
+    /// Errors: [`Errno::BUSY`] where another mount has; nothing is written then, and other bytes may be.
+    pub async fn write(
+        &mut self,
+        pool: &Pool,
+        path: &PoolPath,
+        offset: u64,
+        bytes: &[u8],
+        attributes: Attributes,
+    ) -> Result<(), Errno> {
+        let writer = match self.writer() {
+            Some(writer) => writer,
+            // A descriptor that another process inherited is still open.
+            none => {
+                let options = PutOptions::default();
+                let joined = pool.shared_writer(path, None, &options, attributes).await;
+                none.insert(joined.map_err(|failure| errno(&failure))?)
+            }
+        };
+        writer.write_at(offset, bytes).await.map_err(|failure| errno(&failure))
+    }
+
+    /// Has the file be larger. None of it can be cut off, for others are writing it.
+    pub fn set_size(&mut self, size: u64) -> Result<(), Errno> {
+        let before = self.size();
+        match self.writer() {
+            _ if size == before => Ok(()),
+            _ if size < before => Err(Errno::OPNOTSUPP),
+            Some(writer) => {
+                writer.extend(size);
+                Ok(())
+            }
+            None => Err(Errno::BADF),
+        }
+    }
+
+    /// Returns when donors have what was written.
+    pub async fn sync(&mut self) -> Result<(), Errno> {
+        match self.writer() {
+            Some(writer) => writer.flush().await.map(drop).map_err(|failure| errno(&failure)),
+            None => Ok(()),
+        }
+    }
+
+    /// Programs of this mount have written their part. The last that has makes the version.
+    pub async fn finish(&mut self) -> Result<(), Errno> {
+        let Some(writer) = self.writer().take() else { return Ok(()) };
+        self.closed_size = writer.size();
+        self.processes = ByteRanges::default();
+        writer.finish().await.map(drop).map_err(|failure| errno(&failure))
+    }
+}

@@ -1,0 +1,187 @@
+//! `potluck shared`: files that several writers write at once, each other bytes.
+
+use super::Ending;
+use super::cp::place::cannot_read;
+use crate::args::{SharedArgs, SharedCommitArgs, SharedPathArgs, SharedWriteArgs};
+use crate::output::{Output, count, table};
+use potluck_client::{Attributes, Pool, PutOptions, SharedOutcome, SharedWriterState};
+use potluck_core::checkpoint::CommitStyle;
+use potluck_core::path::PoolPath;
+use potluck_core::size::{duration, format_size};
+use potluck_wire::control::CheckpointAbout;
+use potluck_wire::error::{Failure, code};
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::Path;
+
+/// Bytes that are read and written at a time.
+const PIECE: usize = 4 << 20;
+
+/// What became of a shared file.
+#[derive(Debug, Serialize)]
+struct Shared<'a> {
+    path: &'a PoolPath,
+    outcome: SharedOutcome,
+}
+
+/// A range that was written.
+#[derive(Debug, Serialize)]
+struct Written<'a> {
+    path: &'a PoolPath,
+    name: String,
+    at: u64,
+    bytes: u64,
+    outcome: SharedOutcome,
+}
+
+/// The files that are shared.
+#[derive(Debug, Serialize)]
+struct SharedFileList<'a> {
+    files: Vec<&'a CheckpointAbout>,
+}
+
+/// The writers of a file.
+#[derive(Debug, Serialize)]
+struct WriterList<'a> {
+    path: &'a PoolPath,
+    writers: Vec<SharedWriterState>,
+}
+
+pub async fn run(args: SharedArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
+    match args {
+        SharedArgs::Begin(SharedPathArgs { path }) => {
+            client.share(&path, true).await?;
+            output.result(&serde_json::json!({ "path": path }), |_| String::new());
+        }
+        SharedArgs::Write(args) => write(&args, client, output).await?,
+        SharedArgs::Commit(SharedCommitArgs { path, leave_out }) => {
+            let outcome = client.publish_shared(&path, &leave_out).await?;
+            output.result(&Shared { path: &path, outcome }, |shared| match shared.outcome {
+                SharedOutcome::Published => String::new(),
+                _ => format!("nothing was written to {path} since its last version"),
+            });
+            end_if_shared(&path, client).await?;
+        }
+        SharedArgs::Abort(SharedPathArgs { path }) => {
+            client.end_sharing(&path).await?;
+            output.result(&serde_json::json!({ "path": path }), |_| String::new());
+        }
+        SharedArgs::Ls(args) => match args.path {
+            Some(path) => {
+                let writers = client.shared_writers(&path).await?;
+                output.result(&WriterList { path: &path, writers }, |list| of_writers(list));
+            }
+            None => {
+                let open = client.checkpoints().await?.checkpoints;
+                let files = open.iter().filter(|it| it.style == CommitStyle::Share).collect();
+                output.result(&SharedFileList { files }, |list| of_files(list));
+            }
+        },
+    }
+    Ok(Ending::Done)
+}
+
+/// Whoever said that all is written ends the sharing, too.
+async fn end_if_shared(path: &PoolPath, client: &Pool) -> Result<(), Failure> {
+    match client.end_sharing(path).await {
+        Err(failure) if failure.code != code::NO_CHECKPOINT => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+async fn write(args: &SharedWriteArgs, client: &Pool, output: &Output) -> Result<(), Failure> {
+    let SharedWriteArgs { source, path, at, name } = args;
+    let (mut reader, len) = open(source)?;
+    let (options, attributes) = (PutOptions::default(), Attributes::default());
+    let mut writer = client.shared_writer(path, name.as_deref(), &options, attributes).await?;
+    let written = async {
+        if let Some(len) = len {
+            writer.claim(*at..at.saturating_add(len)).await?;
+        }
+        let mut bytes = 0;
+        loop {
+            let mut piece = vec![0; PIECE];
+            let read = tokio::task::spawn_blocking(move || {
+                let read = read_full(&mut *reader, &mut piece);
+                (reader, piece, read)
+            });
+            let (read, piece, len) = match read.await {
+                Ok((back, piece, len)) => (back, piece, len),
+                Err(why) => std::panic::resume_unwind(why.into_panic()),
+            };
+            reader = read;
+            let len = len.map_err(|error| cannot_read(Path::new(source), &error))?;
+            if len == 0 {
+                return Ok(bytes);
+            }
+            writer.write_at(at + bytes, &piece[..len]).await?;
+            bytes += len as u64;
+        }
+    };
+    let bytes = match written.await {
+        Ok(bytes) => bytes,
+        Err(failure) => {
+            // It says so, and does not keep others waiting.
+            let _: Result<SharedOutcome, Failure> = writer.abort().await;
+            return Err(failure);
+        }
+    };
+    let name = writer.name().to_owned();
+    let outcome = writer.finish().await?;
+    let written = Written { path, name, at: *at, bytes, outcome };
+    output.result(&written, |written| match written.outcome {
+        SharedOutcome::Published => String::new(),
+        _ => format!("written; {path} has it with its next version"),
+    });
+    Ok(())
+}
+
+/// What is read, and how many bytes that is if it is known.
+fn open(source: &OsStr) -> Result<(Box<dyn Read + Send>, Option<u64>), Failure> {
+    if source == "-" {
+        return Ok((Box::new(std::io::stdin()), None));
+    }
+    let failed = |error| cannot_read(Path::new(source), &error);
+    let file = std::fs::File::open(source).map_err(failed)?;
+    let about = file.metadata().map_err(failed)?;
+    Ok((Box::new(file), about.is_file().then_some(about.len())))
+}
+
+/// Fills the buffer as far as there is something to read.
+fn read_full(reader: &mut dyn Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+fn of_files(list: &SharedFileList<'_>) -> String {
+    let row = |about: &&CheckpointAbout| {
+        vec![
+            duration(about.age_ms / 1000),
+            count(about.files, "writer"),
+            format_size(about.bytes),
+            about.maker.clone().unwrap_or_else(|| about.member.to_string()),
+            about.target.to_string(),
+        ]
+    };
+    let rows: Vec<_> = list.files.iter().map(row).collect();
+    table(&["age", "writers", "stored", "by", "file"], &[0, 2], &rows)
+}
+
+fn of_writers(list: &WriterList<'_>) -> String {
+    let row = |it: &SharedWriterState| {
+        let claimed = it.claimed.map_or_else(|| "-".into(), format_size);
+        let member = it.member.clone().unwrap_or_else(|| "-".into());
+        vec![it.name.clone(), it.state.to_string(), claimed, member]
+    };
+    let rows: Vec<_> = list.writers.iter().map(row).collect();
+    table(&["writer", "state", "claimed", "by"], &[2], &rows)
+}
