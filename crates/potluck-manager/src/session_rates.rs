@@ -22,9 +22,9 @@ pub struct SessionRates(Mutex<Written>);
 pub struct WrittenSoFar {
     /// Plaintext bytes of files that became visible.
     pub bytes: u64,
-    /// From the opening of each session until the last of its files became visible.
+    /// The time from the opening of each session until the last of its files became visible.
     pub until_visible: Duration,
-    /// Until each was over, with all the copies that its writer makes.
+    /// The time until each was over, with all the copies that its writer makes.
     pub until_stored: Duration,
 }
 
@@ -64,14 +64,14 @@ struct WrittenCheckpoint {
 /// The rates of what is staged for a checkpoint, in MiB a second.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct CheckpointRates {
-    /// Until it was staged.
+    /// The rate until it was staged.
     pub observed: Option<f64>,
-    /// Until all copies of it were made; `None` while that is not so, or not known.
+    /// The rate until all copies of it were made; `None` while that is not so, or not known.
     pub achieved: Option<f64>,
 }
 
 /// A file that became visible: its path, and its bytes.
-pub type VisibleFile<'a> = (&'a PoolPath, u64);
+pub type StoredBytes<'a> = (&'a PoolPath, u64);
 
 impl SessionRates {
     fn written(&self) -> MutexGuard<'_, Written> {
@@ -89,7 +89,7 @@ impl SessionRates {
     pub fn visible<'a>(
         &self,
         session: SessionId,
-        files: impl Iterator<Item = VisibleFile<'a>>,
+        files: impl Iterator<Item = StoredBytes<'a>>,
         owes: bool,
         now: Tick,
     ) {

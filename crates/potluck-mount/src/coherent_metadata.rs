@@ -34,7 +34,7 @@ type Answer = (KnownDir, DirNews);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pages {
     All,
-    /// As many entries as one call gives.
+    /// Those entries that one call gives.
     First,
 }
 

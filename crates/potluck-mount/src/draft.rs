@@ -56,7 +56,7 @@ pub struct Draft {
 pub enum PublishedChange {
     /// All of it was there.
     Nothing,
-    /// Its attributes were set.
+    /// The draft has other attributes than before.
     Attributes,
     /// It is another version; with the time at which its directory was modified, unless it replaced one.
     Content { dir_modified: Option<FileTime> },

@@ -38,7 +38,7 @@ struct Remembered {
 pub enum AllCopies {
     /// When it is visible.
     WhenVisible,
-    /// As the report of the session says that wrote it and nothing else, with how much of it the pool had.
+    /// The report of the session that wrote it and nothing else says when, and how much of it the pool had.
     Reported(PendingReport),
     /// Some are made later, and this mount does not hear when.
     Unknown,

@@ -22,7 +22,7 @@ pub struct SeriesRule {
 
 /// Uses of a step are noted to so many parts of the time without any after which it is purged.
 const USE_PARTS: u64 = 16;
-/// And at least so often.
+/// Uses are noted at least so often, whatever that time is.
 const LONGEST_UNNOTED_MS: u64 = 3_600_000;
 
 /// The time since something happened to a step.

@@ -342,3 +342,69 @@ fn memory_is_bounded_and_what_was_used_last_stays() {
     all.iter().for_each(|dir| cache.forget_dir(dir));
     assert_eq!(cache.kept_bytes(), 0, "what is counted is what is kept");
 }
+
+#[test]
+fn a_directory_in_which_names_are_looked_for_one_by_one_is_listed_once() {
+    let mut cache = MetadataCache::new(1 << 20);
+    let (fetch, _) = cache.begin_revalidation(STREAM);
+    cache.resume(STREAM, NOW, fetch, &[]);
+    let look = |cache: &mut MetadataCache, name: &str, is_all: bool| {
+        let at = path(name);
+        if cache.entry(&at, NOW).is_some() {
+            return "known";
+        }
+        let (questions, asked) = match cache.missing_with_its_directory(&at) {
+            Some(questions) => (questions, "listed"),
+            None => (cache.missing(&at), "asked"),
+        };
+        let fetch = cache.begin(questions.iter().map(|asked| &asked.path));
+        let mut answers = answers(questions, &tree());
+        if !is_all {
+            answers.iter_mut().for_each(|(_, news)| news.next = Some("later".into()));
+        }
+        cache.finish(fetch, &answers);
+        asked
+    };
+    let mut asked: Vec<&str> =
+        (1..9).map(|number| look(&mut cache, &format!("pot://lab/a/new{number}"), true)).collect();
+    asked.dedup();
+    assert_eq!(asked, ["asked", "listed", "known"]);
+    assert_eq!(names(&mut cache, "pot://lab/a"), Some(vec!["b".into(), "f".into()]));
+    // One with more entries than are told at once is listed no more.
+    let mut asked: Vec<&str> = (1..9)
+        .map(|number| look(&mut cache, &format!("pot://lab/a/b/new{number}"), false))
+        .collect();
+    asked.dedup();
+    assert_eq!(asked, ["asked", "listed", "asked"]);
+}
+
+#[test]
+fn a_directory_that_a_file_came_to_has_its_new_time_unless_something_else_was_heard_of_it() {
+    let times = |cache: &mut MetadataCache| {
+        let known = cache.entry(&path("pot://lab/a"), NOW)??;
+        Some(known.mtime)
+    };
+    let above = MetadataCache::above(&path("pot://lab/a")).expect("a directory");
+    let publish = |cache: &mut MetadataCache, at: i64, meanwhile: &dyn Fn(&mut MetadataCache)| {
+        let fetch = cache.begin([above.clone()].iter());
+        meanwhile(cache);
+        cache.changed(&path("pot://lab/a/new"));
+        cache.finish_modified(fetch, &path("pot://lab/a"), FileTime(at));
+    };
+    let mut cache = warm();
+    publish(&mut cache, 50, &|_| {});
+    assert_eq!(times(&mut cache), Some(FileTime(50)));
+    // The answers of two that are published at once may change places.
+    publish(&mut cache, 40, &|_| {});
+    assert_eq!(times(&mut cache), Some(FileTime(50)));
+    // Others set its attributes, or put another in its place: the manager is asked.
+    publish(&mut cache, 60, &|cache| cache.touched(&path("pot://lab/a")));
+    assert_eq!(times(&mut cache), None);
+    let mut cache = warm();
+    publish(&mut cache, 60, &|cache| cache.apply(&change("pot://lab", &["a"])));
+    assert_eq!(times(&mut cache), None);
+    // Nobody tells of changes meanwhile.
+    let mut cache = warm();
+    publish(&mut cache, 60, &MetadataCache::suspend);
+    assert_eq!(times(&mut cache), None);
+}

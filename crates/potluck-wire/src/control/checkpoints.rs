@@ -85,10 +85,10 @@ pub struct OwnCommitted {
     pub id: CheckpointId,
     /// The path of what it became.
     pub target: String,
-    /// As of one that is open.
+    /// The observed application bandwidth, as of one that is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oab_mib_s: Option<f64>,
-    /// As of one that is open.
+    /// The achieved storage bandwidth, as of one that is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asb_mib_s: Option<f64>,
 }
