@@ -3,7 +3,8 @@
 
 use crate::control::MAX_MESSAGE;
 use crate::error::{ErrorKind, Failure, code};
-use axum::body::{Body, Bytes, HttpBody, to_bytes};
+use axum::body::{Body, Bytes, HttpBody};
+use futures_util::StreamExt;
 use potluck_core::chunk::Digest;
 use potluck_core::size::format_size;
 use std::collections::BTreeMap;
@@ -101,11 +102,26 @@ impl Bodies {
 }
 
 async fn collect(body: Body, most: usize, deadline: Duration) -> Result<Bytes, Failure> {
-    match tokio::time::timeout(deadline, to_bytes(body, most)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(why)) => Err(bad(&why.to_string())),
+    match tokio::time::timeout(deadline, copied(body, most)).await {
+        Ok(bytes) => bytes,
         Err(_) => Err(bad("it did not arrive in time")),
     }
+}
+
+/// Copies what arrives at once: each piece keeps the whole buffer that it was read into, of which the body would take
+/// twenty times its size.
+async fn copied(body: Body, most: usize) -> Result<Bytes, Failure> {
+    let len = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let mut whole = Vec::with_capacity(len.min(most));
+    let mut pieces = body.into_data_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|why| bad(&why.to_string()))?;
+        if piece.len() > most - whole.len() {
+            return Err(bad(&format!("it has more than {}", format_size(most as u64))));
+        }
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole.into())
 }
 
 fn bad(why: &str) -> Failure {
@@ -127,6 +143,38 @@ mod tests {
     /// Makes a body of a length that it does not tell.
     fn unsaid(len: usize) -> Body {
         Body::from_stream(stream::iter([Ok::<_, std::io::Error>(vec![b' '; len])]))
+    }
+
+    /// A piece of a body, which knows how many of them there are.
+    struct Piece {
+        _alive: Arc<()>,
+        bytes: [u8; 1024],
+    }
+
+    impl AsRef<[u8]> for Piece {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+
+    #[tokio::test]
+    async fn no_piece_of_a_body_is_kept_while_the_others_arrive() {
+        let alive = Arc::new(());
+        let pieces = (0..100).map({
+            let alive = Arc::clone(&alive);
+            move |_| {
+                // The test's own, that of the closure, and of the piece before.
+                assert!(Arc::strong_count(&alive) <= 3, "{} are kept", Arc::strong_count(&alive));
+                Ok::<_, std::io::Error>(Bytes::from_owner(Piece {
+                    _alive: Arc::clone(&alive),
+                    bytes: [7; 1024],
+                }))
+            }
+        });
+        let body = Body::from_stream(stream::iter(pieces));
+        let read = Bodies::default().read(body, ONE).await.expect("read");
+        assert_eq!(read.bytes, vec![7; 100 * 1024]);
+        assert_eq!(Arc::strong_count(&alive), 1);
     }
 
     #[tokio::test]

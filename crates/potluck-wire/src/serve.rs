@@ -36,6 +36,8 @@ const ARRIVALS: usize = 4096;
 const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a member's connection may be idle.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(120);
+/// Bytes of a member's that are read at once, at most: what a connection keeps for as long as it is open.
+const READ_AT_ONCE: usize = 64 << 10;
 /// How long a stop waits for answers under way.
 const STOP_DEADLINE: Duration = Duration::from_secs(3);
 
@@ -195,7 +197,7 @@ impl<S: Answers> Server<S> {
         let mut http = hyper::server::conn::http1::Builder::new();
         http.timer(TokioTimer::new());
         match peer.certificate {
-            Some(_) => http.header_read_timeout(MEMBER_TIMEOUT),
+            Some(_) => http.header_read_timeout(MEMBER_TIMEOUT).max_buf_size(READ_AT_ONCE),
             None => http.header_read_timeout(STRANGER_TIMEOUT).max_buf_size(OF_A_STRANGER),
         };
         let service = TowerToHyperService::new(self.router.clone().layer(Extension(peer)));
