@@ -14,11 +14,11 @@ use crate::writer::{Attributes, Writer, unit};
 use futures_util::stream::{StreamExt, TryStreamExt};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
-use potluck_core::ids::SharedWriterId;
+use potluck_core::ids::{SharedWriterId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Cutting;
 use potluck_wire::control::{
-    CLAIM_LEASE, EntryKind, ListedEntry, SharedLeave, SharedTurn, SharedTurnTaken,
+    CLAIM_LEASE, Condition, EntryKind, ListedEntry, SharedLeave, SharedTurn, SharedTurnTaken,
     SharedWriterAbout, SharedWriters,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -277,7 +277,11 @@ impl Making<'_> {
             }
         };
         let made = tokio::select! {
-            made = self.make() => made,
+            made = self.make() => made.or_else(|failure| match failure.code.as_str() {
+                // Somebody has taken it over from this client, which was not heard for too long.
+                code::NO_ENTRY | code::WRONG_VERSION => Ok(SharedOutcome::Waiting),
+                _ => Err(failure),
+            }),
             () = keeping => unreachable!("it never ends"),
         };
         let is_made = matches!(made, Ok(SharedOutcome::Published | SharedOutcome::Nothing));
@@ -350,9 +354,9 @@ impl Making<'_> {
     async fn go_on(&self, taken: &PoolPath) -> Result<SharedOutcome, Failure> {
         let (contributions, whole) = (below(taken, &[CONTRIBUTIONS])?, below(taken, &[WHOLE])?);
         let entries = list_if_there(self.client, taken).await?;
-        let has = |name: &str| entries.iter().any(|entry| entry.path == name);
-        let mut has_whole = has(WHOLE);
-        if has(CONTRIBUTIONS) {
+        // One without content was never written.
+        let mut has_whole = entries.iter().any(|entry| entry.path == WHOLE && entry.size > 0);
+        if entries.iter().any(|entry| entry.path == CONTRIBUTIONS) {
             let all = contributed(self.client, &contributions).await?;
             let (mut finished, mut missing) = (Vec::new(), Vec::new());
             for it in all.into_iter().filter(|it| !self.is_left_out(it)) {
@@ -363,11 +367,18 @@ impl Making<'_> {
                 let (from, to) =
                     (below(&contributions, &[&entry.path])?, self.place.contribution(&name)?);
                 self.client.make_dir(&below(&self.place.staging, &[OPEN])?, true).await?;
-                self.client.rename(&from, &to, true).await?;
+                match self.client.rename(&from, &to, true).await {
+                    Err(failure) if failure.code != code::EXISTS => return Err(failure),
+                    _ => {} // or one of its name has come since
+                }
             }
             has_whole = !finished.is_empty();
             if has_whole {
-                self.compose(&contributions, &finished, &whole).await?;
+                // Whoever is here still, and has lost its turn, finds another version there and stores none.
+                let (options, attributes) = (PutOptions::default(), Attributes::default());
+                let empty =
+                    self.client.create(&whole, &options, attributes).await?.finish().await?;
+                self.compose(&contributions, &finished, (&whole, empty)).await?;
             }
             self.client.remove(&contributions, true).await?;
         }
@@ -387,7 +398,7 @@ impl Making<'_> {
         &self,
         dir: &PoolPath,
         contributed: &[Contributed],
-        whole: &PoolPath,
+        (whole, there): (&PoolPath, VersionId),
     ) -> Result<(), Failure> {
         let before = match self.client.open_leased(&self.place.path).await {
             Err(failure) if failure.code == code::NO_ENTRY => None,
@@ -407,7 +418,8 @@ impl Making<'_> {
         };
         let EntryAttributes { permissions, owner, .. } = attributes;
         let attributes = Attributes { mtime: None, permissions, owner };
-        let mut options = PutOptions::default();
+        let condition = Condition::IfVersion(there);
+        let mut options = PutOptions { condition, ..PutOptions::default() };
         options.policy.cut = Some(Cutting::Fixed);
         let writer = self.client.create(whole, &options, attributes).await?;
         let unit = unit(&writer.policy()?) as u64;

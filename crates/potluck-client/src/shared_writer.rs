@@ -136,7 +136,8 @@ impl Claims {
                 SharedClaimed::Granted => break,
                 SharedClaimed::Unknown => self.tell_all(&ranges).await?,
                 SharedClaimed::NotYet => {
-                    if self.client.now().saturating_sub(began) > CLAIM_LEASE * 3 {
+                    let most = self.client.retry_limits().under_way.max(CLAIM_LEASE * 3);
+                    if self.client.now().saturating_sub(began) > most {
                         let what = format!("a version of {} is being made for long", self.path);
                         return Err(Failure::new(ErrorKind::Retry, code::CLAIMED, what)
                             .hint("try again; `potluck shared ls` shows who writes"));

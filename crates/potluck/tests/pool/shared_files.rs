@@ -302,7 +302,7 @@ fn who_may_not_write_in_a_space_neither_claims_nor_ends_what_others_share() {
     let (part, _) = file(lab.dir(), "part", 4, 1 << 20);
     let identity = lab.dir().join("bert-pool");
     let bert = lab.cli.at_home(&lab.dir().join("bert")).under(&identity);
-    bert.ok(&["join", &lab.token("user"), "--name", "bert"]);
+    bert.ok(&["join", &lab.token("user"), "--name", "bert", "--state", arg(&identity)]);
     lab.cli.ok(&["shared", "begin", OUT]);
     let commands: [&[&str]; 5] = [
         &["shared", "write", arg(&part), OUT],
