@@ -13,7 +13,6 @@ use crate::session_rates::SessionRates;
 use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
-use futures_util::{StreamExt, TryStreamExt, stream};
 use potluck_catalog::{
     Batch, Catalog, CommitOutcome, CommitStep, CommittedFiles, Error, PartsAhead, PreparedFile,
     Refused, StoredFile, ToldCopies,
@@ -66,8 +65,6 @@ const ASK: usize = 8192;
 const MOST_WORK: usize = 512;
 /// What a file takes besides its chunks, in the same unit: a version, an entry, a change for the log.
 const FILE_WORK: usize = 10;
-/// Steps of one call that wait for the catalog's writer at once, so that they share transactions where these are short.
-const STEPS_QUEUED: usize = 4;
 
 type Prepared = Result<PreparedFile, Failure>;
 
@@ -88,25 +85,15 @@ impl Answer<Commit> for CommitCalls {
         self.wait_until.none_overdue_of(&acknowledgers(&files)).await;
 
         let session = InSession { id, ticketed: &ticketed, losses, caller: &caller };
-        let mut files = files.into_iter();
-        let mut parts: Vec<_> = (0..)
-            .zip(steps)
-            .map(|(step, count)| {
-                let number = CommitStep { batch: number, step };
-                (number, files.by_ref().take(count).collect::<Vec<_>>())
-            })
-            .collect();
-        let last = parts.pop();
-        let earlier: Vec<_> =
-            parts.into_iter().map(|(step, files)| self.step(session, step, files, false)).collect();
-        let earlier: Vec<Committed> =
-            stream::iter(earlier).buffered(STEPS_QUEUED).try_collect().await?;
-        let mut committed =
-            Committed { files: earlier.into_iter().flat_map(|step| step.files).collect() };
         let goes_on = |committed: &Committed| committed.files.iter().any(Outcome::is_sent_again);
-        if let Some((step, files)) = last {
-            let ends = done && !goes_on(&committed);
-            committed.files.extend(self.step(session, step, files, ends).await?.files);
+        let (mut files, mut committed) = (files.into_iter(), Committed::default());
+        let last = steps.len() - 1;
+        // One after the other: a file of the call may be the parts, or another version, of one before.
+        for (step, count) in steps.into_iter().enumerate() {
+            let number = CommitStep { batch: number, step: step as u32 };
+            let files: Vec<Prepared> = files.by_ref().take(count).collect();
+            let ends = done && step == last && !goes_on(&committed);
+            committed.files.extend(self.step(session, number, files, ends).await?.files);
         }
         if done && !goes_on(&committed) {
             // The files are visible, whatever becomes of the note.

@@ -14,6 +14,7 @@ use potluck_wire::control::{Condition, DonorAccess, Reserve, Reserved};
 use potluck_wire::ticket::{Caveat, Ops, Secret, Ticket};
 use potluck_wire::tls::{Dial, TlsDial};
 use potluck_wire::upgrade::{self, OpenedBulk, UpgradeError};
+use rustix::process::Pid;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
@@ -22,6 +23,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// No peer that says nothing useful is kept longer (promise X3).
 const DROPPED_WITHIN: Duration = Duration::from_secs(30);
+/// Strangers at once whose memory is measured: fewer than either port lets in.
+const CROWD: u64 = 60;
+/// What the port takes of them at once is sent by then.
+const SENT_WITHIN: Duration = Duration::from_millis(200);
+/// What they sent is read by then; where it is not, it costs less.
+const READ_WITHIN: Duration = Duration::from_millis(500);
 
 /// Stores a file and reads it back, so that both ports are seen to work.
 #[track_caller]
@@ -519,6 +526,71 @@ fn strangers_by_the_hundred_fail_none_of_many_commands_at_once() {
         }
     });
     drop((crowd, asked));
+}
+
+/// Bytes of memory of its own that a process has.
+fn memory(pid: Pid) -> u64 {
+    let path = format!("/proc/{}/status", pid.as_raw_nonzero());
+    let status = std::fs::read_to_string(path).expect("a process");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a figure");
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    kib << 10
+}
+
+/// Promise X3: what strangers send costs at most 64 KiB of memory a connection, however they stop in the middle.
+#[test]
+fn a_stranger_costs_no_more_than_64_kib_of_memory_x3() {
+    let mut lab = hostile_lab();
+    assert_serves(&mut lab, "before");
+    let admin = Member::load(&lab.manager_dir().join("admin"));
+    let nobody = TlsDial::joining(potluck_wire::identity::fingerprint(&admin.identity.ca));
+    // Far more than strangers may send, and less than they say that they do.
+    let header = b"POST /v1/join HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n";
+    let begun = [&header[..], &[b' '; 900_000]].concat();
+    let half = |address: &str| {
+        admin.runtime.block_on(async {
+            let stream = admin.env.net.connect(address).await.expect("a connection");
+            let mut stream = nobody.secure(stream).await.expect("a handshake");
+            let sent = async {
+                stream.write_all(&begun).await?;
+                stream.flush().await
+            };
+            // The manager reads no more than it may: the rest stays on its way, or it has hung up.
+            let _ = tokio::time::timeout(SENT_WITHIN, sent).await;
+            stream
+        })
+    };
+    let address = lab.address().to_owned();
+    let pid = lab.manager().pid();
+    // The first ones have the process load what it needs for any.
+    drop((0..CROWD).map(|_| half(&address)).collect::<Vec<_>>());
+    pause(READ_WITHIN);
+    let before = memory(pid);
+    let crowd: Vec<_> = (0..CROWD).map(|_| half(&address)).collect();
+    pause(READ_WITHIN);
+    let each = memory(pid).saturating_sub(before) / CROWD;
+    println!("the manager: {each} bytes for each stranger");
+    assert!(each <= 64 << 10, "the manager takes {each} bytes for each stranger");
+    drop(crowd);
+
+    let garbage = [&b"GET /v1/bulk HTTP/1.1\r\nhost: x\r\nx-more: "[..], &[b'x'; 7000]].concat();
+    let address = lab.donor_address("donor-1").to_owned();
+    let stuck = || {
+        let mut stream = TcpStream::connect(&address).expect("a port that answers");
+        stream.write_all(&garbage).expect("sent");
+        stream
+    };
+    let pid = lab.donor("donor-1").pid();
+    drop((0..CROWD).map(|_| stuck()).collect::<Vec<_>>());
+    pause(READ_WITHIN);
+    let before = memory(pid);
+    let crowd: Vec<_> = (0..CROWD).map(|_| stuck()).collect();
+    pause(READ_WITHIN);
+    let each = memory(pid).saturating_sub(before) / CROWD;
+    println!("the donor: {each} bytes for each stranger");
+    assert!(each <= 64 << 10, "the donor takes {each} bytes for each stranger");
+    drop(crowd);
+    assert_serves(&mut lab, "after");
 }
 
 #[test]
