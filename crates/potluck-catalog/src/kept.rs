@@ -6,6 +6,7 @@ use super::history;
 use super::kept_rows::{self, HistoryRow};
 use super::lists;
 use super::walk::Walk;
+use crate::SeenSpaces;
 use crate::sql::Tx;
 use potluck_core::kept_place::{KEPT_DIR, KeptPlace};
 use potluck_core::path::PoolPath;
@@ -23,6 +24,7 @@ pub(crate) fn list(
     scope: KeptScope,
     after: Option<&str>,
     now_ms: u64,
+    seen: &SeenSpaces,
 ) -> Result<KeptListed, Error> {
     let is_dir = || -> Result<bool, Error> {
         let found = entries::resolve(db, path)?;
@@ -31,7 +33,7 @@ pub(crate) fn list(
     match scope {
         KeptScope::OfName => of_name(db, path, now_ms),
         KeptScope::RemovedBelow | KeptScope::AllBelow if is_dir()? => {
-            below(db, path, scope == KeptScope::RemovedBelow, after, now_ms)
+            below(db, path, scope == KeptScope::RemovedBelow, after, now_ms, seen)
         }
         KeptScope::RemovedBelow | KeptScope::AllBelow => {
             let mut listed = of_name(db, path, now_ms)?;
@@ -64,9 +66,10 @@ fn below(
     only_removed: bool,
     after: Option<&str>,
     now_ms: u64,
+    seen: &SeenSpaces,
 ) -> Result<KeptListed, Error> {
     let dir = entries::existing_dir(db, path)?;
-    let mut walk = Walk::new(db, dir, true, after)?.without_staged();
+    let mut walk = Walk::of_seen(db, dir, true, after, seen)?.without_staged();
     let mut listed = KeptListed::default();
     for _ in 0..LOOKED_AT {
         // One that is damaged is shown by other commands.

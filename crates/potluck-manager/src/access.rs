@@ -68,6 +68,21 @@ impl Access {
         }
     }
 
+    /// Returns the rights as [`Self::need`] does, for what there is in spaces only: the root of the pool is refused.
+    pub async fn need_in_a_space(
+        &self,
+        caller: &CallingMember,
+        right: Right,
+        path: &PoolPath,
+    ) -> Result<Rights, Failure> {
+        if path.space().is_empty() {
+            let what = "this is done in a space, and the path names none";
+            return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+                .hint("name one: `potluck space ls` lists those that you may see"));
+        }
+        self.need(caller, right, path).await
+    }
+
     /// The spaces that are shown to a caller who asks about the whole pool.
     pub async fn seen(&self, caller: &CallingMember) -> Result<SeenSpaces, Failure> {
         let who = caller.member()?;

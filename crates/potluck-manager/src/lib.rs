@@ -15,6 +15,7 @@ mod calls;
 mod config;
 mod converting;
 mod departure;
+mod donor_claims;
 mod failure;
 mod gc_freeze;
 mod give_back;

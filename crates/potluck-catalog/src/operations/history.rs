@@ -6,7 +6,7 @@ use crate::kept;
 use crate::snapshots;
 use crate::taken_snapshot::TakenSnapshot;
 use crate::when::When;
-use crate::{Catalog, Durability, Error};
+use crate::{Catalog, Durability, Error, SeenSpaces};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{KeptListed, KeptScope};
@@ -22,8 +22,9 @@ impl Catalog {
         scope: KeptScope,
         after: Option<String>,
         now_ms: u64,
+        seen: SeenSpaces,
     ) -> Result<KeptListed, Error> {
-        self.read(move |db| kept::list(db, &path, scope, after.as_deref(), now_ms)).await
+        self.read(move |db| kept::list(db, &path, scope, after.as_deref(), now_ms, &seen)).await
     }
 
     /// Gives something that is kept of a name that name again; what has it is kept in turn. With `removed`, it must have been

@@ -27,7 +27,11 @@ impl Stage {
     async fn kept(&self, at: &str, scope: KeptScope, now_ms: u64) -> Vec<KeptAbout> {
         let (mut kept, mut after) = (Vec::new(), None);
         loop {
-            let page = self.catalog.kept(path(at), scope, after, now_ms).await.expect("listed");
+            let page = self
+                .catalog
+                .kept(path(at), scope, after, now_ms, SeenSpaces::ALL)
+                .await
+                .expect("listed");
             kept.extend(page.kept);
             after = page.next;
             if after.is_none() {

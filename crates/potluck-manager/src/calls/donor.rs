@@ -3,6 +3,7 @@
 use super::Answer;
 use crate::applying_task_results::ApplyingTaskResults;
 use crate::callers::CallingMember;
+use crate::donor_claims;
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
 use crate::inventory_turns::{Counted, InventoryTurns, MOST_COUNTED};
@@ -57,6 +58,7 @@ fn donor_of(caller: &CallingMember) -> Result<DonorId, Failure> {
 impl Answer<Register> for DonorCalls {
     async fn answer(self, call: Register, caller: CallingMember) -> Result<Registered, Failure> {
         let donor = donor_of(&caller)?;
+        let call = donor_claims::registration(call);
         let addresses = call.reached_at(caller.peer)?;
         let (epoch, start) = call.heard;
         let heard = Term { epoch, start, changes: call.heard_changes };
@@ -110,10 +112,11 @@ impl Answer<Locate> for DonorCalls {
 impl Answer<Heartbeat> for DonorCalls {
     async fn answer(
         self,
-        mut call: Heartbeat,
+        call: Heartbeat,
         caller: CallingMember,
     ) -> Result<HeartbeatReply, Failure> {
         let donor = donor_of(&caller)?;
+        let mut call = donor_claims::heartbeat(call);
         let now = self.time.tick();
         let (known, turned) = {
             let mut pool = self.pool.lock();

@@ -10,8 +10,8 @@ use crate::wakeup::Wakeup;
 use potluck_catalog::{BroughtBack, Catalog, TakenSnapshot};
 use potluck_core::rights::Right;
 use potluck_wire::control::{
-    BringBack, BroughtBackAs, Done, KeptList, KeptListed, LetGo, MOST_LET_GO, SnapshotAbout,
-    SnapshotList, SnapshotRemove, SnapshotTake, Snapshots,
+    BringBack, BroughtBackAs, Done, KeptList, KeptListed, LetGo, ListedEntry, MOST_LET_GO,
+    SnapshotAbout, SnapshotList, SnapshotRemove, SnapshotTake, Snapshots,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::Arc;
@@ -30,11 +30,17 @@ handles! {
 impl Answer<KeptList> for HistoryCalls {
     async fn answer(self, call: KeptList, caller: CallingMember) -> Result<KeptListed, Failure> {
         let KeptList { path, scope, after } = call;
-        let rights = self.access.need(&caller, Right::List, &path).await?;
-        let mut listed = self.catalog.kept(path, scope, after, self.time.now_ms()).await?;
-        if !rights.allow(Right::Read) {
-            let kept = listed.kept.iter_mut().map(|about| &mut about.entry);
-            listed.current.iter_mut().chain(kept).for_each(|entry| entry.digest = None);
+        let seen = self.access.seen_at(&caller, &path).await?;
+        let (space, now) = (path.space().to_owned(), self.time.now_ms());
+        let mut listed = self.catalog.kept(path, scope, after, now, seen.clone()).await?;
+        let hide = |space: &str, entry: &mut ListedEntry| {
+            if !seen.rights(space).allow(Right::Read) {
+                entry.digest = None;
+            }
+        };
+        listed.current.iter_mut().for_each(|entry| hide(&space, entry));
+        for about in &mut listed.kept {
+            hide(about.path.space(), &mut about.entry);
         }
         for about in &mut listed.kept {
             about.by = about.member.and_then(|by| self.members.names(&[by]).pop());
@@ -50,7 +56,7 @@ impl Answer<BringBack> for HistoryCalls {
         caller: CallingMember,
     ) -> Result<BroughtBackAs, Failure> {
         let BringBack { path, number, removed } = call;
-        self.access.need(&caller, Right::Write, &path).await?;
+        self.access.need_in_a_space(&caller, Right::Write, &path).await?;
         let when = self.time.when().made_by(caller.member()?.member);
         let BroughtBack { number, replaced } =
             self.catalog.bring_back(path, number, removed, when).await?;
@@ -62,7 +68,7 @@ impl Answer<BringBack> for HistoryCalls {
 impl Answer<LetGo> for HistoryCalls {
     async fn answer(self, call: LetGo, caller: CallingMember) -> Result<Done, Failure> {
         let LetGo { path, numbers } = call;
-        self.access.need(&caller, Right::Write, &path).await?;
+        self.access.need_in_a_space(&caller, Right::Write, &path).await?;
         if numbers.len() > MOST_LET_GO {
             let what = format!("one call lets at most {MOST_LET_GO} versions go");
             return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
@@ -81,7 +87,7 @@ impl Answer<SnapshotTake> for HistoryCalls {
         caller: CallingMember,
     ) -> Result<SnapshotAbout, Failure> {
         let SnapshotTake { dir, name } = call;
-        self.access.need(&caller, Right::Write, &dir).await?;
+        self.access.need_in_a_space(&caller, Right::Write, &dir).await?;
         let when = self.time.when().made_by(caller.member()?.member);
         let taken = self.catalog.take_snapshot(dir, name, when).await?;
         Ok(self.about(taken))
@@ -91,7 +97,7 @@ impl Answer<SnapshotTake> for HistoryCalls {
 impl Answer<SnapshotRemove> for HistoryCalls {
     async fn answer(self, call: SnapshotRemove, caller: CallingMember) -> Result<Done, Failure> {
         let SnapshotRemove { dir, name } = call;
-        self.access.need(&caller, Right::Write, &dir).await?;
+        self.access.need_in_a_space(&caller, Right::Write, &dir).await?;
         self.catalog.remove_snapshot(dir, name).await?;
         self.background.wake();
         Ok(Done {})
@@ -100,7 +106,7 @@ impl Answer<SnapshotRemove> for HistoryCalls {
 
 impl Answer<SnapshotList> for HistoryCalls {
     async fn answer(self, call: SnapshotList, caller: CallingMember) -> Result<Snapshots, Failure> {
-        self.access.need(&caller, Right::List, &call.dir).await?;
+        self.access.need_in_a_space(&caller, Right::List, &call.dir).await?;
         let taken = self.catalog.snapshots(call.dir).await?;
         let snapshots = taken.into_iter().map(|taken| self.about(taken)).collect();
         Ok(Snapshots { snapshots })

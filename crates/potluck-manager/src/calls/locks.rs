@@ -69,7 +69,7 @@ fn needed(level: LockLevel) -> Right {
 impl Answer<LockTake> for LockCalls {
     async fn answer(self, call: LockTake, caller: CallingMember) -> Result<LockTaken, Failure> {
         let authority = &call.authority;
-        self.access.need(&caller, needed(authority.level), &authority.path).await?;
+        self.access.need_in_a_space(&caller, needed(authority.level), &authority.path).await?;
         let key = (caller.member()?.member, call.holder);
         let taken = tokio::time::timeout(LOCK_WAIT, self.try_to_take(key, &call)).await;
         let late = if self.is_just_restarted() { LockTaken::NotYet } else { LockTaken::Busy };
@@ -93,7 +93,7 @@ impl Answer<LockKeep> for LockCalls {
                 let is_known = spaces.contains(&question);
                 let is_allowed = is_known || {
                     let right = needed(authority.level);
-                    self.access.need(&caller, right, &authority.path).await.is_ok()
+                    self.access.need_in_a_space(&caller, right, &authority.path).await.is_ok()
                 };
                 match is_allowed {
                     true => {

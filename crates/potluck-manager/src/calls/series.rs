@@ -27,7 +27,7 @@ impl Answer<SeriesPurge> for SeriesCalls {
     ) -> Result<SeriesSteps, Failure> {
         let SeriesPurge { dir, dry_run } = call;
         let right = if dry_run { Right::List } else { Right::Write };
-        self.access.need(&caller, right, &dir).await?;
+        self.access.need_in_a_space(&caller, right, &dir).await?;
         Ok(self.purger.purge(dir, dry_run).await?)
     }
 }
@@ -35,7 +35,7 @@ impl Answer<SeriesPurge> for SeriesCalls {
 impl Answer<Pin> for SeriesCalls {
     async fn answer(self, call: Pin, caller: CallingMember) -> Result<Done, Failure> {
         let Pin { path, pinned } = call;
-        self.access.need(&caller, Right::Write, &path).await?;
+        self.access.need_in_a_space(&caller, Right::Write, &path).await?;
         self.catalog.pin(path, pinned).await?;
         Ok(Done {})
     }

@@ -73,7 +73,7 @@ impl Answer<SharedClaim> for SharedFileCalls {
         call: SharedClaim,
         caller: CallingMember,
     ) -> Result<SharedClaimed, Failure> {
-        self.access.need(&caller, Right::Write, &call.path).await?;
+        self.access.need_in_a_space(&caller, Right::Write, &call.path).await?;
         let is_named = !call.name.is_empty() && call.name.len() <= LONGEST_WRITER_NAME;
         if !is_named || call.ranges.len() > MOST_CLAIMED_AT_ONCE {
             return Err(Failure::bad_request("a claim has a name and not too many ranges"));
@@ -91,7 +91,7 @@ impl Answer<SharedClaim> for SharedFileCalls {
 
 impl Answer<SharedLeave> for SharedFileCalls {
     async fn answer(self, call: SharedLeave, caller: CallingMember) -> Result<SharedLeft, Failure> {
-        self.access.need(&caller, Right::Write, &call.path).await?;
+        self.access.need_in_a_space(&caller, Right::Write, &call.path).await?;
         let left = self.files().leave(caller.member()?.member, &call, self.time.tick());
         Ok(SharedLeft { may_be_more: self.is_just_restarted(), ..left })
     }
@@ -104,7 +104,7 @@ impl Answer<SharedTurn> for SharedFileCalls {
         caller: CallingMember,
     ) -> Result<SharedTurnTaken, Failure> {
         let SharedTurn { path, writer, is_over, is_made } = call;
-        self.access.need(&caller, Right::Write, &path).await?;
+        self.access.need_in_a_space(&caller, Right::Write, &path).await?;
         let key = (caller.member()?.member, writer);
         let mut files = self.files();
         if is_over {
@@ -124,7 +124,7 @@ impl Answer<SharedWriters> for SharedFileCalls {
         call: SharedWriters,
         caller: CallingMember,
     ) -> Result<SharedWritersHeard, Failure> {
-        self.access.need(&caller, Right::List, &call.path).await?;
+        self.access.need_in_a_space(&caller, Right::List, &call.path).await?;
         let writers = self.files().writers(&call.path, self.time.tick());
         let about = |facts: WriterFacts| SharedWriterAbout {
             member_name: self.member_name(facts.member),

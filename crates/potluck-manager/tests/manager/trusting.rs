@@ -1,9 +1,10 @@
 //! Donors that lie are found out and quarantined, and members that complain of donors are heard within bounds.
 
 use crate::crew::Crew;
-use crate::lab::{LEN, chunk};
+use crate::lab::{LEN, Lab, chunk, reserve};
 use crate::serving::serve;
-use potluck_wire::control::{CopyFault, Fsck, Report, Task, Trust, Work};
+use potluck_core::owner_limits::DiskState;
+use potluck_wire::control::{CopyFault, DiskFault, Fsck, Report, Status, Task, Trust, Work};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_donor_that_denies_what_all_find_who_fetch_it_is_not_trusted() {
@@ -52,6 +53,27 @@ async fn where_nobody_else_can_fetch_a_copy_the_manager_does_itself() {
         .until("quarantined", async |crew: &Crew| crew.status().await.donors[0].quarantined.clone())
         .await;
     assert!(why.contains("1 in all, got other bytes or none"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_donor_says_of_itself_neither_overflows_sums_nor_forges_lines() {
+    let lab = Lab::new().await;
+    let (honest, liar) = (lab.donor("honest").await, lab.donor("liar").await);
+    honest.send_heartbeat(honest.heartbeat(1)).await;
+    let mut heartbeat = liar.heartbeat(1);
+    let most = u64::MAX;
+    (heartbeat.room, heartbeat.excess, heartbeat.lends) = (most, most, Some(most));
+    heartbeat.disk = DiskState { total: most, available: most, lent_used: most };
+    (heartbeat.scrub.done, heartbeat.scrub.of, heartbeat.scrub.spoiled) = (most, most, most);
+    let why = format!("\x1b[2J\r\nhealthy: every file is safe{}", "x".repeat(100_000));
+    heartbeat.settings_fault = Some(why.clone());
+    heartbeat.disk_fault = Some(DiskFault { missing: false, why });
+    liar.send_heartbeat(heartbeat).await;
+    let status = lab.admin().call(&Status {}).await.expect("no sum overflowed");
+    let told = serde_json::to_string(&status).expect("plain data");
+    assert!(!told.contains("\\u001b") && !told.contains("\\n"), "{told:.500}");
+    assert!(told.len() < 50_000, "{} bytes", told.len());
+    reserve(&lab.user().await, 1 << 20).await.expect("there is room at the honest one");
 }
 
 /// However many users and audits bear them out.

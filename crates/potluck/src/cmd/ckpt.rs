@@ -6,7 +6,7 @@ mod purge;
 use super::Ending;
 use super::cp::{CopyPlace, PlacedAt};
 use crate::args::{CkptArgs, CkptDirArgs, CkptJoinArgs};
-use crate::output::{Output, count, table};
+use crate::output::{Output, count, name, table};
 use potluck_client::Pool;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle, StagedPlace};
 use potluck_core::path::PoolPath;
@@ -166,7 +166,7 @@ fn text(open: &Checkpoints) -> String {
             rate(about.oab_mib_s),
             rate(about.asb_mib_s),
             about.maker.clone().unwrap_or_else(|| about.member.to_string()),
-            about.target.to_string(),
+            name(&about.target.to_string()).into(),
             about.id.map_or_else(|| "-".into(), |id| id.to_string()),
         ]
     };

@@ -3,7 +3,7 @@
 use super::Ending;
 use super::cp::place::cannot_read;
 use crate::args::{SharedArgs, SharedCommitArgs, SharedPathArgs, SharedWriteArgs};
-use crate::output::{Output, count, table};
+use crate::output::{Output, count, name, table};
 use potluck_client::{Attributes, Pool, PutOptions, SharedOutcome, SharedWriterState};
 use potluck_core::checkpoint::CommitStyle;
 use potluck_core::path::PoolPath;
@@ -169,7 +169,7 @@ fn of_files(list: &SharedFileList<'_>) -> String {
             count(about.files, "writer"),
             format_size(about.bytes),
             about.maker.clone().unwrap_or_else(|| about.member.to_string()),
-            about.target.to_string(),
+            name(&about.target.to_string()).into(),
         ]
     };
     let rows: Vec<_> = list.files.iter().map(row).collect();

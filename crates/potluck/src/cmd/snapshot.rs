@@ -29,7 +29,12 @@ fn text(listed: &Snapshots) -> String {
     let row = |about: &SnapshotAbout| {
         let number = || about.member.map_or_else(|| "-".into(), |member| member.to_string());
         let by = about.by.clone().unwrap_or_else(number);
-        vec![time(about.made_wall_ms), by, name(&about.name).into(), about.at.to_string()]
+        vec![
+            time(about.made_wall_ms),
+            by,
+            name(&about.name).into(),
+            name(&about.at.to_string()).into(),
+        ]
     };
     let rows: Vec<_> = listed.snapshots.iter().map(row).collect();
     table(&["taken (UTC)", "by", "name", "path"], &[], &rows)

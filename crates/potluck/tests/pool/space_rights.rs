@@ -10,6 +10,26 @@ fn join(lab: &Lab, name: &str) -> Cli {
 }
 
 #[test]
+fn what_was_removed_or_replaced_shows_to_nobody_who_may_not_list_the_space() {
+    let lab = Lab::with_donors(1);
+    let (ada, bert) = (join(&lab, "ada"), join(&lab, "bert"));
+    let (input, _) = file(lab.dir(), "input", 1, 50_000);
+    ada.ok(&["space", "create", "hush", "--keep-versions", "3", "--trash", "7d"]);
+    ada.ok(&["cp", arg(&input), "pot://hush/layoffs"]);
+    ada.ok(&["cp", arg(&input), "pot://hush/layoffs"]);
+    ada.ok(&["rm", "pot://hush/layoffs"]);
+    assert!(ada.ok(&["trash", "ls", "pot://"]).text().contains("layoffs"));
+    let (bert_sees, all) =
+        (bert.ok(&["trash", "ls", "pot://"]).text(), bert.json(&["trash", "ls", "pot://"]));
+    assert!(!bert_sees.contains("hush") && !all.to_string().contains("hush"), "{bert_sees} {all}");
+    assert_eq!(bert.fails(3, &["versions", "pot://hush/layoffs"]).code, "POT-E011");
+    // Series are in spaces: whoever names none is shown, and purges, nothing.
+    for command in [&["ckpt", "purge", "-n", "pot://"][..], &["ckpt", "purge", "pot://"]] {
+        assert_eq!(bert.fails(2, command).code, "POT-E001", "{command:?}");
+    }
+}
+
+#[test]
 fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
     let lab = Lab::with_donors(2);
     let (ada, bert) = (join(&lab, "ada"), join(&lab, "bert"));

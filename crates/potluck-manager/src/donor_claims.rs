@@ -1,0 +1,66 @@
+//! What a donor says of itself, brought within bounds as it comes in: no donor makes the pool's sums overflow, forges lines of
+//! a log or moves the cursor of a terminal.
+
+use potluck_core::owner_limits::DiskState;
+use potluck_core::text::is_unseen;
+use potluck_wire::control::{DiskFault, Heartbeat, Register};
+
+/// No donor has more bytes: a pebibyte, of which 16,384 donors have no more together than fits in 64 bits.
+const MOST_BYTES: u64 = 1 << 50;
+/// Characters of a text that a donor says of itself.
+const MOST_TEXT: usize = 512;
+
+/// A registration within bounds.
+pub fn registration(mut call: Register) -> Register {
+    call.version = words(&call.version);
+    call.label = call.label.as_deref().map(words);
+    call.disk = disk(&call.disk);
+    call.room = call.room.min(MOST_BYTES);
+    call.disk_fault = call.disk_fault.map(fault);
+    call
+}
+
+/// A heartbeat within bounds.
+pub fn heartbeat(mut call: Heartbeat) -> Heartbeat {
+    call.disk = disk(&call.disk);
+    for bytes in [&mut call.room, &mut call.excess, &mut call.scrub.done, &mut call.scrub.of] {
+        *bytes = (*bytes).min(MOST_BYTES);
+    }
+    for count in [&mut call.scrub.rounds, &mut call.scrub.spoiled] {
+        *count = (*count).min(MOST_BYTES);
+    }
+    call.lends = call.lends.map(|bytes| bytes.min(MOST_BYTES));
+    call.disk_fault = call.disk_fault.map(fault);
+    call.settings_fault = call.settings_fault.as_deref().map(words);
+    call
+}
+
+fn disk(disk: &DiskState) -> DiskState {
+    DiskState {
+        total: disk.total.min(MOST_BYTES),
+        available: disk.available.min(MOST_BYTES),
+        lent_used: disk.lent_used.min(MOST_BYTES),
+    }
+}
+
+fn fault(fault: DiskFault) -> DiskFault {
+    DiskFault { why: words(&fault.why), ..fault }
+}
+
+/// The text in one line that every terminal shows as it is.
+fn words(text: &str) -> String {
+    text.chars().take(MOST_TEXT).map(|c| if is_unseen(c) { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_a_donor_are_one_short_line_without_what_moves_a_cursor() {
+        let forged = "\x1b[2J gone\r\nhealthy: every file is as safe as promised\u{202e}";
+        assert!(!words(forged).contains(|c: char| c.is_control() || c == '\u{202e}'));
+        assert!(words(forged).contains("healthy"), "its words stay");
+        assert_eq!(words(&"x".repeat(30 << 20)).len(), MOST_TEXT);
+    }
+}
