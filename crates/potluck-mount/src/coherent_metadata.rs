@@ -107,6 +107,11 @@ impl CoherentMetadata {
         Ok(self.fetch(questions).await?.1.entries)
     }
 
+    /// Whether nothing is known to have changed behind an entry of a listing.
+    pub fn is_as_listed(&self, dir: &PoolPath, entry: &ListedEntry) -> bool {
+        self.cache().is_as_listed(dir, entry)
+    }
+
     /// Asks the manager and keeps its answers; gives the last, unless it is a failure.
     async fn fetch(&self, questions: Vec<KnownDir>) -> Result<Answer, Errno> {
         let fetch = self.cache().begin(questions.iter().map(|asked| &asked.path));
