@@ -110,7 +110,7 @@ fn a_file_that_another_mount_removed_a_moment_ago_is_made_anew() {
         wait_until("it to be seen", DEADLINE, || there.exists());
         fs::remove_file(&here).expect("removed");
         if round % 2 == 0 {
-            thread::sleep(Duration::from_millis(50)); // the other mount has heard of it
+            pause(Duration::from_millis(50)); // the other mount has heard of it
         }
         fs::write(&there, "new").expect("made anew");
         wait_until("it to be seen", DEADLINE, || here.exists());
