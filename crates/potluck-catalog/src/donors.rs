@@ -17,7 +17,7 @@ pub struct StoredDonor {
     /// When it was last heard; nobody knows that after a restore.
     #[serde(skip)]
     pub heard_ms: Option<u64>,
-    /// The pool's time in milliseconds until which its absence is announced.
+    /// The pool's time without its leaps, in milliseconds, until which its absence is announced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub away_until_ms: Option<u64>,
     /// The goal of its give-back, while its owner takes space back.

@@ -116,8 +116,8 @@ pub use open::OpenedPage;
 pub use open_checkpoint::OpenCheckpoint;
 pub use open_error::OpenError;
 pub use operations::{
-    CommittedFiles, DonorNote, Founding, GroupEdit, Learnt, LogAhead, LogCommitted, TermStart,
-    Upkeep, WrittenDown,
+    CommittedFiles, DonorNote, Founding, GroupEdit, Learnt, LogAhead, LogCommitted, TIME_LEAP,
+    TermStart, Upkeep, WrittenDown,
 };
 pub use placements::{Compared, ToldCopies};
 pub use policy_changes::PolicyScope;

@@ -22,6 +22,8 @@ pub const LOG_IN_FILE: &str = "log_in_file";
 pub const TERMS: &str = "terms";
 /// The reason of the GC freeze, while there is one.
 pub const GC_FROZEN: &str = "gc_frozen";
+/// The milliseconds by which the pool's time leapt at all starts of managers together.
+pub const TIME_LEAPT: &str = "pool_time_leapt_ms";
 
 /// There while the catalog is one that was made of a log with gaps and that no admin has accepted yet.
 pub const RESTORED_WITH_GAPS: &str = "restored_with_gaps";

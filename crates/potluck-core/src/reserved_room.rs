@@ -16,6 +16,6 @@ pub struct ReservedRoom {
     pub path: PoolPath,
     /// Bytes of files that were asked for.
     pub bytes: u64,
-    /// When it ends, in milliseconds of the pool's time.
+    /// When it ends, in milliseconds of the pool's time without its leaps.
     pub until_ms: u64,
 }

@@ -22,7 +22,6 @@ use crate::tasks::signpost::Signposts;
 use crate::wakeup::Wakeup;
 use potluck_catalog::{Authority, Catalog, OpenError, StoredDonor, TermStart};
 use potluck_core::chunk::Digest;
-use potluck_core::clock::Tick;
 use potluck_core::ids::DonorId;
 use potluck_pool::{DonorRecord, Giving, NewSession, Pool};
 use potluck_recovery::StateError;
@@ -90,8 +89,8 @@ impl Manager {
             .await
             .map_err(|why| OpenError::of(&state.catalog(), why))?;
 
-        let time = PoolTime::after(left.saved_ms, Arc::clone(&env.clock));
-        let pool = rebuild(&config, &left, time.tick());
+        let time = PoolTime::after(left.saved_ms, left.leapt_ms, Arc::clone(&env.clock));
+        let pool = rebuild(&config, &left, &time);
         let unreachable = |source| StateError::Listen { address: config.listen.clone(), source };
         let listener = env.net.listen(&config.listen).await.map_err(unreachable)?;
         let address = listener.local_addr().map_err(unreachable)?;
@@ -253,7 +252,8 @@ async fn damaged(handles: &Handles) -> OpenError {
     }
 }
 
-fn rebuild(config: &ManagerConfig, left: &TermStart, now: Tick) -> Pool {
+fn rebuild(config: &ManagerConfig, left: &TermStart, time: &PoolTime) -> Pool {
+    let now = time.tick();
     let mut pool = Pool::new(config.limits());
     pool.begin(now);
     // Numbers of different terms are far apart.
@@ -266,7 +266,7 @@ fn rebuild(config: &ManagerConfig, left: &TermStart, now: Tick) -> Pool {
         }
     }
     for known in &left.donors {
-        pool.recall(known.donor, recalled(known, left.saved_ms.unwrap_or(0), now));
+        pool.recall(known.donor, recalled(known, left.saved_ms.unwrap_or(0), time));
     }
     pool.expect_donors();
     pool.resume_circuit_breaker(left.circuit_breaker.clone());
@@ -286,11 +286,12 @@ fn rebuild(config: &ManagerConfig, left: &TermStart, now: Tick) -> Pool {
 }
 
 /// A donor as an earlier term of the manager left it, at the pool's time `saved_ms`.
-fn recalled(known: &StoredDonor, saved_ms: u64, now: Tick) -> DonorRecord {
+fn recalled(known: &StoredDonor, saved_ms: u64, time: &PoolTime) -> DonorRecord {
     let ms = |ms: u64| Duration::from_millis(ms);
+    let (now, now_ms) = (time.tick(), time.without_leaps_ms());
     DonorRecord {
         silent_before: known.heard_ms.map(|heard| ms(saved_ms.saturating_sub(heard))),
-        away_until: known.away_until_ms.map(|until| now + ms(until.saturating_sub(saved_ms))),
+        away_until: known.away_until_ms.map(|until| now + ms(until.saturating_sub(now_ms))),
         quarantined: known.quarantined.clone(),
         addresses: known.addresses.clone(),
         giving: known.giving.as_ref().map(|goal| Giving {

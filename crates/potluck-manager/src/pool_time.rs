@@ -4,16 +4,12 @@
 //! manager runs and follows the monotonic clock while one does, so a wall clock that jumps ends
 //! nothing early (promise C1).
 
-use potluck_catalog::When;
+use potluck_catalog::{TIME_LEAP, When};
 use potluck_core::clock::{SharedClock, Tick};
 use std::time::Duration;
 
 /// How often the time is saved.
 pub const SAVE_EVERY: Duration = Duration::from_secs(30);
-
-/// A start may follow a crash just before a save, whose own write may have been lost with the
-/// power: time goes on from beyond anything that an earlier term can have said.
-const LOST_AT_MOST: Duration = Duration::from_secs(120);
 
 /// Reads the pool's time.
 #[derive(Clone)]
@@ -21,18 +17,26 @@ pub struct PoolTime {
     clock: SharedClock,
     started: Tick,
     base_ms: u64,
+    leapt_ms: u64,
 }
 
 impl PoolTime {
-    /// Goes on after `saved_ms`, the last time saved by an earlier term; `None` at the first.
-    pub fn after(saved_ms: Option<u64>, clock: SharedClock) -> Self {
-        let base_ms = saved_ms.map_or(0, |saved| saved + LOST_AT_MOST.as_millis() as u64);
-        Self { started: clock.now(), clock, base_ms }
+    /// Goes on after `saved_ms`, the last time saved by an earlier term; `None` at the first. `leapt_ms` is by how much
+    /// it did at all starts together.
+    pub fn after(saved_ms: Option<u64>, leapt_ms: u64, clock: SharedClock) -> Self {
+        let base_ms = saved_ms.map_or(0, |saved| saved + TIME_LEAP.as_millis() as u64);
+        Self { started: clock.now(), clock, base_ms, leapt_ms }
     }
 
     /// Returns the pool's time in milliseconds.
     pub fn now_ms(&self) -> u64 {
         self.base_ms + self.uptime().as_millis() as u64
+    }
+
+    /// Returns the pool's time without its leaps: what somebody asked for, such as a reservation or an absence, lasts so
+    /// long by this, and a restart of the manager takes nothing off it.
+    pub fn without_leaps_ms(&self) -> u64 {
+        self.now_ms().saturating_sub(self.leapt_ms)
     }
 
     /// Returns the age of this term.
@@ -58,5 +62,35 @@ impl PoolTime {
     /// The moment of a change to names.
     pub fn when(&self) -> When {
         When { pool_ms: self.now_ms(), wall_ms: self.wall_ms(), ..When::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::clock::{Clock, UnixMillis};
+    use std::sync::Arc;
+
+    /// A clock that stands still.
+    struct Stopped;
+
+    impl Clock for Stopped {
+        fn now(&self) -> Tick {
+            Tick::ZERO
+        }
+
+        fn wall(&self) -> UnixMillis {
+            0
+        }
+    }
+
+    #[test]
+    fn the_time_leaps_at_a_start_and_what_was_asked_for_does_not_end_the_earlier_by_that() {
+        let time = |saved, leapt| PoolTime::after(saved, leapt, Arc::new(Stopped));
+        let leap_ms = TIME_LEAP.as_millis() as u64;
+        let first = time(None, 0);
+        assert_eq!((first.now_ms(), first.without_leaps_ms()), (0, 0));
+        let third = time(Some(5000 + leap_ms), 2 * leap_ms);
+        assert_eq!((third.now_ms(), third.without_leaps_ms()), (5000 + 2 * leap_ms, 5000));
     }
 }

@@ -156,6 +156,11 @@ impl CoherentMetadata {
         Ok(self.fetch(questions, Pages::All).await?.1.entries)
     }
 
+    /// Whether nothing is known to have changed behind an entry of a listing.
+    pub fn is_as_listed(&self, dir: &PoolPath, entry: &ListedEntry) -> bool {
+        self.cache().is_as_listed(dir, entry)
+    }
+
     /// Asks the manager and keeps its answers; gives the last, unless it is a failure.
     async fn fetch(&self, questions: Vec<KnownDir>, pages: Pages) -> Result<Answer, Errno> {
         let fetch = self.cache().begin(questions.iter().map(|asked| &asked.path));

@@ -4,9 +4,11 @@ mod attributes;
 mod capacity;
 mod checkpoints;
 mod closing;
+mod empty_files;
 mod extended_attributes;
 mod links;
 mod locking;
+mod names;
 mod reservations;
 mod sharing;
 
@@ -175,7 +177,7 @@ impl FileSystem {
                 facts_of(self.inodes().of(parent, name), &entry)
             }
         };
-        self.inodes().looked_up(facts.inode);
+        self.inodes().looked_up(facts.inode, facts.kind);
         Ok(facts)
     }
 
@@ -226,7 +228,11 @@ impl FileSystem {
             let path = self.inodes().path(inode)?;
             found = self.stat(&path).await;
         }
-        Ok(facts_of(inode, &found?))
+        let found = found?;
+        match self.inodes().was_of_another_kind(inode, found.kind) {
+            true => Err(Errno::STALE),
+            false => Ok(facts_of(inode, &found)),
+        }
     }
 
     async fn list(&self, inode: u64) -> Result<Vec<ListedEntry>, Errno> {
@@ -282,9 +288,9 @@ impl FileSystem {
         facts_of(self.inodes().of(parent, &entry.path), entry)
     }
 
-    /// The kernel was told of a number.
-    pub fn looked_up(&self, inode: u64) {
-        self.inodes().looked_up(inode);
+    /// The kernel was told of a number, and that it is of this kind.
+    pub fn looked_up(&self, inode: u64, kind: EntryKind) {
+        self.inodes().looked_up(inode, kind);
     }
 
     /// Opens a file for a process.
@@ -397,7 +403,7 @@ impl FileSystem {
         let facts = self.facts_of_draft(inode, &draft).await;
         let handle =
             self.handles().add(inode, Handle::Writing { draft, appends: mode.appends }, opener);
-        self.inodes().looked_up(inode);
+        self.inodes().looked_up(inode, facts.kind);
         Ok((facts, handle))
     }
 

@@ -1,6 +1,7 @@
 //! The numbers by which the kernel knows names of this mount.
 
 use potluck_core::path::PoolPath;
+use potluck_wire::control::EntryKind;
 use rustix::io::Errno;
 use std::collections::HashMap;
 
@@ -17,6 +18,8 @@ struct Inode {
     replaced_at: Option<NamePlace>,
     /// How often the kernel was told of it and has not forgotten it.
     lookups: u64,
+    /// What the kernel was told that it is.
+    kind: Option<EntryKind>,
     /// Where the content of a directory is staged for a checkpoint, so that all names below lead there.
     staging: Option<PoolPath>,
 }
@@ -34,7 +37,7 @@ impl Inodes {
     pub fn new(root: PoolPath) -> Self {
         let known = HashMap::from([(
             ROOT,
-            Inode { place: None, replaced_at: None, lookups: 1, staging: None },
+            Inode { place: None, replaced_at: None, lookups: 1, kind: None, staging: None },
         )]);
         Self { root, known, names: HashMap::new(), last: ROOT }
     }
@@ -92,6 +95,11 @@ impl Inodes {
         true
     }
 
+    /// A directory and all that is known below it.
+    pub fn below(&self, dir: u64) -> Vec<u64> {
+        self.known.keys().copied().filter(|number| self.is_below(*number, dir)).collect()
+    }
+
     /// The name that leads to a number, if one does.
     pub fn place(&self, number: u64) -> Option<&NamePlace> {
         self.known.get(&number)?.place.as_ref()
@@ -123,16 +131,24 @@ impl Inodes {
         self.last += 1;
         let place = (parent, name.to_owned());
         self.names.insert(place.clone(), self.last);
-        let (lookups, replaced_at, staging) = Default::default();
-        self.known.insert(self.last, Inode { place: Some(place), replaced_at, lookups, staging });
+        let (lookups, kind, replaced_at, staging) = Default::default();
+        let inode = Inode { place: Some(place), replaced_at, lookups, kind, staging };
+        self.known.insert(self.last, inode);
         self.last
     }
 
-    /// The kernel is told of a number.
-    pub fn looked_up(&mut self, number: u64) {
+    /// The kernel is told of a number, and that it is of this kind.
+    pub fn looked_up(&mut self, number: u64, kind: EntryKind) {
         if let Some(inode) = self.known.get_mut(&number) {
             inode.lookups += 1;
+            inode.kind = Some(kind);
         }
+    }
+
+    /// Whether the kernel was told that a number is of another kind: it takes that for an error of this daemon where it
+    /// asks for attributes, and for another entry where it looks a name up.
+    pub fn was_of_another_kind(&self, number: u64, kind: EntryKind) -> bool {
+        self.known.get(&number).and_then(|inode| inode.kind).is_some_and(|told| told != kind)
     }
 
     /// The kernel forgets a number so many times; `is_open`: a handle still needs it.
@@ -191,7 +207,7 @@ mod tests {
         let dir = inodes.of(ROOT, "a");
         let file = inodes.of(dir, "f");
         let other = inodes.of(ROOT, "other");
-        inodes.looked_up(other);
+        inodes.looked_up(other, EntryKind::File);
         let path = |inodes: &Inodes, number| inodes.path(number).map(|path| path.to_string());
         assert_eq!(path(&inodes, file), Ok("pot://lab/a/f".into()));
         let find = |inodes: &Inodes, path: &str| inodes.find_path(&path.parse().expect("a path"));
@@ -213,8 +229,8 @@ mod tests {
     fn a_number_is_forgotten_with_the_last_lookup_unless_it_is_open() {
         let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
         let file = inodes.of(ROOT, "f");
-        inodes.looked_up(file);
-        inodes.looked_up(file);
+        inodes.looked_up(file, EntryKind::File);
+        inodes.looked_up(file, EntryKind::File);
         inodes.forget(file, 1, false);
         assert_eq!(inodes.find(ROOT, "f"), Some(file));
         inodes.forget(file, 1, true);

@@ -117,6 +117,20 @@ impl MetadataCache {
         self.used(path)?.listing()
     }
 
+    /// Whether nothing is known to have changed behind an entry since its directory was listed. Of a directory that is
+    /// not kept, as one of very many names, nothing is known.
+    pub fn is_as_listed(&self, dir: &PoolPath, entry: &ListedEntry) -> bool {
+        let Some(kept) = self.dirs.get(dir) else { return true };
+        let facts =
+            |entry: &ListedEntry| (entry.kind, entry.size, entry.version, entry.attributes());
+        match kept.get(&entry.path).filter(|_| !kept.is_touched(&entry.path)) {
+            None => false,
+            // While nobody tells of changes the listing is newer than what is kept.
+            Some(_) if self.stream.is_none() => true,
+            Some(now) => now.is_some_and(|now| facts(now) == facts(entry)),
+        }
+    }
+
     fn is_dir(&mut self, path: &PoolPath, now: Tick) -> bool {
         if path.space().is_empty() {
             return self.is_live(now);

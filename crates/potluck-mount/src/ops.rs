@@ -13,7 +13,7 @@ use fuser::{
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use potluck_core::attributes::Permissions;
-use rustix::fs::XattrFlags;
+use rustix::fs::{FileType as RawFileType, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io;
@@ -139,7 +139,7 @@ impl Filesystem for KernelRequests {
         self.spawn(|files| async move {
             match files.facts(inode.0, handle.map(|handle| handle.0)).await {
                 Ok(facts) => reply.attr(&BELIEVED, &shown(&facts, owners)),
-                Err(why) => reply.error(number(why)),
+                Err(why) => reply.error(number(files.looked_up_again(inode.0, why))),
             }
         });
     }
@@ -173,7 +173,7 @@ impl Filesystem for KernelRequests {
         self.spawn(|files| async move {
             match files.change(inode.0, change).await {
                 Ok(facts) => reply.attr(&BELIEVED, &shown(&facts, owners)),
-                Err(why) => reply.error(number(why)),
+                Err(why) => reply.error(number(files.looked_up_again(inode.0, why))),
             }
         });
     }
@@ -190,6 +190,25 @@ impl Filesystem for KernelRequests {
         let (name, made) = (text(name), self.owners.new_entry(request, mode));
         self.reply_entry(reply, move |files: Arc<FileSystem>| async move {
             files.make_dir(parent.0, &name?, made).await
+        });
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _: u32,
+        _: u32,
+        reply: ReplyEntry,
+    ) {
+        if RawFileType::from_raw_mode(mode) != RawFileType::RegularFile {
+            return reply.error(fuser::Errno::EOPNOTSUPP);
+        }
+        let (name, made) = (text(name), self.owners.new_entry(request, mode));
+        self.reply_entry(reply, move |files: Arc<FileSystem>| async move {
+            files.make_empty_file(parent.0, &name?, made).await
         });
     }
 
@@ -258,7 +277,7 @@ impl Filesystem for KernelRequests {
         self.spawn(|files| async move {
             match files.open(inode.0, mode(flags.0), opener).await {
                 Ok(handle) => reply.opened(FileHandle(handle), DIRECT),
-                Err(why) => reply.error(number(why)),
+                Err(why) => reply.error(number(files.looked_up_again(inode.0, why))),
             }
         });
     }
@@ -377,7 +396,7 @@ impl Filesystem for KernelRequests {
         self.spawn(|files| async move {
             match files.open_dir(inode.0).await {
                 Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
-                Err(why) => reply.error(number(why)),
+                Err(why) => reply.error(number(files.looked_up_again(inode.0, why))),
             }
         });
     }
@@ -425,21 +444,27 @@ impl Filesystem for KernelRequests {
         };
         let dir = |inode: u64| shown(&ShownEntry::of_dir(inode), self.owners);
         for at in offset..entries.len() as u64 + 2 {
-            let (name, facts) = match at {
-                0 => (".", dir(inode.0)),
-                1 => ("..", dir(self.files.parent(inode.0))),
+            let (name, facts, believed) = match at {
+                0 => (".", dir(inode.0), BELIEVED),
+                1 => ("..", dir(self.files.parent(inode.0)), BELIEVED),
                 _ => {
                     let entry = &entries[at as usize - 2];
+                    // What changed since the directory was opened is looked up by who needs it. Without a number
+                    // fuser would name it as one that is deleted, which C libraries leave out.
+                    let believed = match self.files.is_as_listed(inode.0, entry) {
+                        true => BELIEVED,
+                        false => Duration::ZERO,
+                    };
                     let facts = self.files.facts_of_entry(inode.0, entry);
-                    (entry.path.as_str(), shown(&facts, self.owners))
+                    (entry.path.as_str(), shown(&facts, self.owners), believed)
                 }
             };
-            if reply.add(facts.ino, at + 1, name, &BELIEVED, &facts, Generation(0)) {
+            if reply.add(facts.ino, at + 1, name, &believed, &facts, Generation(0)) {
                 self.files.forget(facts.ino.0, 0); // it was not told
                 break;
             }
             if at > 1 {
-                self.files.looked_up(facts.ino.0);
+                self.files.looked_up(facts.ino.0, entries[at as usize - 2].kind);
             }
         }
         reply.ok();

@@ -351,21 +351,25 @@ fn only_donors_that_are_expected_back_are_waited_for_by_a_write_below_policy() {
 }
 
 #[test]
-fn an_unknown_size_is_promised_what_fits() {
+fn an_unknown_size_is_promised_little_and_what_fits_of_that() {
     let mut pool = pool();
     register(&mut pool, 1, 7, 0.0);
-    open(&mut pool, S1, 980 * MIB, 0.0).expect("opened");
+    open(&mut pool, S1, 990 * MIB, 0.0).expect("opened");
     let policy = Policy { sealed: false, ..Policy::default() };
-    let new = NewSession {
-        id: S2,
+    let new = |number| NewSession {
+        id: SessionId([number; 16]),
         member: ME,
         space: SpaceId(1),
-        policy,
+        policy: policy.clone(),
         asked: AskedPolicy::default(),
         room: None,
     };
-    let ticketed = pool.open_session(new, None, at(0.0)).expect("opened");
-    assert_eq!(ticketed.bytes, 20 * MIB);
+    // 10 MiB are left, of which 2 are no room for a whole chunk.
+    for (number, promised) in [(8, 4 * MIB), (9, 4 * MIB), (10, 2 * MIB)] {
+        let ticketed = pool.open_session(new(number), None, at(0.0)).expect("opened");
+        assert_eq!(ticketed.bytes, promised);
+    }
+    assert!(pool.open_session(new(11), None, at(0.0)).is_err());
 }
 
 #[test]

@@ -11,6 +11,11 @@ use crate::{Catalog, Durability, Error, donors, members, meta, notes, sessions};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::Epoch;
 use potluck_pool::CircuitBreaker;
+use std::time::Duration;
+
+/// A start may follow a crash just before the pool's time was saved, whose own write may have been lost with the power:
+/// time goes on from beyond anything that an earlier term can have said.
+pub const TIME_LEAP: Duration = Duration::from_secs(120);
 
 /// The state that a starting manager finds in the catalog.
 #[derive(Debug)]
@@ -21,8 +26,10 @@ pub struct TermStart {
     pub gc_frozen: Option<String>,
     /// The name of the pool.
     pub pool_name: String,
-    /// The pool's time as last saved.
+    /// The pool's time as last saved by an earlier term; this one begins [`TIME_LEAP`] after it.
     pub saved_ms: Option<u64>,
+    /// The milliseconds by which the pool's time leapt at all starts together, this one included.
+    pub leapt_ms: u64,
     /// The members that ever were.
     pub members: Vec<StoredMember>,
     /// The write sessions there are, each with what it offered.
@@ -102,6 +109,18 @@ impl Catalog {
     }
 }
 
+/// Has the pool's time leap; gives by how much it has at all starts. Both are saved at once, so that the time without
+/// leaps never goes back.
+fn leap(db: &Tx, saved_ms: Option<u64>) -> Result<u64, Error> {
+    let noted = notes::get(db, notes::TIME_LEAPT)?.and_then(|noted| noted.parse().ok());
+    let before_ms: u64 = noted.unwrap_or_default();
+    let Some(saved_ms) = saved_ms else { return Ok(before_ms) };
+    let leap_ms = TIME_LEAP.as_millis() as u64;
+    meta::save_pool_time(db, saved_ms + leap_ms)?;
+    notes::set(db, notes::TIME_LEAPT, &(before_ms + leap_ms).to_string())?;
+    Ok(before_ms + leap_ms)
+}
+
 fn begin_term(db: &Tx, start: u64) -> Result<TermStart, Error> {
     let epoch = meta::next_epoch(db)?;
     term_history::begin(db, epoch, start)?;
@@ -109,11 +128,14 @@ fn begin_term(db: &Tx, start: u64) -> Result<TermStart, Error> {
         let offered = sessions::offered(db, &session.id)?;
         Ok((session, offered))
     });
+    let saved_ms = meta::saved_pool_time(db)?;
+    let leapt_ms = leap(db, saved_ms)?;
     Ok(TermStart {
         epoch,
         gc_frozen: notes::get(db, notes::GC_FROZEN)?,
         pool_name: meta::pool_name(db)?,
-        saved_ms: meta::saved_pool_time(db)?,
+        saved_ms,
+        leapt_ms,
         members: members::all(db)?,
         sessions: sessions.collect::<Result<_, Error>>()?,
         donors: donors::all(db)?,

@@ -49,7 +49,7 @@ pub struct Growth {
     pub file: Option<GrowingFile>,
 }
 
-/// Bytes promised at first to a session of unknown size; as the manager does.
+/// Bytes of a first promise to a session of unknown size that count, at most: it asks for more before these are used up.
 const FIRST_PROMISE: u64 = 64 << 20;
 
 impl Reservation {

@@ -86,7 +86,7 @@ impl Answer<Away> for RepairCalls {
             self.check_own_word(donor, asked)?;
         }
         let absent = (call.for_ms > 0).then(|| Duration::from_millis(call.for_ms));
-        let until_ms = absent.map(|_| self.time.now_ms().saturating_add(call.for_ms));
+        let until_ms = absent.map(|_| self.time.without_leaps_ms().saturating_add(call.for_ms));
         self.catalog.note_donor(donor, DonorNote::AwayUntil(until_ms)).await?;
         let now = self.time.tick();
         self.pool.lock().announce(donor, absent.map(|absent| now.saturating_add(absent)));

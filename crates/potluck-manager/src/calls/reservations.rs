@@ -65,7 +65,7 @@ impl Answer<RoomReserve> for ReservationCalls {
         let redundancy = policy.redundancy();
         let data = policy.ec.map_or(1, |ec| ec.data() as u64);
         let stored = (bytes / data).saturating_mul(u64::from(redundancy.donors()));
-        let room = ReservedRoom { path, bytes, until_ms: self.time.now_ms() + for_ms };
+        let room = ReservedRoom { path, bytes, until_ms: self.time.without_leaps_ms() + for_ms };
         let new = NewSession {
             id: SessionId::in_term(self.term.start, self.env.entropy.u64()),
             member: who.member,
@@ -135,7 +135,7 @@ impl ReservationCalls {
         let until_wall_ms = self
             .time
             .wall_ms()
-            .saturating_add_unsigned(until_ms.saturating_sub(self.time.now_ms()));
+            .saturating_add_unsigned(until_ms.saturating_sub(self.time.without_leaps_ms()));
         let by = self.members.names(&[member]).pop().unwrap_or_default();
         RoomReservation { id, path, bytes, left, until_wall_ms, by }
     }

@@ -35,7 +35,7 @@ impl SessionEnds {
             tracing::info!(?session, "the lease of a write session ended");
             self.sessions.interrupt(session).await?;
         }
-        let over = self.pool.lock().reservations_over(self.time.now_ms());
+        let over = self.pool.lock().reservations_over(self.time.without_leaps_ms());
         for reservation in over {
             tracing::info!(?reservation, "reserved room is free for all again");
             self.sessions.end(reservation).await?;

@@ -177,6 +177,7 @@ impl FileSystem {
         let (id, space) = (begun.id(), target.space().to_owned());
         self.inodes().set_staging(number, Some(begun.staging().clone()));
         self.checkpoints().insert(number, MountedCheckpoint { id, space, is_open: true });
+        self.forget_below(number);
         Ok(())
     }
 
@@ -254,6 +255,7 @@ impl FileSystem {
         if let Some(checkpoint) = self.checkpoints().get_mut(&inode) {
             checkpoint.is_open = false;
         }
+        self.forget_below(inode);
     }
 }
 

@@ -14,8 +14,11 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Bytes promised at first to a session of unknown size, if they fit.
-const STARTING_BYTES: u64 = 64 << 20;
+/// Bytes promised at first to a session of unknown size, or a chunk: most files are small, and many may be written at a
+/// time. Its writer asks for more as it goes.
+const STARTING_BYTES: u64 = 4 << 20;
+/// Where that does not fit, half of it is tried, and so on down to this.
+const LEAST_STARTING_BYTES: u64 = 64 << 10;
 
 /// A call that was let in is answered within this time, or nobody waits for its answer any more.
 const LONGEST_CALL: Duration = Duration::from_secs(30);
@@ -157,17 +160,13 @@ impl Pool {
     }
 
     fn starting_plan(&self, policy: &Policy, now: Tick) -> Result<(Plan, u64), Refusal> {
-        let bytes = stored(policy, STARTING_BYTES.max(group(policy)));
-        match self.plan(policy, bytes, &[], false, now) {
-            Ok(plan) => Ok((plan, bytes)),
-            Err(Refusal::NoSpace { ask, have }) => {
-                let fits = have / u64::from(policy.redundancy().donors());
-                match self.plan(policy, fits, &[], false, now) {
-                    Ok(plan) if fits > 0 => Ok((plan, fits)),
-                    _ => Err(Refusal::NoSpace { ask, have }),
-                }
+        let mut plain = STARTING_BYTES.max(group(policy));
+        loop {
+            let bytes = stored(policy, plain);
+            match self.plan(policy, bytes, &[], false, now) {
+                Err(Refusal::NoSpace { .. }) if plain > LEAST_STARTING_BYTES => plain /= 2,
+                planned => return planned.map(|plan| (plan, bytes)),
             }
-            Err(other) => Err(other),
         }
     }
 

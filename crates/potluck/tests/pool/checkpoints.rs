@@ -210,6 +210,36 @@ fn a_mount_shows_what_is_staged_in_it_and_others_see_it_from_the_commit_on() {
 }
 
 #[test]
+fn what_a_program_looked_at_in_a_directory_is_not_there_once_a_checkpoint_begins_and_ends() {
+    let test = "what_a_program_looked_at_in_a_directory_is_not_there_once_a_checkpoint_begins";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    let at = |name: &str| mount.at("step").join(name);
+    fs::create_dir_all(at("d")).expect("made");
+    for name in ["f", "g", "d/h"] {
+        fs::write(at(name), "old").expect("written");
+    }
+    // The kernel knows each name from a moment ago, and is to ask anew at once.
+    let look = || ["f", "g", "d/h", "new"].map(|name| at(name).exists());
+    assert_eq!(look(), [true, true, true, false]);
+    say(&mount.at("step"), "begin").expect("begun");
+    fs::write(at("f"), "staged").expect("the same name is written");
+    assert_eq!(look(), [true, false, false, false]);
+    fs::write(at("new"), "staged").expect("written");
+    assert_eq!(look(), [true, false, false, true]);
+    assert_eq!(names(&mount.at("step")), ["f", "new"].map(String::from).into());
+    say(&mount.at("step"), "abort").expect("aborted");
+    assert_eq!(look(), [true, true, true, false]);
+    assert_eq!(names(&mount.at("step")), ["d", "f", "g"].map(String::from).into());
+    assert_eq!(fs::read(at("f")).expect("read"), b"old");
+    lab.cli.ok(&["ckpt", "begin", arg(&mount.at("step"))]);
+    assert_eq!(look(), [false; 4]);
+    fs::write(at("g"), "staged").expect("written");
+    say(&mount.at("step"), "commit").expect("committed");
+    assert_eq!(look(), [false, true, false, false]);
+    assert_eq!(names(&mount.at("step")), ["g"].map(String::from).into());
+}
+
+#[test]
 fn an_aborted_checkpoint_of_a_mount_leaves_what_was_there() {
     let test = "an_aborted_checkpoint_of_a_mount_leaves_what_was_there";
     let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };

@@ -1,6 +1,7 @@
 //! A mounted pool, through the system calls that programs make.
 
 mod attributes;
+mod changing_names;
 mod chunk_cache;
 mod edits;
 mod extended_attributes;

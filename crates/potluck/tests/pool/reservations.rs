@@ -1,11 +1,13 @@
 //! Room that is reserved before it is written (F4).
 
-use super::content::{arg, assert_same, file};
+use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Lab, Lending};
 use super::mounts::{Mount, can_mount};
 use super::waiting::{DEADLINE, wait_until};
 use rustix::fs::{XattrFlags, getxattr, setxattr, statvfs};
 use rustix::io::Errno;
+use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
@@ -109,4 +111,50 @@ fn a_program_reserves_by_an_attribute_and_df_tells_what_fits() {
     assert_eq!(left(&lab), [10 * MIB]);
     set("0").expect("none");
     assert_eq!(get(&mount.at("run")), Err(Errno::NODATA));
+}
+
+#[test]
+fn restarts_of_the_manager_take_no_time_off_a_reservation() {
+    let mut lab = small_pool("100MiB");
+    lab.cli.ok(&["reserve", "10MiB", "pot://lab/run", "--for", "10m"]);
+    let ends = |lab: &Lab| {
+        let listed = lab.cli.json(&["reserve", "ls"]);
+        listed["reservations"][0]["until_wall_ms"].as_i64().expect("a time")
+    };
+    let before = ends(&lab);
+    for _ in 0..3 {
+        lab.kill_manager();
+        lab.start_manager();
+        lab.wait_live();
+    }
+    // Killed, a manager does not know how long it ran since it saved the time last: less than half a minute.
+    let moved = ends(&lab) - before;
+    assert!((-1000..60_000).contains(&moved), "the end moved by {moved} ms");
+}
+
+#[test]
+fn many_files_of_unknown_size_are_written_at_a_time_and_a_reservation_is_used_up() {
+    if !can_mount("many_files_of_unknown_size_are_written_at_a_time") {
+        return;
+    }
+    let lab = small_pool("120MiB");
+    lab.cli.ok(&["mkdir", "pot://lab/run"]);
+    let mount = Mount::start(&lab, "pot://lab", &[]);
+    // Each is a stream of its own that says nothing of its size.
+    let small = |number: usize| fs::File::create(mount.at(&format!("s{number}"))).expect("made");
+    let mut open: Vec<_> = (0..12).map(small).collect();
+    for file in &mut open {
+        file.write_all(&[7; 1000]).expect("written");
+    }
+    for file in open {
+        file.sync_all().expect("room for all");
+    }
+    lab.cli.ok(&["reserve", "60MiB", "pot://lab/run"]);
+    let (rest, _) = file(lab.dir(), "rest", 3, 50 << 20);
+    lab.cli.ok(&["cp", arg(&rest), "pot://lab/rest"]);
+    for (name, size) in [("one", 40), ("two", 19)] {
+        let content = bytes(4, size << 20);
+        fs::write(mount.at("run").join(name), &content).expect("what is reserved is used");
+        assert_same(&lab.cli.cat(&format!("pot://lab/run/{name}")), &content, name);
+    }
 }

@@ -7,8 +7,18 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Plaintext bytes a session grows by at least.
+/// Plaintext bytes by which a session of known size grows at least, when it turns out to be larger.
 const GROW_BYTES: u64 = 256 << 20;
+/// Plaintext bytes by which a session of unknown size grows at most, or an eighth of what it has: what is promised to it
+/// is promised to nobody else.
+const MOST_AHEAD: u64 = 64 << 20;
+/// Where a growth does not fit, half of it is asked for, and so on down to this.
+const LEAST_GROWTH: u64 = 64 << 10;
+
+/// Plaintext bytes by which a session of unknown size grows that was promised so many.
+fn next_growth(promised: u64) -> u64 {
+    promised.min(MOST_AHEAD.max(promised / 8))
+}
 
 impl Window {
     pub(super) fn grow_ahead(&mut self) {
@@ -30,7 +40,11 @@ impl Window {
             && self.session.promised > 0
             && self.room.refused.is_none()
         {
-            self.grow(self.cutting.bytes.max(GROW_BYTES));
+            self.grow(match self.session.bytes {
+                Some(_) => self.cutting.bytes.max(GROW_BYTES),
+                // What was cut at a time may be more than was promised.
+                None => next_growth(self.session.promised.max(self.cutting.bytes)),
+            });
         }
     }
 
@@ -99,6 +113,15 @@ impl Window {
             }
             // The file of this session is too large already, whatever can still be written.
             Err(refusal) if refusal.code == code::OVER_QUOTA => return Err(refusal),
+            // What fits is taken, where nobody knows how much it has to be.
+            Err(refusal)
+                if refusal.code == code::FULL
+                    && self.session.bytes.is_none()
+                    && !self.room.donor_full
+                    && bytes > LEAST_GROWTH =>
+            {
+                self.grow(bytes / 2);
+            }
             // Bytes that were promised can still be written; the refusal matters when they are not enough.
             Err(refusal) => self.room.refused = Some(refusal),
         }
@@ -111,5 +134,24 @@ impl Window {
             tokio::time::sleep(Duration::from_millis(every.max(100))).await;
             Event::Renewed(calls.renew().await)
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_of_unknown_size_doubles_until_so_much_is_promised_ahead_of_it_and_grows_by_a_part_then()
+     {
+        const MIB: u64 = 1 << 20;
+        let mut promised = 4 * MIB;
+        let mut steps = Vec::new();
+        for _ in 0..7 {
+            steps.push(next_growth(promised) / MIB);
+            promised += next_growth(promised);
+        }
+        assert_eq!(steps, [4, 8, 16, 32, 64, 64, 64]);
+        assert_eq!(next_growth(8 << 30), 1 << 30, "a few calls for a file of any size");
     }
 }

@@ -1,0 +1,142 @@
+//! Names that change while programs look at them, and what becomes of a mount that is killed meanwhile.
+
+use super::attributes::run;
+use super::{Mount, mounted};
+use crate::pool::program::Running;
+use crate::pool::waiting::{DEADLINE, pause, wait_until};
+use rustix::process::Signal;
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// A process of its own, which may hang where a thread of the test must not.
+fn program(script: &str, dir: &Path) -> Running {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).current_dir(dir).stderr(Stdio::null());
+    Running::start(&mut command)
+}
+
+/// Makes, renames and removes files of a directory until it is told to stop.
+fn changes(mount: &Mount, prefix: &str, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
+    let (dir, prefix, stop) = (mount.at("d"), prefix.to_owned(), Arc::clone(stop));
+    thread::spawn(move || {
+        for round in 0.. {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let (made, moved) = (format!("{prefix}{}", round % 20), format!("{prefix}moved"));
+            fs::write(dir.join(&made), "x").expect("written");
+            fs::rename(dir.join(&made), dir.join(&moved)).expect("renamed");
+            fs::remove_file(dir.join(&moved)).expect("removed");
+        }
+    })
+}
+
+#[test]
+fn a_mount_that_is_killed_while_others_change_names_ends_and_is_mounted_again() {
+    let test = "a_mount_that_is_killed_while_others_change_names_ends_and_is_mounted_again";
+    let Some((lab, other)) = mounted(test, 1, &[], &[]) else { return };
+    fs::create_dir(other.at("d")).expect("made");
+    for round in 0..4 {
+        let mut mount = Mount::start_in(&lab, "killed", "pot://lab", &[]);
+        let stop = Arc::default();
+        let theirs = ["a", "b", "c"].map(|prefix| changes(&other, prefix, &stop));
+        let ours = ["e", "f", "g"].map(|prefix| {
+            let names = format!("d/{prefix}$n");
+            let script =
+                format!("n=0; while : > {names} && mv {names} {names}m; do n=$((n + 1)); done");
+            program(&script, &mount.dir)
+        });
+        pause(Duration::from_secs(2));
+        mount.running.signal(Signal::KILL);
+        for mut program in ours {
+            program.end(&format!("the programs of round {round}"));
+        }
+        mount.running.end("the mount");
+        stop.store(true, Ordering::Relaxed);
+        theirs.into_iter().for_each(|thread| thread.join().expect("the other mount goes on"));
+        let dead = fs::read_dir(&mount.dir).expect_err("nobody serves");
+        assert_eq!(dead.raw_os_error(), Some(libc::ENOTCONN));
+        let next = Mount::start_in(&lab, "killed", "pot://lab", &[]);
+        fs::write(next.at("d/after"), "x").expect("served again");
+    }
+}
+
+#[test]
+fn names_that_were_removed_do_not_come_back_while_a_program_lists_their_directory() {
+    let test = "names_that_were_removed_do_not_come_back_while_a_program_lists";
+    let Some((_lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    fs::create_dir(mount.at("d")).expect("made");
+    for number in 0..300 {
+        fs::write(mount.at(&format!("d/f{number}")), "x").expect("written");
+    }
+    // What was read of the listing last is shown though it is gone, and must not be there for whoever looks.
+    let mut listing = fs::read_dir(mount.at("d")).expect("opened");
+    listing.next().expect("an entry").expect("read");
+    let removed: Vec<_> = (0..300).map(|number| mount.at(&format!("d/f{number}"))).collect();
+    removed.iter().for_each(|path| fs::remove_file(path).expect("removed"));
+    let listed = listing.filter(|entry| entry.is_ok()).count();
+    assert!(listed > 200, "{listed} names are listed as they were");
+    for path in &removed {
+        let looked = fs::symlink_metadata(path).expect_err("removed");
+        assert_eq!(looked.kind(), ErrorKind::NotFound);
+    }
+    // A lock file comes and goes while others look.
+    let lister = program("while :; do ls -l d > /dev/null; done", &mount.dir);
+    let (began, lock) = (Instant::now(), mount.at("d/lock"));
+    while began.elapsed() < Duration::from_secs(4) {
+        let make = |options: &mut OpenOptions| drop(options.write(true).open(&lock).expect("made"));
+        make(OpenOptions::new().create_new(true));
+        fs::remove_file(&lock).expect("removed");
+        make(OpenOptions::new().create(true));
+        fs::remove_file(&lock).expect("removed");
+    }
+    drop(lister);
+}
+
+#[test]
+fn a_file_that_another_mount_removed_a_moment_ago_is_made_anew() {
+    let test = "a_file_that_another_mount_removed_a_moment_ago_is_made_anew";
+    let Some((lab, one)) = mounted(test, 1, &[], &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    for round in 0..20 {
+        let (here, there) = (one.at("f"), other.at("f"));
+        fs::write(&here, "old").expect("written");
+        wait_until("it to be seen", DEADLINE, || there.exists());
+        fs::remove_file(&here).expect("removed");
+        if round % 2 == 0 {
+            pause(Duration::from_millis(50)); // the other mount has heard of it
+        }
+        fs::write(&there, "new").expect("made anew");
+        wait_until("it to be seen", DEADLINE, || here.exists());
+    }
+    // It may be something else by then.
+    fs::remove_file(one.at("f")).expect("removed");
+    fs::create_dir(one.at("f")).expect("made");
+    wait_until("a directory", DEADLINE, || {
+        fs::metadata(other.at("f")).map(|about| about.is_dir()).expect("there, or another")
+    });
+    run("test ! -e f/x; echo x > f/x; cat f/x", &other.dir);
+}
+
+#[test]
+fn special_files_are_refused_as_not_supported_and_mknod_makes_empty_files() {
+    let test = "special_files_are_refused_as_not_supported_and_mknod_makes_empty_files";
+    let Some((lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let make = |name: &str, kind| mknodat(CWD, mount.at(name), kind, Mode::from(0o640), 0);
+    for kind in [FileType::Fifo, FileType::Socket, FileType::CharacterDevice] {
+        assert_eq!(make("special", kind), Err(rustix::io::Errno::OPNOTSUPP), "{kind:?}");
+    }
+    make("empty", FileType::RegularFile).expect("made");
+    assert_eq!(make("empty", FileType::RegularFile), Err(rustix::io::Errno::EXIST));
+    assert_eq!(lab.cli.json(&["stat", "pot://lab/empty"])["entry"]["size"], 0);
+    assert_eq!(lab.cli.json(&["stat", "pot://lab/empty"])["entry"]["permissions"], "640");
+    fs::write(mount.at("empty"), "no more").expect("written");
+    assert_eq!(lab.cli.cat("pot://lab/empty"), b"no more");
+}
