@@ -16,6 +16,7 @@ use potluck_core::policy::Policy;
 use potluck_core::recipe::{self, Entry, PART_CHUNKS};
 use potluck_core::seal::{Meaning, SpaceKey};
 use potluck_wire::bulk::PIECE;
+use potluck_wire::control::Condition;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::fs::File;
 use std::io::{self, Read};
@@ -154,6 +155,8 @@ pub struct Facts {
     pub stream: bool,
     /// The content, when it fits the catalog; sealed in a sealed space.
     pub inline: Option<Vec<u8>>,
+    /// The condition under which it may replace what is at its path, where that is not its session's.
+    pub condition: Option<Condition>,
 }
 
 /// Cuts files into chunks. Blocks on reading and burns CPU on hashing and sealing, so it belongs
@@ -565,6 +568,7 @@ impl Current {
             owner: self.owner,
             stream: self.stream,
             inline,
+            condition: None,
         };
         Cut::End { file: self.file, facts }
     }

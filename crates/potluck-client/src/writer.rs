@@ -12,6 +12,7 @@ use potluck_core::attributes::{FileOwner, FileTime, Permissions};
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Policy};
+use potluck_wire::control::Condition;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::io::{self, Cursor, Read};
 use std::ops::Range;
@@ -36,6 +37,8 @@ pub struct Writer {
     file: u32,
     path: PoolPath,
     attributes: Attributes,
+    /// The condition under which it may replace what is at its path, where that is not its session's.
+    condition: Option<Condition>,
     /// `None` after a call that failed or was given up in the middle: the file cannot be finished then.
     cutter: Option<Box<Cutter>>,
     /// Bytes that its cutter has not taken yet, less than a unit.
@@ -56,6 +59,7 @@ impl Writer {
             shared: Some(shared),
             path,
             attributes,
+            condition: None,
             cutter: Some(Box::new(cutter)),
             feed,
             written: 0,
@@ -78,6 +82,11 @@ impl Writer {
     /// Sets the attributes that the file is to have when it is finished.
     pub fn set_attributes(&mut self, attributes: Attributes) {
         self.attributes = attributes;
+    }
+
+    /// Has the file become visible at another path of its space, where it may replace what is there under this condition.
+    pub fn set_place(&mut self, path: PoolPath, condition: Condition) {
+        (self.path, self.condition) = (path, Some(condition));
     }
 
     /// Adds bytes at the end. Returns when they are taken: what fills chunks is on its way to donors, as far as
@@ -212,6 +221,8 @@ impl Writer {
         let Some(cutter) = self.cutter.take() else { return Err(shared.ended()) };
         let (cutter, mut cuts) = shared.cut(cutter).await;
         if let Some(Cut::End { facts, .. }) = cuts.last_mut() {
+            facts.path = self.path.clone();
+            facts.condition = self.condition;
             facts.mtime = self.attributes.mtime;
             facts.permissions = self.attributes.permissions;
             facts.owner = self.attributes.owner;

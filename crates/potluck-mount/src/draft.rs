@@ -37,6 +37,13 @@ pub struct Draft {
     condition: Condition,
     /// Whether something was written or cut off since it was published last.
     is_dirty: bool,
+    /// Whether that is not merely that it was made, or cut off when it was opened: a shell does so before it has another
+    /// program write it.
+    is_written: bool,
+    /// What a program was told that wrote to it in vain. Nothing is published without that.
+    failure: Option<Errno>,
+    /// Whether its name leads nowhere any more, or elsewhere: programs that have it open go on, and nobody else sees it.
+    is_nameless: bool,
     /// The version that was opened, or published last.
     version: Option<VersionId>,
     /// Whether attributes were set since then.
@@ -103,6 +110,7 @@ impl Draft {
         let DraftPlace { pool, spool, limits, written_files, note } = place;
         let opened = pool.now();
         let (version, has_new_attributes, failure_noted) = (None, false, false);
+        let (is_written, failure, is_nameless) = (false, None, false);
         Self {
             pool,
             spool,
@@ -115,6 +123,9 @@ impl Draft {
             attributes,
             condition,
             is_dirty,
+            is_written,
+            failure,
+            is_nameless,
             version,
             has_new_attributes,
             failure_noted,
@@ -183,14 +194,49 @@ impl Draft {
 
     /// Has the mount's record say under which name it is not published, if anything of it is not.
     pub fn note(&mut self, path: &PoolPath) {
-        if self.is_dirty {
+        if self.is_dirty && !self.is_nameless {
             self.note.unpublished(path);
         }
     }
 
-    /// The mount's record is silent about a draft whose name leads nowhere any more, or elsewhere.
+    /// The name leads nowhere any more, or elsewhere: the draft is never published, and the mount's record is silent about it.
     pub fn has_no_name(&mut self) {
+        self.is_nameless = true;
+        self.condition = Condition::Always;
         self.note.is_over();
+    }
+
+    /// Whether [`Self::has_no_name`] was said.
+    pub fn is_nameless(&self) -> bool {
+        self.is_nameless
+    }
+
+    /// It has another name, where with `no_replace` nothing was.
+    pub fn is_renamed(&mut self, no_replace: bool) {
+        if !no_replace {
+            self.condition = Condition::Always;
+        }
+    }
+
+    /// Whether something was written or cut off since it was published last.
+    pub fn is_dirty(&self) -> bool {
+        self.is_dirty
+    }
+
+    /// Whether nothing was done with it since it was made, or cut off when it was opened.
+    pub fn is_merely_begun(&self) -> bool {
+        self.is_dirty && !self.is_written && self.failure.is_none()
+    }
+
+    /// A program was told that its bytes were not written: what there is of the file is not what it should be. Programs
+    /// that lock the file (`is_locked`) know to undo what they wrote, as databases do.
+    pub fn fail(&mut self, why: Errno, is_locked: bool) {
+        if matches!(self.content, Content::Streamed { .. }) {
+            self.content = Content::Lost { why, size: self.size() };
+        }
+        if self.is_dirty && !is_locked {
+            self.failure.get_or_insert(why);
+        }
     }
 
     /// Writes at `offset`, or where the file ends.
@@ -204,7 +250,7 @@ impl Draft {
         bytes: Vec<u8>,
     ) -> Result<(), Errno> {
         self.open_again(path).await?;
-        (self.is_dirty, self.failure_noted) = (true, false);
+        (self.is_dirty, self.is_written, self.failure_noted) = (true, true, false);
         self.note(path);
         self.attributes.mtime = None;
         let offset = offset.unwrap_or_else(|| self.size());
@@ -293,8 +339,17 @@ impl Draft {
                 self.edit()?.set_size(new)?;
             }
         }
-        (self.is_dirty, self.failure_noted) = (true, false);
+        (self.is_dirty, self.is_written, self.failure_noted) = (true, true, false);
         self.note(path);
+        Ok(())
+    }
+
+    /// A program opened it so that what is in it is cut off.
+    ///
+    /// Errors: those of [`Draft::set_size`].
+    pub async fn cut_off(&mut self, path: &PoolPath) -> Result<(), Errno> {
+        self.set_size(path, 0).await?;
+        self.is_written = false;
         Ok(())
     }
 
@@ -378,6 +433,9 @@ impl Draft {
         if !self.is_dirty {
             return self.publish_attributes(path).await;
         }
+        if let Some(why) = self.failure {
+            return Err(why);
+        }
         self.note.publishing(path);
         let options = PutOptions { condition: self.condition, ..PutOptions::default() };
         // The time that is shown of it before is that which it has.
@@ -394,7 +452,7 @@ impl Draft {
         let published = Published { path: path.clone(), bytes: self.size(), took };
         self.written_files.published(published, report);
         self.note.published();
-        (self.is_dirty, self.has_new_attributes) = (false, false);
+        (self.is_dirty, self.is_written, self.has_new_attributes) = (false, false, false);
         self.condition = Condition::Always;
         Ok(())
     }
@@ -442,6 +500,7 @@ impl Draft {
                 writer.write(&zeros).await.map_err(|failure| errno(&failure))?;
             }
             writer.set_attributes(self.attributes);
+            writer.set_place(path.clone(), options.condition); // it may have another name by now
             let version = writer.finish().await.map_err(|failure| errno(&failure))?;
             Ok((version, report))
         };
@@ -468,8 +527,9 @@ impl Draft {
         Ok((version, report))
     }
 
-    /// Opens what was streamed and published, if that is all there is, so that it can be changed.
-    async fn open_again(&mut self, path: &PoolPath) -> Result<(), Errno> {
+    /// Opens what was streamed and published, if that is all there is, so that it can be changed, and read when it has no
+    /// name any more.
+    pub async fn open_again(&mut self, path: &PoolPath) -> Result<(), Errno> {
         if matches!(self.content, Content::Published { .. }) {
             let base = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;
             if Some(base.version()) != self.version {

@@ -133,7 +133,7 @@ impl Edit {
     }
 
     /// A writer for the whole file: of the session that has its base, or of a new one, whose report is given with it, where
-    /// there is none, or the file has another path by now.
+    /// there is none.
     pub async fn writer(
         &self,
         pool: &Pool,
@@ -141,8 +141,12 @@ impl Edit {
         options: &PutOptions,
         attributes: Attributes,
     ) -> Result<(Writer, Option<PendingReport>), Errno> {
-        match self.session.as_ref().filter(|session| session.path() == path) {
-            Some(session) => Ok((Writer::anew(session, attributes), None)),
+        match &self.session {
+            Some(session) => {
+                let mut writer = Writer::anew(session, attributes);
+                writer.set_place(path.clone(), options.condition); // it may have another name by now
+                Ok((writer, None))
+            }
             None => {
                 let session = pool.session(path, options).await;
                 let session = session.map_err(|failure| errno(&failure))?;

@@ -65,7 +65,7 @@ impl Window {
             return;
         }
         let came_empty = self.committing.spare_content && facts.stream && facts.size == 0;
-        let condition = match self.committing.condition {
+        let condition = match facts.condition.unwrap_or(self.committing.condition) {
             Condition::Always if came_empty => Condition::IfEmpty,
             Condition::IfVersion(version) if came_empty => {
                 self.fail(facts.path, nothing_came(version), state.finished);

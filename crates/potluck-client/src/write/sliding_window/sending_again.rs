@@ -195,6 +195,7 @@ impl Window {
             owner: file.owner,
             stream: false,
             inline: None,
+            condition: Some(file.condition),
         });
         let memory = self.client.memory_for_reading(
             recipe.largest_chunk(),
