@@ -116,9 +116,12 @@ impl OpenHandles {
 
     /// Whether a process, if it is known, does not read a file.
     pub fn is_unread_by(&self, inode: u64, process: Option<u32>) -> bool {
-        let mut of_file = self.open.values().filter(|opened| opened.inode == inode);
-        process.is_some()
-            && of_file.all(|opened| opened.opener.is_some_and(|opener| Some(opener) != process))
+        let reads = |opened: &OpenHandle| {
+            let reader = opened.opener.or(opened.left_by);
+            let is_read = opened.inode == inode && matches!(opened.handle, Handle::Reading(_));
+            is_read && (reader.is_none() || reader == process)
+        };
+        process.is_some() && !self.open.values().any(reads)
     }
 
     /// The draft of a file that is being written.
