@@ -172,10 +172,12 @@ impl Inodes {
         }
     }
 
-    /// Whether the name of a number got it since then, in the place of another.
-    pub fn was_exchanged_since(&self, number: u64, since: Tick) -> bool {
-        let exchanged = self.exchanged.as_ref().filter(|(_, when)| *when > since);
-        exchanged.is_some_and(|(place, _)| self.place(number) == Some(place))
+    /// Whether the name of a number got it since then, in the place of another; that is said once.
+    pub fn take_exchange(&mut self, number: u64, since: Tick) -> bool {
+        let place = self.place(number).cloned();
+        let exchanged =
+            self.exchanged.take_if(|(exchanged, _)| Some(&*exchanged) == place.as_ref());
+        exchanged.is_some_and(|(_, when)| when > since)
     }
 
     /// Whether another version took the place of what a number stands for.
@@ -267,7 +269,7 @@ mod tests {
         assert_eq!(inodes.path(old), Err(Errno::STALE));
         let new = inodes.of(ROOT, "f");
         assert_ne!(new, old);
-        assert!(inodes.was_exchanged_since(new, then) && !inodes.was_exchanged_since(new, now));
+        assert!(inodes.take_exchange(new, then) && !inodes.take_exchange(new, then), "once");
         assert!(!inodes.is_outdated(new));
         assert_eq!((inodes.locked_number(old), inodes.lock(old)), (old, new));
         assert!(inodes.was_locked(new) && !inodes.was_locked(old));

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time in which a number is not exchanged twice: a program that looks a name up again has it by then.
+/// The time in which a number is not exchanged twice for one open(): a program that looks a name up again has it by then.
 const LOOKED_UP: Duration = Duration::from_millis(100);
 
 impl FileSystem {
@@ -45,12 +45,11 @@ impl FileSystem {
     /// Errors: [`Errno::STALE`], on which the kernel looks the name up once more, and finds that number. Who comes at the
     /// same moment as many others shares theirs.
     pub(super) fn exchange_number(&self, inode: u64) -> Result<(), Errno> {
-        if self.pinned(inode).is_none() {
-            return Ok(());
-        }
+        let is_read = self.pinned(inode).is_some();
         let now = self.pool.now();
         let mut inodes = self.inodes();
-        if inodes.was_exchanged_since(inode, now.saturating_sub(LOOKED_UP)) {
+        let was_exchanged = inodes.take_exchange(inode, now.saturating_sub(LOOKED_UP));
+        if !is_read || was_exchanged {
             return Ok(());
         }
         inodes.outdate(inode, now);

@@ -353,10 +353,13 @@ fn an_open_reader_is_told_of_the_version_that_it_reads() {
             let mut seen = Vec::new();
             reader.read_to_end(&mut seen).expect("read");
             assert_same(&seen, &old, what);
-            if round == "at once" && !what.ends_with("here") {
-                pause(ASKS_AGAIN);
+            if !what.ends_with("here") {
+                wait_until("it to be seen", DEADLINE, || by_name(&here) == size as u64);
             }
             assert_eq!(by_name(&here), size as u64, "{what}, {round}: by name");
+            if round == "at once" {
+                pause(ASKS_AGAIN);
+            }
         }
         // Who opens it now reads what is there, also while the other goes on.
         match size {
