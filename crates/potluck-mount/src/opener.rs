@@ -118,8 +118,9 @@ mod tests {
         assert!(named.is_open_in(own));
         assert!(!NamedInode { name: "g".into(), ..named.clone() }.is_open_in(own));
         assert!(!named.is_open_in(u32::MAX), "nobody has that number");
-        let mut child = std::process::Command::new("sleep");
-        let mut child = child.arg("60").stdout(file).spawn().expect("started");
+        let mut command = std::process::Command::new("sleep");
+        let mut child = command.arg("60").stdout(file).spawn().expect("started");
+        drop(command); // which has the descriptor, too
         assert!(!named.is_open_in(own), "it is the child's alone");
         assert!(named.may_be_open_in(&started_since(before).expect("known")));
         child.kill().expect("killed");

@@ -353,7 +353,7 @@ fn an_open_reader_is_told_of_the_version_that_it_reads() {
             let mut seen = Vec::new();
             reader.read_to_end(&mut seen).expect("read");
             assert_same(&seen, &old, what);
-            if !what.ends_with("here") {
+            if !what.ends_with(" here") {
                 wait_until("it to be seen", DEADLINE, || by_name(&here) == size as u64);
             }
             assert_eq!(by_name(&here), size as u64, "{what}, {round}: by name");
