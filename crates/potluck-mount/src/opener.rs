@@ -71,7 +71,7 @@ pub fn newest_process() -> Option<u32> {
 /// that is not known.
 pub fn started_since(earlier: Option<u32>) -> Option<Range<u32>> {
     let (earlier, newest) = (earlier?, newest_process()?);
-    (earlier <= newest).then_some(earlier + 1..newest + 1)
+    (earlier <= newest).then(|| earlier + 1..newest + 1)
 }
 
 /// The process that a thread belongs to; `None` where that cannot be known, as across namespaces.
