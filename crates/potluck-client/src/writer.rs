@@ -38,7 +38,7 @@ pub struct Writer {
     file: u32,
     path: PoolPath,
     attributes: Attributes,
-    /// What must be so at its path; without it, the condition of its session.
+    /// The condition under which it may replace what is at its path, where that is not its session's.
     condition: Option<Condition>,
     /// `None` after a call that failed or was given up in the middle: the file cannot be finished then.
     cutter: Option<Box<Cutter>>,
@@ -85,9 +85,9 @@ impl Writer {
         self.attributes = attributes;
     }
 
-    /// Has it become visible under a condition of its own, whatever that of its session is.
-    pub fn set_condition(&mut self, condition: Condition) {
-        self.condition = Some(condition);
+    /// Has the file become visible at another path of its space, where it may replace what is there under this condition.
+    pub fn set_place(&mut self, path: PoolPath, condition: Condition) {
+        (self.path, self.condition) = (path, Some(condition));
     }
 
     /// Adds bytes at the end. Returns when they are taken: what fills chunks is on its way to donors, as far as
@@ -254,6 +254,7 @@ impl Writer {
         let Some(cutter) = self.cutter.take() else { return Err(shared.ended()) };
         let (cutter, mut cuts) = shared.cut(cutter).await;
         if let Some(Cut::End { facts, .. }) = cuts.last_mut() {
+            facts.path = self.path.clone();
             facts.mtime = self.attributes.mtime;
             facts.permissions = self.attributes.permissions;
             facts.owner = self.attributes.owner;

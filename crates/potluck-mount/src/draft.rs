@@ -1,5 +1,7 @@
 //! A file that is being written, until it is published whole.
 
+mod publishing;
+
 use crate::edit::Edit;
 use crate::errno::errno;
 use crate::joint_content::JointContent;
@@ -8,15 +10,15 @@ use crate::small_files::{SmallFile, SmallFiles};
 use crate::spool::Spool;
 use crate::stream::FileStream;
 use crate::write_protocol::WriteLimits;
-use crate::write_rates::{AllCopies, Published, WrittenFiles};
+use crate::write_rates::{AllCopies, WrittenFiles};
 use potluck_client::{
     Attributes, File, PendingReport, Pool, PutOptions, Suspended, VisibleFile, Writer,
 };
-use potluck_core::attributes::{AttributesToSet, EntryAttributes, FileTime};
+use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::clock::Tick;
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{Condition, SetAttributes};
+use potluck_wire::control::Condition;
 use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -43,6 +45,13 @@ pub struct Draft {
     condition: Condition,
     /// Whether something was written or cut off since it was published last.
     is_dirty: bool,
+    /// Whether that is not merely that it was made, or cut off when it was opened: a shell does so before it has another
+    /// program write it.
+    is_written: bool,
+    /// What a program was told that wrote to it in vain. Nothing is published without that.
+    failure: Option<Errno>,
+    /// Whether its name leads nowhere any more, or elsewhere: programs that have it open go on, and nobody else sees it.
+    is_nameless: bool,
     /// The version that was opened, or published last.
     version: Option<VersionId>,
     /// Whether attributes were set since then.
@@ -168,6 +177,7 @@ impl Draft {
         let DraftPlace { pool, small_files, spool, limits, written_files, note } = place;
         let opened = pool.now();
         let (version, has_new_attributes, failure_noted) = (None, false, false);
+        let (is_written, failure, is_nameless) = (false, None, false);
         Self {
             pool,
             small_files,
@@ -181,6 +191,9 @@ impl Draft {
             attributes,
             condition,
             is_dirty,
+            is_written,
+            failure,
+            is_nameless,
             version,
             has_new_attributes,
             failure_noted,
@@ -250,13 +263,15 @@ impl Draft {
 
     /// Has the mount's record say under which name it is not published, if anything of it is not.
     pub fn note(&mut self, path: &PoolPath) {
-        if self.is_dirty {
+        if self.is_dirty && !self.is_nameless {
             self.note.unpublished(path);
         }
     }
 
-    /// The mount's record is silent about a draft whose name leads nowhere any more, or elsewhere.
+    /// The name leads nowhere any more, or elsewhere: the draft is never published, and the mount's record is silent about it.
     pub fn has_no_name(&mut self) {
+        self.is_nameless = true;
+        self.condition = Condition::Always;
         self.note.is_over();
     }
 
@@ -285,6 +300,39 @@ impl Draft {
         }
     }
 
+    /// Whether [`Self::has_no_name`] was said.
+    pub fn is_nameless(&self) -> bool {
+        self.is_nameless
+    }
+
+    /// It has another name, where with `no_replace` nothing was.
+    pub fn is_renamed(&mut self, no_replace: bool) {
+        if !no_replace {
+            self.condition = Condition::Always;
+        }
+    }
+
+    /// Whether something was written or cut off since it was published last.
+    pub fn is_dirty(&self) -> bool {
+        self.is_dirty
+    }
+
+    /// Whether nothing was done with it since it was made, or cut off when it was opened.
+    pub fn is_merely_begun(&self) -> bool {
+        self.is_dirty && !self.is_written && self.failure.is_none()
+    }
+
+    /// A program was told that its bytes were not written: what there is of the file is not what it should be. Programs
+    /// that lock the file (`is_locked`) know to undo what they wrote, as databases do.
+    pub fn fail(&mut self, why: Errno, is_locked: bool) {
+        if matches!(self.content, Content::Streamed { .. }) {
+            self.content = Content::Lost { why, size: self.size() };
+        }
+        if self.is_dirty && !is_locked {
+            self.failure.get_or_insert(why);
+        }
+    }
+
     /// Writes at `offset`, or where the file ends.
     ///
     /// Errors: what ended the write session; [`Errno::NOSPC`] where the spool is full, and what is in it cannot be stored;
@@ -296,7 +344,7 @@ impl Draft {
         bytes: Vec<u8>,
     ) -> Result<(), Errno> {
         self.open_again(path).await?;
-        (self.is_dirty, self.failure_noted) = (true, false);
+        (self.is_dirty, self.is_written, self.failure_noted) = (true, true, false);
         self.note(path);
         self.attributes.mtime = None;
         let offset = offset.unwrap_or_else(|| self.size());
@@ -447,8 +495,17 @@ impl Draft {
                 self.edit()?.set_size(new)?;
             }
         }
-        (self.is_dirty, self.failure_noted) = (true, false);
+        (self.is_dirty, self.is_written, self.failure_noted) = (true, true, false);
         self.note(path);
+        Ok(())
+    }
+
+    /// A program opened it so that what is in it is cut off.
+    ///
+    /// Errors: those of [`Draft::set_size`].
+    pub async fn cut_off(&mut self, path: &PoolPath) -> Result<(), Errno> {
+        self.set_size(path, 0).await?;
+        self.is_written = false;
         Ok(())
     }
 
@@ -538,161 +595,9 @@ impl Draft {
         }
     }
 
-    /// Makes the file visible whole at `path`. What is written afterwards goes on from there.
-    pub async fn publish(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
-        if self.is_shared() {
-            return self.finish_shared(path).await;
-        }
-        if !self.is_dirty {
-            return self.publish_attributes(path).await;
-        }
-        self.note.publishing(path);
-        let options = PutOptions { condition: self.condition, ..PutOptions::default() };
-        // The time that is shown of it before is that which it has.
-        self.attributes.mtime.get_or_insert(FileTime::of_ms(self.pool.wall_ms()));
-        let finished = match self.content {
-            Content::Streamed { .. } => self.finish_stream(path, &options).await,
-            Content::Edited(_) => self.finish_edit(path, &options).await,
-            Content::Published { .. } | Content::Shared(_) => {
-                unreachable!("nothing of it was changed")
-            }
-            Content::Lost { why, .. } => return Err(why),
-        };
-        let (visible, copies) = finished.inspect_err(|_| self.note.unpublished(path))?;
-        self.version = Some(visible.version);
-        let took = self.pool.now().saturating_sub(self.opened);
-        let published = Published { path: path.clone(), bytes: self.size(), took };
-        let copies = if visible.below_policy { AllCopies::Unknown } else { copies };
-        self.written_files.published(published, copies);
-        self.note.published();
-        (self.is_dirty, self.has_new_attributes) = (false, false);
-        self.condition = Condition::Always;
-        Ok(PublishedChange::Content { dir_modified: visible.dir_modified })
-    }
-
-    /// Has what was written of a shared file be in its next version.
-    async fn finish_shared(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
-        let Content::Shared(shared) = &mut self.content else {
-            return Ok(PublishedChange::Nothing);
-        };
-        self.note.publishing(path);
-        shared.finish().await.inspect_err(|_| self.note.unpublished(path))?;
-        self.note.published();
-        (self.is_dirty, self.version) = (false, None); // whichever is there by now
-        self.publish_attributes(path).await?;
-        Ok(PublishedChange::Content { dir_modified: None })
-    }
-
-    /// Sets the attributes at `path`, if any were set since its content was published, and that is as it was.
-    async fn publish_attributes(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
-        if self.is_dirty || !self.has_new_attributes {
-            return Ok(PublishedChange::Nothing);
-        }
-        let Attributes { mtime, permissions, owner } = self.attributes;
-        let attributes = AttributesToSet { mtime, permissions: Some(permissions), owner };
-        let set = SetAttributes { path: path.clone(), version: self.version, attributes };
-        match self.pool.set_attributes(&set).await {
-            // Another version took its place since, as it may do after.
-            Err(failure) if failure.code == code::WRONG_VERSION => {}
-            set => set.map_err(|failure| errno(&failure))?,
-        }
-        self.has_new_attributes = false;
-        Ok(PublishedChange::Attributes)
-    }
-
-    /// Publishes what came in order. A second try would publish a file without what donors were given.
-    async fn finish_stream(
-        &mut self,
-        path: &PoolPath,
-        options: &PutOptions,
-    ) -> Result<Finished, Errno> {
-        let size = self.size();
-        let lost = |why| Content::Lost { why, size };
-        let content = std::mem::replace(&mut self.content, lost(Errno::IO)); // until it is there
-        let Content::Streamed { stream, .. } = content else { return Err(Errno::IO) };
-        let finished = match stream {
-            Streamed::Stream(stream) => self.finish_begun(*stream, size).await,
-            Streamed::Small(small, _) => self.finish_small(small, path, options, size).await,
-            Streamed::Nothing => match self.small_files.begin(path).await {
-                Some(small) => self.finish_small(small, path, options, size).await,
-                None => self.finish_alone(&[], path, options, size).await,
-            },
-        };
-        self.content = match finished {
-            Ok(_) => Content::Published { size },
-            Err(why) => lost(why),
-        };
-        finished
-    }
-
-    async fn finish_begun(&mut self, stream: FileStream, size: u64) -> Result<Finished, Errno> {
-        let writer = *stream.end().await?;
-        let report = self.report.take();
-        let copies = report.map_or(AllCopies::Unknown, AllCopies::Reported);
-        Ok((self.finish_writer(writer, size).await?, copies))
-    }
-
-    /// Publishes a small file with others of its directory, and where their session has failed in one of its own.
-    async fn finish_small(
-        &mut self,
-        mut small: SmallFile,
-        path: &PoolPath,
-        options: &PutOptions,
-        size: u64,
-    ) -> Result<Finished, Errno> {
-        if SmallFile::may_have(size) {
-            small.bytes.resize(size as usize, 0);
-            match small.make_visible(path, self.attributes, self.condition).await {
-                Ok(visible) => return Ok((visible, AllCopies::WhenVisible)),
-                Err(_) if small.may_try_alone() => {}
-                Err(failure) => return Err(errno(&failure)),
-            }
-        }
-        self.finish_alone(&small.bytes, path, options, size).await
-    }
-
-    async fn finish_alone(
-        &mut self,
-        bytes: &[u8],
-        path: &PoolPath,
-        options: &PutOptions,
-        size: u64,
-    ) -> Result<Finished, Errno> {
-        let session = self.pool.session(path, options).await;
-        let session = session.map_err(|failure| errno(&failure))?;
-        let mut writer = session.create(path.clone(), self.attributes);
-        let copies = AllCopies::Reported(session.pending_report());
-        writer.write(bytes).await.map_err(|failure| errno(&failure))?;
-        Ok((self.finish_writer(writer, size).await?, copies))
-    }
-
-    /// Has a writer make a file visible, with zeros where it has less than `size` bytes.
-    async fn finish_writer(&self, mut writer: Writer, size: u64) -> Result<VisibleFile, Errno> {
-        while writer.written() < size {
-            let zeros = vec![0; (size - writer.written()).min(PIECE) as usize];
-            writer.write(&zeros).await.map_err(|failure| errno(&failure))?;
-        }
-        writer.set_attributes(self.attributes);
-        writer.make_visible().await.map_err(|failure| errno(&failure))
-    }
-
-    /// Publishes what was changed. It can be tried again.
-    async fn finish_edit(
-        &mut self,
-        path: &PoolPath,
-        options: &PutOptions,
-    ) -> Result<Finished, Errno> {
-        let attributes = self.attributes;
-        let Content::Edited(edit) = &self.content else { return Err(Errno::IO) };
-        let (mut writer, copies) = edit.writer(&self.pool, path, options, attributes).await?;
-        edit.write_to(&mut writer).await?;
-        writer.set_attributes(attributes);
-        let visible = writer.make_visible().await.map_err(|failure| errno(&failure))?;
-        Ok((visible, copies))
-    }
-
-    /// Opens what was streamed and published, if that is all there is, so that it can be changed.
-    async fn open_again(&mut self, path: &PoolPath) -> Result<(), Errno> {
+    /// Opens what was streamed and published, if that is all there is, so that it can be changed, and read when it has no
+    /// name any more.
+    pub async fn open_again(&mut self, path: &PoolPath) -> Result<(), Errno> {
         if matches!(self.content, Content::Published { .. }) {
             let base = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;
             if Some(base.version()) != self.version {

@@ -131,8 +131,8 @@ impl Edit {
         Ok(())
     }
 
-    /// A writer for the whole file: of the session that has its base, or of a new one, where there is none, or the file has
-    /// another path by now. With it, when all copies of the file are there.
+    /// A writer for the whole file: of the session that has its base, or of a new one, where there is none. With it, when all
+    /// copies of the file are there.
     pub async fn writer(
         &self,
         pool: &Pool,
@@ -140,14 +140,16 @@ impl Edit {
         options: &PutOptions,
         attributes: Attributes,
     ) -> Result<(Writer, AllCopies), Errno> {
-        match self.session.as_ref().filter(|session| session.path() == path) {
+        match &self.session {
             Some(session) => {
                 // The report of a session comes at its end, and this one goes on as long as the file is open.
                 let copies = match session.policy().mirror.is_async() {
                     true => AllCopies::Unknown,
                     false => AllCopies::WhenVisible,
                 };
-                Ok((Writer::anew(session, attributes), copies))
+                let mut writer = Writer::anew(session, attributes);
+                writer.set_place(path.clone(), options.condition); // it may have another name by now
+                Ok((writer, copies))
             }
             None => {
                 let session = pool.session(path, options).await;

@@ -9,8 +9,10 @@ mod extended_attributes;
 mod links;
 mod locking;
 mod names;
+mod renaming;
 mod reservations;
 mod sharing;
+mod versions;
 
 use checkpoints::MountedCheckpoints;
 
@@ -174,7 +176,7 @@ impl FileSystem {
             Some((inode, draft)) => self.facts_of_draft(inode, &draft).await,
             None => {
                 let entry = self.stat_or_end(parent, name).await?;
-                facts_of(self.inodes().of(parent, name), &entry)
+                facts_of(self.number_of_version(parent, name, entry.version), &entry)
             }
         };
         self.inodes().looked_up(facts.inode, facts.kind);
@@ -227,6 +229,17 @@ impl FileSystem {
         if found == Err(Errno::NOENT) && self.has_ended_elsewhere(inode).await {
             let path = self.inodes().path(inode)?;
             found = self.stat(&path).await;
+        }
+        // The name leads to something else by now, or nowhere, and who asks may have the version open.
+        if let Some(reading) = self.pinned(inode) {
+            let is_outdated = match &found {
+                Ok(entry) => entry.version != Some(reading.file().version()),
+                Err(why) => *why == Errno::NOENT,
+            };
+            if is_outdated {
+                self.inodes().outdate(inode, self.pool.now());
+                return Ok(facts_of_reading(inode, &reading));
+            }
         }
         let found = found?;
         match self.inodes().was_of_another_kind(inode, found.kind) {
@@ -285,7 +298,7 @@ impl FileSystem {
 
     /// The facts about an entry of a listing. It has a number from then on, until the kernel forgets it.
     pub fn facts_of_entry(&self, parent: u64, entry: &ListedEntry) -> ShownEntry {
-        facts_of(self.inodes().of(parent, &entry.path), entry)
+        facts_of(self.number_of_version(parent, &entry.path, entry.version), entry)
     }
 
     /// The kernel was told of a number, and that it is of this kind.
@@ -303,12 +316,19 @@ impl FileSystem {
         if !mode.writes {
             return self.open_for_reading(inode, opener).await;
         }
+        // A process that locks what it reads and writes must find one file.
+        let is_unread = self.handles().is_unread_by(inode, opener);
+        if mode.truncates || is_unread {
+            self.exchange_number(inode)?;
+        }
         let path = self.inodes().path(inode)?;
         let shared = self.handles().draft(inode);
         let (draft, is_begun) = match shared {
             Some(draft) => (draft, false),
             None => (Arc::new(AsyncMutex::new(self.begin_draft(inode, mode).await?)), true),
         };
+        // What they read is changed in place, under their number.
+        self.handles().readings(inode).iter().for_each(|reading| reading.note_draft());
         let handle = Handle::Writing { draft: Arc::clone(&draft), appends: mode.appends };
         let number = self.handles().add(inode, handle, opener);
         let shared = self.handles().draft(inode).filter(|shared| !Arc::ptr_eq(shared, &draft));
@@ -319,7 +339,7 @@ impl FileSystem {
             draft.withdraw().await;
         }
         if mode.truncates && (!is_begun || shared.is_some()) {
-            let cut_off = shared.unwrap_or(draft).lock().await.set_size(&path, 0).await;
+            let cut_off = shared.unwrap_or(draft).lock().await.cut_off(&path).await;
             if let Err(why) = cut_off {
                 self.handles().remove(number);
                 return Err(why);
@@ -330,7 +350,9 @@ impl FileSystem {
 
     /// The version that is published is read; what never was, and what programs share by locks, as it is written.
     async fn open_for_reading(&self, inode: u64, opener: Option<u32>) -> Result<u64, Errno> {
-        let path = self.inodes().path_to_open(inode)?;
+        if self.inodes().is_outdated(inode) {
+            return Err(Errno::STALE); // the kernel looks the name up once more
+        }
         if let Some(draft) = self.shared_by_locks(inode).await {
             return Ok(self.handles().add(
                 inode,
@@ -338,16 +360,46 @@ impl FileSystem {
                 opener,
             ));
         }
-        let handle = match self.pool.open_leased(&path).await {
-            Ok(file) => Handle::Reading(Arc::new(Reading::new(file))),
-            Err(failure) => match self.handles().draft(inode) {
-                Some(draft) if failure.code == code::NO_ENTRY => {
-                    Handle::Writing { draft, appends: false }
-                }
-                _ => return Err(errno(&failure)),
+        self.published_when_closed(inode).await;
+        let draft = self.handles().draft(inode);
+        let readings = self.handles().readings(inode);
+        let is_nameless = self.inodes().place(inode).is_none();
+        let reading = match (is_nameless, readings.last()) {
+            // It was replaced after it was looked up.
+            (true, Some(reading)) => Reading::new(reading.file().clone()),
+            _ => match self.open_version(inode).await {
+                Ok(reading) => reading,
+                Err(failure) => match draft {
+                    Some(draft) if failure == Errno::NOENT => {
+                        let handle = Handle::Writing { draft, appends: false };
+                        return Ok(self.handles().add(inode, handle, opener));
+                    }
+                    _ => return Err(failure),
+                },
             },
         };
-        Ok(self.handles().add(inode, handle, opener))
+        if self.handles().is_file_written(inode) {
+            reading.note_draft();
+        }
+        Ok(self.handles().add(inode, Handle::Reading(Arc::new(reading)), opener))
+    }
+
+    /// Opens the version that is published of a file; the number of one that is read is exchanged for another version.
+    async fn open_version(&self, inode: u64) -> Result<Reading, Errno> {
+        let path = self.inodes().last_path(inode)?;
+        let file = self.pool.open_leased(&path).await.map_err(|failure| errno(&failure))?;
+        if self.pinned(inode).is_some_and(|other| other.file().version() != file.version()) {
+            self.exchange_number(inode)?;
+        }
+        Ok(Reading::new(file))
+    }
+
+    /// Waits until a file that all programs have closed is published.
+    async fn published_when_closed(&self, inode: u64) {
+        let draft = self.handles().draft(inode);
+        if let Some(draft) = draft.filter(|_| !self.handles().is_file_written(inode)) {
+            drop(draft.lock().await);
+        }
     }
 
     async fn begin_draft(&self, inode: u64, mode: OpenMode) -> Result<Draft, Errno> {
@@ -399,7 +451,7 @@ impl FileSystem {
         let mut draft = Draft::empty(place, condition, attributes);
         draft.note(&path);
         let draft = Arc::new(AsyncMutex::new(draft));
-        let inode = self.inodes().of(parent, name);
+        let inode = self.number_of_version(parent, name, None);
         let facts = self.facts_of_draft(inode, &draft).await;
         let handle =
             self.handles().add(inode, Handle::Writing { draft, appends: mode.appends }, opener);
@@ -415,7 +467,7 @@ impl FileSystem {
                 reading.read(offset, len).await.map_err(|failure| errno(&failure))
             }
             Handle::Writing { draft, .. } => {
-                let path = self.inodes().path(opened.inode);
+                let path = self.inodes().last_path(opened.inode);
                 draft.lock().await.read(&path?, offset, len).await
             }
             Handle::Listing(_) => Err(Errno::ISDIR),
@@ -426,11 +478,15 @@ impl FileSystem {
     pub async fn write(&self, handle: u64, offset: u64, bytes: Vec<u8>) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
         let Handle::Writing { draft, appends } = opened.handle else { return Err(Errno::BADF) };
-        let path = self.inodes().path(opened.inode);
+        let path = self.inodes().last_path(opened.inode);
         let offset = (!appends).then_some(offset);
         let mut draft = draft.lock().await;
         draft.claim(opened.opener, offset, bytes.len())?;
-        draft.write(&path?, offset, bytes).await
+        let written = draft.write(&path?, offset, bytes).await;
+        if let Err(why) = written {
+            draft.fail(why, self.locks.is_locked(opened.inode));
+        }
+        written
     }
 
     /// Returns when what was written so far is as safe as [`Draft::sync`] says.
@@ -438,7 +494,7 @@ impl FileSystem {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
         match opened.handle {
             Handle::Writing { draft, .. } => {
-                let path = self.inodes().path(opened.inode);
+                let path = self.inodes().last_path(opened.inode);
                 draft.lock().await.sync(&path?).await?;
                 match self.locks.is_locked(opened.inode) {
                     true => self.publish_draft(&mut *draft.lock().await, opened.inode).await,
@@ -476,8 +532,12 @@ impl FileSystem {
     /// Removes a file or an empty directory.
     pub async fn remove(&self, parent: u64, name: &str) -> Result<(), Errno> {
         self.check_unstaged(parent, name)?;
+        self.check_empty(parent, name)?;
         let path = self.child(parent, name)?;
         let draft = self.draft_at(parent, name);
+        if let Some(draft) = &draft {
+            self.will_have_no_name(&path, draft).await;
+        }
         let removed = self.once(code::NO_ENTRY, || self.pool.remove(&path, false)).await;
         self.metadata.changed_here(&path);
         match removed {
@@ -486,37 +546,6 @@ impl FileSystem {
         }
         self.inodes().unlink(parent, name);
         self.has_no_name(&path, draft).await;
-        Ok(())
-    }
-
-    /// Gives an entry another name, in the place of what has that; with `no_replace` only if nothing has.
-    pub async fn rename(
-        &self,
-        from: (u64, &str),
-        to: (u64, &str),
-        no_replace: bool,
-    ) -> Result<(), Errno> {
-        self.check_unstaged(from.0, from.1)?;
-        self.check_unstaged(to.0, to.1)?;
-        let (source, target) = (self.child(from.0, from.1)?, self.child(to.0, to.1)?);
-        if source.space() != target.space() {
-            return Err(Errno::XDEV);
-        }
-        let (draft, replaced) = (self.draft_at(from.0, from.1), self.draft_at(to.0, to.1));
-        if let Some(draft) = draft {
-            // Its writer has the old name, so it is published under that and moved.
-            self.metadata.publishing(&source, draft.lock().await.publish(&source)).await?;
-        }
-        let move_entry = || self.pool.rename(&source, &target, no_replace);
-        let renamed = self.once(code::NO_ENTRY, move_entry).await;
-        self.metadata.changed_here(&source);
-        self.metadata.changed_here(&target);
-        renamed?;
-        self.inodes().rename(from, to);
-        if from != to {
-            self.has_no_name(&target, replaced).await;
-        }
-        self.note_new_names();
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! What programs have open.
 
 use crate::draft::Draft;
+use crate::opener::newest_process;
 use crate::reading::Reading;
 use potluck_wire::control::ListedEntry;
 use std::collections::HashMap;
@@ -33,6 +34,10 @@ pub struct OpenHandle {
     pub opener: Option<u32>,
     /// Whether it was closed by whoever writes it: a descriptor that another process inherited may still be open.
     pub is_left: bool,
+    /// The process that closed it, if that is known. It may have another descriptor.
+    pub left_by: Option<u32>,
+    /// The process that was started last when it was opened for writing: only later ones can have inherited it.
+    pub newest_process: Option<u32>,
 }
 
 /// All handles that are open, and the drafts behind them.
@@ -57,7 +62,13 @@ impl OpenHandles {
         }
         *self.of_inode.entry(inode).or_default() += 1;
         self.last += 1;
-        self.open.insert(self.last, OpenHandle { inode, handle, opener, is_left: false });
+        let newest_process = match handle {
+            Handle::Writing { .. } => newest_process(),
+            Handle::Reading(_) | Handle::Listing(_) => None,
+        };
+        let (is_left, left_by) = (false, None);
+        let opened = OpenHandle { inode, handle, opener, is_left, left_by, newest_process };
+        self.open.insert(self.last, opened);
         self.last
     }
 
@@ -69,9 +80,22 @@ impl OpenHandles {
     /// The process that opened a handle has closed it; others may still have it.
     pub fn leave(&mut self, number: u64) {
         if let Some(opened) = self.open.get_mut(&number) {
-            opened.opener = None;
+            opened.left_by = opened.opener.take().or(opened.left_by);
             opened.is_left = true;
         }
+    }
+
+    /// The process that opened a handle has closed it, and others write it.
+    pub fn hand_on(&mut self, number: u64) {
+        if let Some(opened) = self.open.get_mut(&number) {
+            opened.opener = None;
+        }
+    }
+
+    /// The processes that have closed a file which they wrote.
+    pub fn left_by(&self, inode: u64) -> Vec<u32> {
+        let of_file = self.open.values().filter(|opened| opened.inode == inode);
+        of_file.filter_map(|opened| opened.left_by).collect()
     }
 
     /// Whether a program has a file open that it writes.
@@ -82,6 +106,22 @@ impl OpenHandles {
     /// Whether a program has this file open and writes it.
     pub fn is_file_written(&self, inode: u64) -> bool {
         self.open.values().any(|opened| opened.inode == inode && is_written(opened))
+    }
+
+    /// Whether a program has this file open by another handle than this, and writes it.
+    pub fn is_written_beside(&self, inode: u64, number: u64) -> bool {
+        let mut open = self.open.iter();
+        open.any(|(other, opened)| *other != number && opened.inode == inode && is_written(opened))
+    }
+
+    /// Whether a process, if it is known, does not read a file.
+    pub fn is_unread_by(&self, inode: u64, process: Option<u32>) -> bool {
+        let reads = |opened: &OpenHandle| {
+            let reader = opened.opener.or(opened.left_by);
+            let is_read = opened.inode == inode && matches!(opened.handle, Handle::Reading(_));
+            is_read && (reader.is_none() || reader == process)
+        };
+        process.is_some() && !self.open.values().any(reads)
     }
 
     /// The draft of a file that is being written.

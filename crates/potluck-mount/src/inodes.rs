@@ -1,5 +1,6 @@
 //! The numbers by which the kernel knows names of this mount.
 
+use potluck_core::clock::Tick;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::EntryKind;
 use rustix::io::Errno;
@@ -11,17 +12,24 @@ pub const ROOT: u64 = 1;
 /// A name in a directory, by the number of the directory.
 pub type NamePlace = (u64, String);
 
+#[derive(Default)]
 struct Inode {
     /// `None` for the root, and once the name leads elsewhere.
     place: Option<NamePlace>,
-    /// The name at which something else took its place.
-    replaced_at: Option<NamePlace>,
+    /// The name that it had last, where that leads nowhere any more, or elsewhere.
+    last_place: Option<NamePlace>,
     /// How often the kernel was told of it and has not forgotten it.
     lookups: u64,
     /// What the kernel was told that it is.
     kind: Option<EntryKind>,
     /// Where the content of a directory is staged for a checkpoint, so that all names below lead there.
     staging: Option<PoolPath>,
+    /// Whether its name was taken from it because another version is there now.
+    is_outdated: bool,
+    /// Whether programs locked it: those share it while they have it open, and have to find one number.
+    was_locked: bool,
+    /// The number that stands for it where it is locked, if it was outdated then.
+    locked_as: Option<u64>,
 }
 
 /// All that the kernel may ask about. A number is never given twice.
@@ -30,16 +38,15 @@ pub struct Inodes {
     known: HashMap<u64, Inode>,
     names: HashMap<NamePlace, u64>,
     last: u64,
+    /// The name that got another number last, and when.
+    exchanged: Option<(NamePlace, Tick)>,
 }
 
 impl Inodes {
     /// Knows the root alone.
     pub fn new(root: PoolPath) -> Self {
-        let known = HashMap::from([(
-            ROOT,
-            Inode { place: None, replaced_at: None, lookups: 1, kind: None, staging: None },
-        )]);
-        Self { root, known, names: HashMap::new(), last: ROOT }
+        let known = HashMap::from([(ROOT, Inode { lookups: 1, ..Inode::default() })]);
+        Self { root, known, names: HashMap::new(), last: ROOT, exchanged: None }
     }
 
     /// The path of a number, as names are now.
@@ -54,13 +61,13 @@ impl Inodes {
         self.path(*parent)?.join(name).map_err(|_| Errno::NAMETOOLONG)
     }
 
-    /// The path of a number, or of what took its place by a rename: whoever looked a name up, and opens it after that, opens
-    /// what is there by then.
-    pub fn path_to_open(&self, number: u64) -> Result<PoolPath, Errno> {
-        let replaced_at = self.known.get(&number).and_then(|inode| inode.replaced_at.as_ref());
-        match (self.path(number), replaced_at) {
+    /// The path of a number, or the one that its name had last. Something else may be there: whoever looked a name up, and
+    /// opens it after that, opens what is there by then.
+    pub fn last_path(&self, number: u64) -> Result<PoolPath, Errno> {
+        let last_place = self.known.get(&number).and_then(|inode| inode.last_place.as_ref());
+        match (self.path(number), last_place) {
             (Err(_), Some((parent, name))) => {
-                self.path(*parent)?.join(name).map_err(|_| Errno::NAMETOOLONG)
+                self.last_path(*parent)?.join(name).map_err(|_| Errno::NAMETOOLONG)
             }
             (path, _) => path,
         }
@@ -131,9 +138,7 @@ impl Inodes {
         self.last += 1;
         let place = (parent, name.to_owned());
         self.names.insert(place.clone(), self.last);
-        let (lookups, kind, replaced_at, staging) = Default::default();
-        let inode = Inode { place: Some(place), replaced_at, lookups, kind, staging };
-        self.known.insert(self.last, inode);
+        self.known.insert(self.last, Inode { place: Some(place), ..Inode::default() });
         self.last
     }
 
@@ -168,8 +173,55 @@ impl Inodes {
         if let Some(number) = self.names.remove(&(parent, name.to_owned()))
             && let Some(inode) = self.known.get_mut(&number)
         {
-            inode.place = None;
+            inode.last_place = inode.place.take();
         }
+    }
+
+    /// Another version took the place of what a number stands for: its name gets another number.
+    pub fn outdate(&mut self, number: u64, now: Tick) {
+        let Some(place) = self.place(number).cloned() else { return };
+        self.unlink(place.0, &place.1);
+        self.exchanged = Some((place, now));
+        if let Some(inode) = self.known.get_mut(&number) {
+            inode.is_outdated = true;
+        }
+    }
+
+    /// Whether the name of a number got it since then, in the place of another; that is said once.
+    pub fn take_exchange(&mut self, number: u64, since: Tick) -> bool {
+        let place = self.place(number).cloned();
+        let exchanged =
+            self.exchanged.take_if(|(exchanged, _)| Some(&*exchanged) == place.as_ref());
+        exchanged.is_some_and(|(_, when)| when > since)
+    }
+
+    /// Whether another version took the place of what a number stands for.
+    pub fn is_outdated(&self, number: u64) -> bool {
+        self.known.get(&number).is_some_and(|inode| inode.is_outdated)
+    }
+
+    /// The number under which a file is locked: that of what has its name, for one that is outdated and is locked for the
+    /// first time, and the same from then on.
+    pub fn lock(&mut self, number: u64) -> u64 {
+        let outdated = self.known.get(&number).filter(|inode| inode.is_outdated);
+        let unknown = outdated.filter(|inode| inode.locked_as.is_none());
+        if let Some((parent, name)) = unknown.and_then(|inode| inode.last_place.clone()) {
+            let locked_as = Some(self.of(parent, &name));
+            self.known.entry(number).and_modify(|inode| inode.locked_as = locked_as);
+        }
+        let locked = self.locked_number(number);
+        self.known.entry(locked).and_modify(|inode| inode.was_locked = true);
+        locked
+    }
+
+    /// Whether programs locked what a number stands for.
+    pub fn was_locked(&self, number: u64) -> bool {
+        self.known.get(&number).is_some_and(|inode| inode.was_locked)
+    }
+
+    /// The number that [`Self::lock`] gave, or else the same.
+    pub fn locked_number(&self, number: u64) -> u64 {
+        self.known.get(&number).and_then(|inode| inode.locked_as).unwrap_or(number)
     }
 
     /// A name moves, in the place of what had the new one.
@@ -177,11 +229,6 @@ impl Inodes {
         let Some(number) = self.find(from.0, from.1) else { return self.unlink(to.0, to.1) };
         if self.find(to.0, to.1) == Some(number) {
             return;
-        }
-        if let Some(replaced) = self.find(to.0, to.1)
-            && let Some(inode) = self.known.get_mut(&replaced)
-        {
-            inode.replaced_at = Some((to.0, to.1.to_owned()));
         }
         self.unlink(to.0, to.1);
         self.names.remove(&(from.0, from.1.to_owned()));
@@ -200,6 +247,7 @@ fn names_of(path: &PoolPath) -> impl Iterator<Item = &str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn what_is_below_a_directory_moves_with_it_and_what_was_replaced_has_no_path() {
@@ -220,9 +268,28 @@ mod tests {
         inodes.rename((dir, "f"), (ROOT, "other"));
         assert_eq!(path(&inodes, file), Ok("pot://lab/other".into()));
         assert_eq!(path(&inodes, other), Err(Errno::STALE));
-        let opened = inodes.path_to_open(other).map(|path| path.to_string());
+        let opened = inodes.last_path(other).map(|path| path.to_string());
         assert_eq!(opened, Ok("pot://lab/other".into()), "what is there now");
         assert_ne!(inodes.of(dir, "f"), file);
+    }
+
+    #[test]
+    fn an_outdated_number_is_exchanged_and_locked_as_what_has_its_name() {
+        let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
+        let (then, now) = (Tick::default(), Tick::default() + Duration::from_secs(1));
+        let old = inodes.of(ROOT, "f");
+        inodes.looked_up(old, EntryKind::File);
+        inodes.outdate(old, now);
+        assert!(inodes.is_outdated(old));
+        assert_eq!(inodes.path(old), Err(Errno::STALE));
+        let new = inodes.of(ROOT, "f");
+        assert_ne!(new, old);
+        assert!(inodes.take_exchange(new, then) && !inodes.take_exchange(new, then), "once");
+        assert!(!inodes.is_outdated(new));
+        assert_eq!((inodes.locked_number(old), inodes.lock(old)), (old, new));
+        assert!(inodes.was_locked(new) && !inodes.was_locked(old));
+        inodes.unlink(ROOT, "f");
+        assert_eq!(inodes.locked_number(old), new, "where its locks are");
     }
 
     #[test]

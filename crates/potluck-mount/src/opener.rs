@@ -3,8 +3,76 @@
 //! Each close() of a descriptor reaches the mount, also those of children that inherited it and of children that
 //! closed it when they began another program. Were they to publish the file, a program that starts another in the
 //! middle of writing would publish half a file.
+//!
+//! Nor does each close() of the opener end it: a shell opens a file, makes it the standard output of a program by a
+//! second descriptor, and closes the first. Who may have such a descriptor is looked up in /proc.
 
-use std::path::Path;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Processes that are looked at one by one. Where more were started, any of them may have inherited a descriptor.
+const MOST_PROCESSES: usize = 4096;
+
+/// A file as its descriptors are told apart in /proc.
+#[derive(Debug, Clone)]
+pub struct NamedInode {
+    /// The number of the file in its mount.
+    pub inode: u64,
+    /// The name of the file in its directory; files of other file systems may have the same number.
+    pub name: String,
+}
+
+impl NamedInode {
+    /// Whether a process has a descriptor of the file; also where that cannot be known.
+    pub fn is_open_in(&self, process: u32) -> bool {
+        match self.find_in(process) {
+            Ok(found) => found,
+            Err(why) if why.kind() == io::ErrorKind::NotFound => false,
+            Err(_) => is_alive(process),
+        }
+    }
+
+    fn find_in(&self, process: u32) -> io::Result<bool> {
+        let dir = Path::new("/proc").join(process.to_string());
+        for descriptor in std::fs::read_dir(dir.join("fdinfo"))? {
+            let descriptor = descriptor?;
+            let Ok(about) = std::fs::read_to_string(descriptor.path()) else { continue };
+            let number = about.lines().find_map(|line| line.strip_prefix("ino:"));
+            if number.and_then(|number| number.trim().parse().ok()) == Some(self.inode) {
+                let target = std::fs::read_link(dir.join("fd").join(descriptor.file_name()));
+                if target.is_ok_and(|target| target.file_name() == Some(self.name.as_ref())) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether one of these processes may have a descriptor of it.
+    pub fn may_be_open_in(&self, processes: &Range<u32>) -> bool {
+        processes.len() > MOST_PROCESSES
+            || processes.clone().any(|process| self.is_open_in(process))
+    }
+}
+
+/// Whether a process may still do something: one that has no memory any more, as it ends, has closed its files or does so.
+fn is_alive(process: u32) -> bool {
+    let status = PathBuf::from(format!("/proc/{process}/status"));
+    std::fs::read_to_string(status).is_ok_and(|status| status.contains("\nVmSize:"))
+}
+
+/// The number of the process that was started last on this machine.
+pub fn newest_process() -> Option<u32> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next_back()?.parse().ok()
+}
+
+/// The processes that were started after one, which alone can have inherited what was opened since; `None` where
+/// that is not known.
+pub fn started_since(earlier: Option<u32>) -> Option<Range<u32>> {
+    let (earlier, newest) = (earlier?, newest_process()?);
+    (earlier <= newest).then(|| earlier + 1..newest + 1)
+}
 
 /// The process that a thread belongs to; `None` where that cannot be known, as across namespaces.
 pub fn process_of(thread: u32) -> Option<u32> {
@@ -36,5 +104,38 @@ mod tests {
         assert!(closes_for_good(None, own));
         assert!(closes_for_good(Some(u32::MAX), own), "nobody has that number");
         assert!(!closes_for_good(Some(1), own), "process 1 is always there");
+    }
+
+    #[test]
+    fn a_descriptor_is_found_where_it_is_and_in_children_that_inherited_it() {
+        use std::os::unix::fs::MetadataExt;
+        let before = newest_process();
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = std::fs::File::create(dir.path().join("f")).expect("made");
+        let inode = file.metadata().expect("there").ino();
+        let (own, name) = (std::process::id(), "f".to_owned());
+        let named = NamedInode { inode, name };
+        assert!(named.is_open_in(own));
+        assert!(!NamedInode { name: "g".into(), ..named.clone() }.is_open_in(own));
+        assert!(!named.is_open_in(u32::MAX), "nobody has that number");
+        let mut command = std::process::Command::new("sleep");
+        let mut child = command.arg("60").stdout(file).spawn().expect("started");
+        drop(command); // which has the descriptor, too
+        assert!(!named.is_open_in(own), "it is the child's alone");
+        assert!(named.may_be_open_in(&started_since(before).expect("known")));
+        child.kill().expect("killed");
+        wait_for_end(child);
+        assert!(!named.may_be_open_in(&started_since(before).expect("known")));
+        assert!(named.may_be_open_in(&(1..10_000_000)), "too many to know");
+        assert_eq!(started_since(Some(u32::MAX)), None);
+    }
+
+    fn wait_for_end(mut child: std::process::Child) {
+        let id = child.id();
+        while is_alive(id) {
+            std::thread::yield_now();
+        }
+        assert!(!NamedInode { inode: 1, name: String::new() }.is_open_in(id));
+        child.wait().expect("ended");
     }
 }

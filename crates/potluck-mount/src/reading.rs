@@ -4,12 +4,14 @@ use potluck_client::{File, Part, Reader};
 use potluck_core::attributes::EntryAttributes;
 use potluck_wire::error::Failure;
 use std::sync::Mutex as SyncMutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Mutex;
 
 /// One version that programs read through one handle.
 pub struct Reading {
     file: File,
     attributes: SyncMutex<EntryAttributes>,
+    is_beside_draft: AtomicBool,
     order: Mutex<InOrder>,
 }
 
@@ -28,7 +30,17 @@ impl Reading {
     /// Begins to read a version.
     pub fn new(file: File) -> Self {
         let attributes = SyncMutex::new(file.attributes());
-        Self { file, attributes, order: Mutex::default() }
+        Self { file, attributes, is_beside_draft: AtomicBool::new(false), order: Mutex::default() }
+    }
+
+    /// Programs write the file at the same time, under the same number.
+    pub fn note_draft(&self) {
+        self.is_beside_draft.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Self::note_draft`] was said.
+    pub fn is_beside_draft(&self) -> bool {
+        self.is_beside_draft.load(Ordering::Relaxed)
     }
 
     /// The version that is read.

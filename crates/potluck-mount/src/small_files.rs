@@ -48,10 +48,10 @@ impl SmallFiles {
         let known = self.known(&dir);
         let session = match known {
             Some(session) => session,
-            None => self.open_session(dir).await.ok()?,
+            None => self.open_session(dir.clone()).await.ok()?,
         };
         let is_stored_when_visible = !session.policy().mirror.is_async();
-        is_stored_when_visible.then(|| SmallFile { session, bytes: Vec::new() })
+        is_stored_when_visible.then(|| SmallFile { session, dir, bytes: Vec::new() })
     }
 
     async fn open_session(self: &Arc<Self>, dir: PoolPath) -> Result<Arc<Session>, Failure> {
@@ -94,6 +94,8 @@ async fn end_later(files: Weak<SmallFiles>) {
 /// A small file that is being written.
 pub struct SmallFile {
     session: Arc<Session>,
+    /// The directory of the session.
+    dir: PoolPath,
     /// All that was written.
     pub bytes: Vec<u8>,
 }
@@ -102,6 +104,11 @@ impl SmallFile {
     /// Whether a file of so many bytes is one.
     pub fn may_have(bytes: u64) -> bool {
         bytes <= MOST
+    }
+
+    /// Whether `path` is where its session writes: the file may have been renamed since.
+    pub fn is_in_directory_of(&self, path: &PoolPath) -> bool {
+        path.parent().as_ref() == Some(&self.dir)
     }
 
     /// Makes it visible at `path`.
@@ -114,7 +121,7 @@ impl SmallFile {
         condition: Condition,
     ) -> Result<VisibleFile, Failure> {
         let mut writer = self.session.create(path.clone(), attributes);
-        writer.set_condition(condition);
+        writer.set_place(path.clone(), condition);
         writer.write(&self.bytes).await?;
         writer.make_visible().await
     }

@@ -61,13 +61,14 @@ impl FileSystem {
             (Some(shared), _) => shared,
             (None, None) => return self.set_attributes(inode, change).await,
             (None, Some(_)) => {
+                self.exchange_number(inode)?;
                 let mode = OpenMode { writes: true, ..OpenMode::default() };
                 Arc::new(AsyncMutex::new(self.begin_draft(inode, mode).await?))
             }
         };
         {
             let mut draft = shared.lock().await;
-            let path = self.inodes().path(inode)?;
+            let path = self.inodes().last_path(inode)?;
             if let Some(size) = size {
                 draft.set_size(&path, size).await?;
             }

@@ -186,7 +186,7 @@ impl FileSystem {
         let drafts = self.handles().drafts();
         drafts.into_iter().any(|(number, _)| {
             let is_below = self.inodes().is_below(number, dir);
-            is_below && self.handles().is_file_written(number)
+            is_below && self.is_file_open_for_writing(number)
         })
     }
 

@@ -1,30 +1,87 @@
 //! Files that were written are published when they are closed, and what cannot be is kept in the mount's record.
 
 use super::FileSystem;
-use crate::draft::{Draft, PublishedChange};
+use crate::draft::Draft;
+use crate::errno::errno;
 use crate::handles::{Handle, OpenHandle, SharedDraft};
-use crate::opener::closes_for_good;
+use crate::opener::{NamedInode, closes_for_good, process_of, started_since};
+use potluck_core::checkpoint::CheckpointId;
 use potluck_core::path::PoolPath;
+use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::sync::Arc;
 
+/// Who may still write to a file after a descriptor of it was closed.
+enum Writers {
+    /// The process that closed it, or the one that opened it, by another descriptor.
+    Opener,
+    /// Others, or that is not known.
+    Others,
+    None,
+}
+
 impl FileSystem {
     /// Publishes what was written, when a thread of the process that opened the file closes a descriptor of it, or
-    /// anybody does after that one. A file that was removed meanwhile is not published.
+    /// anybody does after that one. A file that was removed meanwhile is not published; and one that was made, or cut off when
+    /// it was opened, and not written, only when nobody may write it any more.
     ///
     /// The locks of `owner` on the file end with it, when what was written under them is there. What another program is in
     /// the middle of writing under an exclusive lock is not published, but by that one.
     pub async fn flush(&self, handle: u64, thread: u32, owner: u64) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
+        let locked = self.locked_number(opened.inode);
         let mut published = Ok(());
         if closes_for_good(opened.opener, thread) {
-            self.handles().leave(handle);
-            if !self.locks.is_written_by_another(opened.inode, owner) {
-                published = self.publish(&opened).await;
+            match self.writers_left(handle, &opened, thread).await {
+                Writers::Opener => {}
+                Writers::Others => self.handles().hand_on(handle),
+                Writers::None => {
+                    self.handles().leave(handle);
+                    if !self.locks.is_written_by_another(locked, owner) {
+                        published = self.publish(&opened).await;
+                    }
+                }
             }
         }
-        self.locks.unlock_all(opened.inode, owner);
+        self.locks.unlock_all(locked, owner);
         published
+    }
+
+    /// Who may still write a file that was merely begun, after a thread closed a descriptor of it. What was written is
+    /// published whoever may write more.
+    async fn writers_left(&self, handle: u64, opened: &OpenHandle, thread: u32) -> Writers {
+        let Handle::Writing { draft, .. } = &opened.handle else { return Writers::None };
+        if !draft.lock().await.is_merely_begun() {
+            return Writers::None;
+        }
+        let Some(named) = self.named(opened.inode) else { return Writers::None };
+        if self.handles().is_written_beside(opened.inode, handle) {
+            return Writers::Others;
+        }
+        let closing = process_of(thread);
+        if closing.into_iter().chain(opened.opener).any(|process| named.is_open_in(process)) {
+            return Writers::Opener;
+        }
+        match started_since(opened.newest_process).filter(|_| closing.is_some()) {
+            Some(started) if !named.may_be_open_in(&started) => Writers::None,
+            _ => Writers::Others,
+        }
+    }
+
+    /// What descriptors of a file are known by, if it has a name.
+    fn named(&self, inode: u64) -> Option<NamedInode> {
+        let place = self.inodes().place(inode).cloned();
+        place.map(|(_, name)| NamedInode { inode, name })
+    }
+
+    /// Whether a program has a file open and writes it, or has closed it and has another descriptor of it.
+    pub(super) fn is_file_open_for_writing(&self, inode: u64) -> bool {
+        if self.handles().is_file_written(inode) {
+            return true;
+        }
+        let left_by = self.handles().left_by(inode);
+        let named = self.named(inode);
+        named.is_some_and(|named| left_by.iter().any(|process| named.is_open_in(*process)))
     }
 
     async fn publish(&self, opened: &OpenHandle) -> Result<(), Errno> {
@@ -36,16 +93,51 @@ impl FileSystem {
         if draft.is_shared() && self.handles().is_file_written(inode) {
             return Ok(()); // the last program of this mount that closes it has written this mount's part
         }
+        if draft.is_nameless() {
+            draft.withdraw().await;
+            return Ok(());
+        }
         if !self.locks.may_publish(inode).await {
             draft.lose(Errno::IO);
         }
-        let path = self.inodes().path(inode);
-        match path {
-            Ok(path) => self.metadata.publishing(&path, publish(draft, &path)).await,
-            Err(_) => {
-                draft.withdraw().await;
-                Ok(())
+        let path = self.inodes().last_path(inode)?;
+        self.publish_at(draft, &path).await
+    }
+
+    /// Publishes a draft at `path`. A program may not hear that it failed, as one that is killed or ends without closing:
+    /// the record says so, too.
+    pub(super) async fn publish_at(&self, draft: &mut Draft, path: &PoolPath) -> Result<(), Errno> {
+        let publish = async {
+            if draft.is_dirty() {
+                self.check_dir(path).await?;
             }
+            draft.publish(path).await
+        };
+        let published = self.metadata.publishing(path, publish).await;
+        if let Err(why) = published {
+            tracing::warn!("{path} is not in the pool as it was written: {why}");
+            draft.failed(path, why);
+        }
+        published
+    }
+
+    /// Refuses to publish in a directory that is not there any more, as another client has renamed or removed it: it would be
+    /// made anew, with this file in it.
+    async fn check_dir(&self, path: &PoolPath) -> Result<(), Errno> {
+        let Some(dir) = path.parent().filter(|dir| !dir.names().is_empty()) else { return Ok(()) };
+        // A checkpoint that has ended takes no files.
+        let is_staged =
+            dir.names().iter().any(|name| CheckpointId::of_staging_name(name).is_some());
+        if is_staged || self.metadata.place(&dir).await != Err(Errno::NOENT) {
+            return Ok(());
+        }
+        match self.pool.stat(&dir).await {
+            Err(failure) if failure.code == code::NO_ENTRY => {
+                tracing::warn!("{dir} is not there any more: another client renamed or removed it");
+                Err(Errno::STALE)
+            }
+            Err(failure) => Err(errno(&failure)),
+            Ok(_) => Ok(()),
         }
     }
 
@@ -54,12 +146,15 @@ impl FileSystem {
         self.handles().leave(handle);
         let opened = self.handles().get(handle);
         let Some(opened) = opened else { return };
+        let locked = self.locked_number(opened.inode);
         if let Handle::Writing { draft, .. } = &opened.handle {
             // Who sets attributes by name finds the file open until all that were set before are published: a program
             // may do so, and rename the file, between its close and this.
             let mut draft = draft.lock().await;
+            let is_begun =
+                draft.is_merely_begun() && self.handles().is_written_beside(opened.inode, handle);
             // Nobody waits for the answer; the record has it.
-            if !self.locks.is_written_by_another(opened.inode, owner.unwrap_or_default()) {
+            if !is_begun && !self.locks.is_written_by_another(locked, owner.unwrap_or_default()) {
                 let _ = self.publish_draft(&mut draft, opened.inode).await;
             }
             self.handles().remove(handle);
@@ -67,11 +162,11 @@ impl FileSystem {
             self.handles().remove(handle);
         }
         if let Some(owner) = owner {
-            self.locks.unlock_all(opened.inode, owner); // those of flock, which belong to the open file
+            self.locks.unlock_all(locked, owner); // those of flock, which belong to the open file
         }
         self.forget(opened.inode, 0); // the kernel may have done so while it was open
-        let is_open = self.handles().is_open(opened.inode);
-        if !is_open && let Some(given) = self.locks.closed(opened.inode) {
+        let is_open = [opened.inode, locked].iter().any(|number| self.handles().is_open(*number));
+        if !is_open && let Some(given) = self.locks.closed(locked) {
             let locks = Arc::clone(&self.locks);
             tokio::spawn(async move { locks.give_back(given).await });
         }
@@ -87,13 +182,15 @@ impl FileSystem {
     pub async fn publish_closed(&self, all_closed: bool) {
         let drafts = self.handles().drafts();
         for (inode, draft) in drafts {
-            let path = self.inodes().path(inode);
-            let Ok(path) = path else { continue };
             if !all_closed && self.handles().is_file_written(inode) {
                 continue;
             }
-            // The record has what fails.
-            let _ = publish(&mut *draft.lock().await, &path).await;
+            let path = self.inodes().last_path(inode);
+            let mut draft = draft.lock().await;
+            if let (Ok(path), false) = (path, draft.is_nameless()) {
+                // The record has what fails.
+                let _ = self.publish_at(&mut draft, &path).await;
+            }
         }
     }
 
@@ -116,15 +213,4 @@ impl FileSystem {
             }
         }
     }
-}
-
-/// Publishes a draft at `path`. A program may not hear that it failed, as one that is killed or ends without closing:
-/// the record says so, too.
-async fn publish(draft: &mut Draft, path: &PoolPath) -> Result<PublishedChange, Errno> {
-    let published = draft.publish(path).await;
-    if let Err(why) = published {
-        tracing::warn!("{path} is not in the pool as it was written: {why}");
-        draft.failed(path, why);
-    }
-    published
 }

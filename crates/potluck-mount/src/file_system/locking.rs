@@ -31,13 +31,16 @@ impl FileSystem {
         lock: RangeLock,
         waiting: Option<u32>,
     ) -> Result<(), Errno> {
+        let reader = inode;
+        let inode = self.inodes().lock(reader);
         let until = self.pool.now() + MOST_UNCERTAIN;
         loop {
             if waiting.is_some_and(is_interrupted) {
                 return Err(Errno::INTR);
             }
             let is_in_the_way = match self.locks.try_lock(inode, lock)? {
-                Locking::Done => return Ok(()),
+                Locking::Done if inode == reader => return Ok(()),
+                Locking::Done => return self.read_as(reader, inode).await,
                 Locking::Conflict => true,
                 Locking::Uncertain => false,
                 Locking::NeedsAuthority => {
@@ -62,6 +65,7 @@ impl FileSystem {
         inode: u64,
         wanted: RangeLock,
     ) -> Result<Option<RangeLock>, Errno> {
+        let inode = self.inodes().lock(inode);
         if let Some(conflict) = self.locks.conflict(inode, &wanted) {
             return Ok(Some(conflict));
         }
@@ -80,7 +84,7 @@ impl FileSystem {
 
     /// Unlocks a range.
     pub fn unlock(&self, inode: u64, owner: u64, start: u64, end: u64) {
-        self.locks.unlock(inode, owner, start, end);
+        self.locks.unlock(self.locked_number(inode), owner, start, end);
     }
 
     /// Takes the authority over the locks of a file. What others wrote before is there then.
@@ -126,6 +130,19 @@ impl FileSystem {
         }
         if let Some(forget) = self.forgetting.get() {
             forget(inode);
+        }
+        Ok(())
+    }
+
+    /// Has programs that read an old version, and have locked what took its place, read that.
+    async fn read_as(&self, reader: u64, inode: u64) -> Result<(), Errno> {
+        let handle = match self.shared_by_locks(inode).await {
+            Some(draft) => Handle::Writing { draft, appends: false },
+            None => Handle::Reading(Arc::new(self.open_version(inode).await?)),
+        };
+        self.handles().replace_readings(reader, &handle);
+        if let Some(forget) = self.forgetting.get() {
+            forget(reader);
         }
         Ok(())
     }

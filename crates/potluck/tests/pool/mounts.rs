@@ -9,6 +9,7 @@ mod links;
 mod locks;
 mod metadata_cache;
 mod model;
+mod open_files;
 mod owners;
 mod programs;
 mod small_files;

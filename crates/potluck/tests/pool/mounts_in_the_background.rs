@@ -172,10 +172,14 @@ fn the_spool_has_a_largest_size_and_a_write_beyond_it_finds_no_space() {
     assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
     drop(other);
     file.write_all_at(&content[600_000..], 600_000).expect("what the other had is free");
+    drop(file);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "what was accepted");
+    let file = both("h").expect("made");
+    file.write_all_at(&content, 0).expect("it fits");
     let full = file.write_all_at(b"x", 1 << 20).expect_err("full");
     assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));
     drop(file);
-    assert_same(&lab.cli.cat("pot://lab/f"), &content, "what was accepted");
+    lab.cli.fails(3, &["stat", "pot://lab/h"]);
     // What a file had before takes no room there.
     let mut content = bytes(6, 3 << 20);
     fs::write(lab.dir().join("large"), &content).expect("a file");
@@ -185,7 +189,8 @@ fn the_spool_has_a_largest_size_and_a_write_beyond_it_finds_no_space() {
     drop(large);
     content[2 << 20] = b'x';
     assert_same(&lab.cli.cat("pot://lab/large"), &content, "changed");
-    lab.cli.ok(&["umount", arg(&mount.dir)]);
+    let said = lab.cli.run(&["--json", "umount", arg(&mount.dir)]).exits(4).json();
+    assert_eq!(said["unpublished"].as_array().expect("a list").len(), 2, "{said}");
 }
 
 /// The child that inherited a file writes on after its parent has closed it, and nobody hears that its close fails.

@@ -99,7 +99,7 @@ impl Window {
             inline: None,
             pages: Vec::new(),
             acknowledged: Packed::default(),
-            condition: self.committing.condition,
+            condition: facts.condition.unwrap_or(self.committing.condition),
             in_parts: Some(InParts::Whole { file, parts: whole.count }),
         };
         let finished = whole.finished.take();

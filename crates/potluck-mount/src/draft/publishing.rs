@@ -1,0 +1,178 @@
+//! How a file that was written becomes visible whole, whatever its content is in.
+
+use super::{Content, Draft, Finished, PIECE, PublishedChange, Streamed};
+use crate::errno::errno;
+use crate::small_files::SmallFile;
+use crate::stream::FileStream;
+use crate::write_rates::{AllCopies, Published};
+use potluck_client::{Attributes, PutOptions, VisibleFile, Writer};
+use potluck_core::attributes::{AttributesToSet, FileTime};
+use potluck_core::path::PoolPath;
+use potluck_wire::control::{Condition, SetAttributes};
+use potluck_wire::error::code;
+use rustix::io::Errno;
+
+impl Draft {
+    /// Makes the file visible whole at `path`. What is written afterwards goes on from there.
+    pub async fn publish(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
+        if self.is_shared() {
+            return self.finish_shared(path).await;
+        }
+        if !self.is_dirty {
+            return self.publish_attributes(path).await;
+        }
+        if let Some(why) = self.failure {
+            return Err(why);
+        }
+        self.note.publishing(path);
+        let options = PutOptions { condition: self.condition, ..PutOptions::default() };
+        // The time that is shown of it before is that which it has.
+        self.attributes.mtime.get_or_insert(FileTime::of_ms(self.pool.wall_ms()));
+        let finished = match self.content {
+            Content::Streamed { .. } => self.finish_stream(path, &options).await,
+            Content::Edited(_) => self.finish_edit(path, &options).await,
+            Content::Published { .. } | Content::Shared(_) => {
+                unreachable!("nothing of it was changed")
+            }
+            Content::Lost { why, .. } => return Err(why),
+        };
+        let (visible, copies) = finished.inspect_err(|_| self.note.unpublished(path))?;
+        self.version = Some(visible.version);
+        let took = self.pool.now().saturating_sub(self.opened);
+        let published = Published { path: path.clone(), bytes: self.size(), took };
+        let copies = if visible.below_policy { AllCopies::Unknown } else { copies };
+        self.written_files.published(published, copies);
+        self.note.published();
+        (self.is_dirty, self.is_written, self.has_new_attributes) = (false, false, false);
+        self.condition = Condition::Always;
+        Ok(PublishedChange::Content { dir_modified: visible.dir_modified })
+    }
+
+    /// Has what was written of a shared file be in its next version.
+    async fn finish_shared(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
+        let Content::Shared(shared) = &mut self.content else {
+            return Ok(PublishedChange::Nothing);
+        };
+        self.note.publishing(path);
+        shared.finish().await.inspect_err(|_| self.note.unpublished(path))?;
+        self.note.published();
+        (self.is_dirty, self.version) = (false, None); // whichever is there by now
+        self.publish_attributes(path).await?;
+        Ok(PublishedChange::Content { dir_modified: None })
+    }
+
+    /// Sets the attributes at `path`, if any were set since its content was published, and that is as it was.
+    async fn publish_attributes(&mut self, path: &PoolPath) -> Result<PublishedChange, Errno> {
+        if self.is_dirty || !self.has_new_attributes {
+            return Ok(PublishedChange::Nothing);
+        }
+        let Attributes { mtime, permissions, owner } = self.attributes;
+        let attributes = AttributesToSet { mtime, permissions: Some(permissions), owner };
+        let set = SetAttributes { path: path.clone(), version: self.version, attributes };
+        match self.pool.set_attributes(&set).await {
+            // Another version took its place since, as it may do after.
+            Err(failure) if failure.code == code::WRONG_VERSION => {}
+            set => set.map_err(|failure| errno(&failure))?,
+        }
+        self.has_new_attributes = false;
+        Ok(PublishedChange::Attributes)
+    }
+
+    /// Publishes what came in order. A second try would publish a file without what donors were given.
+    async fn finish_stream(
+        &mut self,
+        path: &PoolPath,
+        options: &PutOptions,
+    ) -> Result<Finished, Errno> {
+        let size = self.size();
+        let lost = |why| Content::Lost { why, size };
+        let content = std::mem::replace(&mut self.content, lost(Errno::IO)); // until it is there
+        let Content::Streamed { stream, .. } = content else { return Err(Errno::IO) };
+        let finished = match stream {
+            Streamed::Stream(stream) => self.finish_begun(*stream, path, options, size).await,
+            Streamed::Small(small, _) => self.finish_small(small, path, options, size).await,
+            Streamed::Nothing => match self.small_files.begin(path).await {
+                Some(small) => self.finish_small(small, path, options, size).await,
+                None => self.finish_alone(&[], path, options, size).await,
+            },
+        };
+        self.content = match finished {
+            Ok(_) => Content::Published { size },
+            Err(why) => lost(why),
+        };
+        finished
+    }
+
+    async fn finish_begun(
+        &mut self,
+        stream: FileStream,
+        path: &PoolPath,
+        options: &PutOptions,
+        size: u64,
+    ) -> Result<Finished, Errno> {
+        let mut writer = *stream.end().await?;
+        writer.set_place(path.clone(), options.condition); // it may have another name by now
+        let report = self.report.take();
+        let copies = report.map_or(AllCopies::Unknown, AllCopies::Reported);
+        Ok((self.finish_writer(writer, size).await?, copies))
+    }
+
+    /// Publishes a small file with others of its directory, and where their session has failed in one of its own.
+    async fn finish_small(
+        &mut self,
+        mut small: SmallFile,
+        path: &PoolPath,
+        options: &PutOptions,
+        size: u64,
+    ) -> Result<Finished, Errno> {
+        if SmallFile::may_have(size) && small.is_in_directory_of(path) {
+            small.bytes.resize(size as usize, 0);
+            match small.make_visible(path, self.attributes, self.condition).await {
+                Ok(visible) => return Ok((visible, AllCopies::WhenVisible)),
+                Err(_) if small.may_try_alone() => {}
+                Err(failure) => return Err(errno(&failure)),
+            }
+        }
+        self.finish_alone(&small.bytes, path, options, size).await
+    }
+
+    async fn finish_alone(
+        &mut self,
+        bytes: &[u8],
+        path: &PoolPath,
+        options: &PutOptions,
+        size: u64,
+    ) -> Result<Finished, Errno> {
+        let session = self.pool.session(path, options).await;
+        let session = session.map_err(|failure| errno(&failure))?;
+        let mut writer = session.create(path.clone(), self.attributes);
+        let copies = AllCopies::Reported(session.pending_report());
+        writer.write(bytes).await.map_err(|failure| errno(&failure))?;
+        Ok((self.finish_writer(writer, size).await?, copies))
+    }
+
+    /// Has a writer make a file visible, with zeros where it has less than `size` bytes.
+    async fn finish_writer(&self, mut writer: Writer, size: u64) -> Result<VisibleFile, Errno> {
+        while writer.written() < size {
+            let zeros = vec![0; (size - writer.written()).min(PIECE) as usize];
+            writer.write(&zeros).await.map_err(|failure| errno(&failure))?;
+        }
+        writer.set_attributes(self.attributes);
+        writer.make_visible().await.map_err(|failure| errno(&failure))
+    }
+
+    /// Publishes what was changed. It can be tried again.
+    async fn finish_edit(
+        &mut self,
+        path: &PoolPath,
+        options: &PutOptions,
+    ) -> Result<Finished, Errno> {
+        let attributes = self.attributes;
+        let Content::Edited(edit) = &self.content else { return Err(Errno::IO) };
+        let (mut writer, copies) = edit.writer(&self.pool, path, options, attributes).await?;
+        edit.write_to(&mut writer).await?;
+        writer.set_attributes(attributes);
+        let visible = writer.make_visible().await.map_err(|failure| errno(&failure))?;
+        Ok((visible, copies))
+    }
+}
