@@ -7,12 +7,15 @@ use crate::handles::{Handle, SharedDraft};
 use crate::interruption::is_interrupted;
 use crate::locks::{Locking, MountLocks, RangeLock, ReturnedAuthority, Taken};
 use crate::reading::Reading;
+use potluck_core::path::PoolPath;
 use potluck_wire::control::{LOCK_LEASE, LockLevel};
 use potluck_wire::error::code;
 use rustix::io::Errno;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+/// What the names of a database's journals have beside that of its file (SQLite).
+const JOURNALS: [&str; 2] = ["-journal", "-wal"];
 /// How often a program that waits for a lock is looked at, which a signal may have reached.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a program that does not wait for a lock waits for the manager to know who has it: the lease of those who may
@@ -131,7 +134,25 @@ impl FileSystem {
         if let Some(forget) = self.forgetting.get() {
             forget(inode);
         }
+        self.refresh_journals(&path);
         Ok(())
+    }
+
+    /// Has the journals of a database that lie beside its file `path` be looked up anew: who locks the file next decides by them
+    /// whether a transaction has to be undone, and may not take one for there that its last holder has removed.
+    fn refresh_journals(&self, path: &PoolPath) {
+        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return };
+        let parent = self.number_of_dir(&dir);
+        for ending in JOURNALS {
+            let journal = format!("{name}{ending}");
+            if let Ok(path) = dir.join(&journal) {
+                self.metadata.changed_here(&path);
+            }
+            let number = parent.and_then(|parent| self.number(parent, &journal));
+            if let (Some(number), Some(forget)) = (number, self.forgetting.get()) {
+                forget(number);
+            }
+        }
     }
 
     /// Has programs that read an old version, and have locked what took its place, read that.

@@ -132,7 +132,8 @@ fn a_file_of_which_a_write_failed_is_not_published_and_close_says_so() {
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(!keeps);
         let mut writer = options.open(mount.at(name)).expect("opened");
-        let refused = writer.write_all(&bytes(2, 100_000)).expect_err("there is no room");
+        // More than is kept in memory until the close.
+        let refused = writer.write_all(&bytes(2, 600_000)).expect_err("there is no room");
         let why = refused.raw_os_error();
         assert!([Some(libc::ENOSPC), Some(libc::EDQUOT)].contains(&why), "{refused}");
         let room = ["policy", "set", "pot://lab", "--copies", "1", "--strict=false", "-y"];
