@@ -231,7 +231,7 @@ fn ahead(batch: &Batch<Failure>, file: &PreparedFile) -> Option<PartsAhead> {
         path: file.path.clone(),
         mirror: batch.mirror,
         ack: batch.ack,
-        strict: batch.asked.over.strict,
+        asked: batch.asked,
     })
 }
 
