@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Bytes promised at first to a session of unknown size, if they fit.
-const STARTING_BYTES: u64 = 64 << 20;
+pub(super) const STARTING_BYTES: u64 = 64 << 20;
 
 /// A call that was let in is answered within this time, or nobody waits for its answer any more.
 const LONGEST_CALL: Duration = Duration::from_secs(30);
@@ -56,6 +56,8 @@ impl Pool {
             ending: false,
             room: new.room,
             draws_on: None,
+            counted: 0,
+            visible: 0,
             committed: 0,
             acknowledged: BTreeMap::new(),
         };
@@ -103,6 +105,8 @@ impl Pool {
             ending,
             room: stored.room,
             draws_on: None,
+            counted: bytes,
+            visible: 0,
             committed: 0,
             acknowledged: BTreeMap::new(),
         };
@@ -186,7 +190,9 @@ impl Pool {
         session.heard = now;
         session.busy += 1;
         let ticketed = session.ticketed();
-        self.unpark(id);
+        if self.unpark(id) {
+            self.keep_to_share(id, now);
+        }
         Ok(ticketed)
     }
 
@@ -247,6 +253,13 @@ impl Pool {
                 let sum = session.acknowledged.entry(donor).or_default();
                 *sum = sum.saturating_add(bytes);
             }
+        }
+    }
+
+    /// So many bytes of a session's files are there now: they are counted where they are, and not as promised.
+    pub fn note_visible(&mut self, id: &SessionId, bytes: u64) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.visible = session.visible.saturating_add(bytes);
         }
     }
 
