@@ -256,7 +256,7 @@ impl Pool {
         }
     }
 
-    /// So many bytes of a session's files are there now: they are counted where they are, and not as promised.
+    /// Notes that so many bytes of a session's files are there now: they count where they are, and not as promised.
     pub fn note_visible(&mut self, id: &SessionId, bytes: u64) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.visible = session.visible.saturating_add(bytes);

@@ -69,7 +69,7 @@ impl Pool {
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// Of `asked` bytes, for which `placed` was promised to a session, those above `most` are kept from nobody.
+    /// Lets others have the room of those of `asked` bytes, for which `placed` was promised, that are above `most`.
     fn keep_within(&mut self, id: &SessionId, placed: &Plan, asked: u64, most: u64, now: Tick) {
         let over = asked.saturating_sub(most);
         if over > 0 {
@@ -80,7 +80,7 @@ impl Pool {
         self.keep_to_share(id, now);
     }
 
-    /// Of what a session is promised, no more is kept from others than its member's share leaves to it.
+    /// Lets others have what a session is promised beyond its member's share.
     pub(super) fn keep_to_share(&mut self, id: &SessionId, now: Tick) {
         let Some(session) = self.sessions.get(id).filter(|it| it.draws_on.is_none()) else {
             return;
