@@ -35,7 +35,7 @@ pub async fn fill(path: &Path, layout: &Layout) -> Result<()> {
     let spaces = catalog.spaces().await?;
     let named = spaces.iter().find(|space| space.name == "scale").context("no space")?;
     let root = format!("pot://{}", named.name).parse().map_err(|why| anyhow!("{why}"))?;
-    let space = catalog.admit_write(root, Condition::Always, 0).await?.id;
+    let space = catalog.admit_write(root, Condition::Always, 0).await?.space.id;
     let session = SessionId([7; 16]);
     let stored = StoredSession {
         id: session,

@@ -212,6 +212,7 @@ pub(crate) fn commit<F: Clone>(
         view: &view,
         mirror: batch.mirror,
         ack: batch.ack,
+        asked: batch.asked,
         visible: Visible::new(db, space.as_ref(), when)
             .asking(batch.asked)
             .all_or_none(batch.atomic),
@@ -273,6 +274,7 @@ struct Work<'db> {
     view: &'db PoolView,
     mirror: Mirror,
     ack: AckLevel,
+    asked: AskedPolicy,
     visible: Visible<'db>,
 }
 
@@ -347,6 +349,10 @@ impl Work<'_> {
             }
             holds = Some(relied);
         }
+        let promise = target.promise.of_session(self.asked, self.mirror, self.ack);
+        if self.is_less_than(promise) {
+            return Err(Error::LessSafe(file.path.clone())); // as each part was judged, wherever it said to be
+        }
         let safety = match sum.safe {
             true => WriteSafety::Safe,
             false if self.mirror.is_async() && file.version.ec.is_none() => WriteSafety::Mirroring,
@@ -365,9 +371,22 @@ impl Work<'_> {
         target: &PutTarget,
         file: &PreparedFile,
     ) -> Result<AcknowledgedFile, Error> {
-        let strict = target.promise.strict;
-        let promise = Promise { mirror: self.mirror, strict, ack: self.ack };
-        enough_copies::check(&mut self.visible.counts, file, promise, self.view)
+        let promise = target.promise.of_session(self.asked, self.mirror, self.ack);
+        let checked = enough_copies::check(&mut self.visible.counts, file, promise, self.view);
+        if !self.is_less_than(promise) || !checked.as_ref().is_err_and(is_refusal) {
+            return checked;
+        }
+        // The same chunks are sent no safer another time.
+        let own = Promise { mirror: self.mirror, ack: self.ack, ..promise };
+        match enough_copies::check(&mut self.visible.counts, file, own, self.view) {
+            Ok(_) => Err(Error::LessSafe(file.path.clone())),
+            Err(_) => checked,
+        }
+    }
+
+    /// Whether the session waits for less than is asked for where a file is to be.
+    fn is_less_than(&self, promise: Promise) -> bool {
+        self.ack < promise.ack || self.mirror.is_async() && !promise.mirror.is_async()
     }
 
     fn to_put(file: &PreparedFile, safety: WriteSafety) -> FileToPut<'_> {

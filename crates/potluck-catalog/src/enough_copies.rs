@@ -19,7 +19,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::DonorId;
 use potluck_core::matching;
-use potluck_core::policy::{AckLevel, Mirror};
+use potluck_core::policy::{AckLevel, AskedPolicy, Mirror};
 use potluck_pool::PoolView;
 use std::collections::{BTreeSet, HashMap};
 
@@ -52,6 +52,19 @@ pub struct Promise {
     pub strict: bool,
     /// The ack level that each copy which counts has reached.
     pub ack: AckLevel,
+}
+
+impl Promise {
+    /// What a session has to keep that was promised `mirror` and `ack` where its files began, and writes where this
+    /// promise holds: the stricter of both, unless its command may keep files less safely.
+    pub fn of_session(self, asked: AskedPolicy, mirror: Mirror, ack: AckLevel) -> Self {
+        if asked.may_lower {
+            return Self { mirror, ack, ..self };
+        }
+        let lowers = mirror.is_async() && !self.mirror.is_async();
+        let mirror = if lowers { self.mirror } else { mirror };
+        Self { mirror, ack: ack.max(self.ack), ..self }
+    }
 }
 
 /// Refuses a file that is on fewer distinct donors than its redundancy asks for, unless it is kept

@@ -116,12 +116,12 @@ pub use open::OpenedPage;
 pub use open_checkpoint::OpenCheckpoint;
 pub use open_error::OpenError;
 pub use operations::{
-    CommittedFiles, DonorNote, Founding, GroupEdit, Learnt, LogAhead, LogCommitted, TIME_LEAP,
-    TermStart, Upkeep, WrittenDown,
+    AdmittedWrite, CommittedFiles, DonorNote, Founding, GroupEdit, Learnt, LogAhead, LogCommitted,
+    TIME_LEAP, TermStart, Upkeep, WrittenDown,
 };
 pub use placements::{Compared, ToldCopies};
 pub use policy_changes::PolicyScope;
-pub use quotas::StoredQuota;
+pub use quotas::{QuotaLimits, StoredQuota};
 pub use rebuild::{Rebuild, Revival};
 pub use records::Record;
 pub use referrers::Referrers;

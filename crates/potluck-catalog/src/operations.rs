@@ -55,5 +55,6 @@ pub use founding::Founding;
 pub use grants::GroupEdit;
 pub use log::{LogAhead, LogCommitted};
 pub use redundancy::Learnt;
+pub use sessions::AdmittedWrite;
 pub use terms::{TIME_LEAP, TermStart};
 pub use upkeep::Upkeep;

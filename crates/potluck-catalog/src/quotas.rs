@@ -8,6 +8,7 @@ use super::spaces::{self, Sums};
 use crate::sql::{Tx, params};
 use potluck_core::ids::{MemberId, SpaceId};
 use potluck_core::quota::{Quota, QuotaOf};
+use std::collections::BTreeSet;
 
 fn of_space(space: SpaceId) -> String {
     format!("space:{space}")
@@ -127,24 +128,41 @@ pub(crate) fn admit(db: &Tx, space: SpaceId, change: Sums) -> Result<(), Error> 
     QuotaLimits::of(db, space)?.admit(Sums::default(), change)
 }
 
-/// The quotas that files of a space come under, each in words and with what is held of it.
-pub(crate) struct QuotaLimits(Vec<(String, Quota, Sums)>);
+/// A quota that files of a space come under.
+#[derive(Debug, Clone)]
+struct QuotaLimit {
+    /// The space or the member that it is of, in words.
+    of: String,
+    quota: Quota,
+    /// What is held of it.
+    held: Sums,
+    /// The spaces whose files count.
+    spaces: BTreeSet<SpaceId>,
+}
+
+/// The quotas that files of a space come under.
+#[derive(Debug, Clone)]
+pub struct QuotaLimits(Vec<QuotaLimit>);
 
 impl QuotaLimits {
     /// Reads the quotas of a space and of the member who made it.
-    pub fn of(db: &Tx, space: SpaceId) -> Result<Self, Error> {
+    pub(crate) fn of(db: &Tx, space: SpaceId) -> Result<Self, Error> {
         let mut limits = Vec::new();
         let Some(space) = spaces::numbered(db, space)? else { return Ok(Self(limits)) };
         let quota = read(db, &of_space(space.id))?;
         if quota != Quota::NONE {
-            limits.push((format!("the space {}", space.name), quota, space.sums));
+            let (of, spaces) = (format!("the space {}", space.name), BTreeSet::from([space.id]));
+            limits.push(QuotaLimit { of, quota, held: space.sums, spaces });
         }
         let Some(maker) = space.made_by else { return Ok(Self(limits)) };
         let quota = read(db, &of_member(maker))?;
         if quota != Quota::NONE {
             let name = members::get(db, maker)?.map(|member| member.name).unwrap_or_default();
             let of = format!("all spaces that {name} ({maker}) made");
-            limits.push((of, quota, made_by(db, maker)?));
+            let mut select = db.prepare("SELECT id FROM spaces WHERE made_by = ?1")?;
+            let spaces = select.query_map(params![maker.0], |row| row.get(0).map(SpaceId))?;
+            let spaces = spaces.collect::<Result<_, _>>()?;
+            limits.push(QuotaLimit { of, quota, held: made_by(db, maker)?, spaces });
         }
         Ok(Self(limits))
     }
@@ -155,13 +173,39 @@ impl QuotaLimits {
     }
 
     /// Refuses `change` where it would make larger than may be what is held with what came since, `before`.
-    pub fn admit(&self, before: Sums, change: Sums) -> Result<(), Error> {
-        for (of, quota, held) in &self.0 {
+    pub(crate) fn admit(&self, before: Sums, change: Sums) -> Result<(), Error> {
+        for QuotaLimit { of, quota, held, .. } in &self.0 {
             let files = held.files.saturating_add(before.files);
             let held = Sums { files, bytes: held.bytes.saturating_add(before.bytes) };
             check(of, *quota, held, change)?;
         }
         Ok(())
+    }
+
+    /// Refuses so many `bytes` more, in place of so many that are `replaced`, where they would be too much beside what
+    /// is `promised` in the spaces that a quota is of.
+    pub fn admit_beside(
+        &self,
+        promised: impl Fn(&BTreeSet<SpaceId>) -> u64,
+        bytes: u64,
+        replaced: u64,
+    ) -> Result<(), Error> {
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let change = Sums { files: 0, bytes: signed(bytes).saturating_sub(signed(replaced)) };
+        for QuotaLimit { of, quota, held, spaces } in &self.0 {
+            let bytes = held.bytes.saturating_add(signed(promised(spaces)));
+            check(of, *quota, Sums { bytes, ..*held }, change)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that the quotas leave beside what is `promised` in their spaces.
+    pub fn left(&self, promised: impl Fn(&BTreeSet<SpaceId>) -> u64) -> u64 {
+        let left = |limit: &QuotaLimit| {
+            let held = (limit.held.bytes.max(0) as u64).saturating_add(promised(&limit.spaces));
+            Some(limit.quota.bytes?.saturating_sub(held))
+        };
+        self.0.iter().filter_map(left).min().unwrap_or(u64::MAX)
     }
 }
 

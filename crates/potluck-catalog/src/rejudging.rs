@@ -14,7 +14,7 @@ use super::visible::is_refusal;
 use crate::sql::Tx;
 use potluck_core::ids::{SessionId, VersionId};
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{AckLevel, Mirror};
+use potluck_core::policy::{AckLevel, AskedPolicy, Mirror, Policy};
 use potluck_pool::DonorSnapshot;
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
@@ -37,8 +37,8 @@ pub struct PartsAhead {
     pub mirror: Mirror,
     /// The ack level that its session was promised.
     pub ack: AckLevel,
-    /// Whether the session's command asked for all redundancy, or for less.
-    pub strict: Option<bool>,
+    /// What the session's command asks for, whatever directories say.
+    pub asked: AskedPolicy,
 }
 
 /// A part that was judged anew: its number, its version, and what it relies on now; `None`: too little is there.
@@ -57,9 +57,9 @@ pub(crate) fn judge_parts(
     };
     let (view, term) = (donors.current().of_those_that_listed(), meta::epoch(db)?);
     let dir = ahead.path.parent().ok_or_else(|| Error::OutsideSpaces(ahead.path.clone()))?;
-    let strict = dir_policies::effective(db, &dir)?.strict;
-    let strict = ahead.strict.unwrap_or(strict);
-    let promise = Promise { mirror: ahead.mirror, strict, ack: ahead.ack };
+    let Policy { mirror, ack, strict, .. } = dir_policies::effective(db, &dir)?;
+    let promise = Promise { mirror, strict: ahead.asked.over.strict.unwrap_or(strict), ack };
+    let promise = promise.of_session(ahead.asked, ahead.mirror, ahead.ack);
     let mut judged = Vec::new();
     let mut next = from;
     for part in parts::judged(db, whole, from, PARTS_AT_ONCE)? {

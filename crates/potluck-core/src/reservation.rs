@@ -51,6 +51,23 @@ impl Ledger {
         held
     }
 
+    /// Takes up to `bytes` of a session's promise back, of each donor in proportion.
+    pub fn cut(&mut self, session: SessionId, bytes: u64) {
+        let mut held = self.release(session);
+        let all = held.values().fold(0_u128, |sum, it| sum + u128::from(*it));
+        let left = all.saturating_sub(bytes.into());
+        for promise in held.values_mut() {
+            *promise = (u128::from(*promise) * left / all.max(1)) as u64;
+        }
+        self.reserve(session, held);
+    }
+
+    /// All that is promised to a session and not stored yet.
+    pub fn held_in_all(&self, session: &SessionId) -> u64 {
+        let held = self.sessions.get(session).into_iter().flat_map(BTreeMap::values);
+        held.fold(0, |sum: u64, bytes| sum.saturating_add(*bytes))
+    }
+
     /// What is promised to a session and not stored yet, donor by donor.
     pub fn held(&self, session: SessionId) -> BTreeMap<DonorId, u64> {
         self.sessions.get(&session).cloned().unwrap_or_default()

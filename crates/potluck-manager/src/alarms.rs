@@ -256,7 +256,11 @@ fn unreached_by_some(donor: &DonorStatus) -> Option<Alarm> {
          reach it with `potluck lend --advertise HOST`",
         port(donor)
     );
-    Some(Alarm::new(Kind::DonorUnreachedBySome, what, advice))
+    let kind = match donor.unreached_from {
+        2.. => Kind::DonorUnreachedBySome,
+        _ => Kind::DonorUnreachedFromOnePlace,
+    };
+    Some(Alarm::new(kind, what, advice))
 }
 
 fn port(donor: &DonorStatus) -> u16 {

@@ -27,8 +27,8 @@ use tokio::time::MissedTickBehavior;
 
 /// Refusals are written this often.
 const EVERY: Duration = Duration::from_secs(1);
-/// Changes of rights that a user may make in a minute, so that none is pushed out of the log soon.
-const CHANGES: u32 = 60;
+/// Changes of rights that a user or a donor may make in a minute, so that none is pushed out of the log soon.
+const CHANGES: u32 = 64;
 /// How long such changes are counted together.
 const MINUTE: Duration = Duration::from_secs(60);
 /// Longer words of a caller are cut: a path has up to some thousand bytes.
@@ -38,7 +38,7 @@ const LONGEST: usize = 400;
 #[derive(Debug)]
 pub struct AuditLog {
     refusals: Mutex<Refusals>,
-    /// Changes that users made in the minute that began then.
+    /// Changes that members who are no admins made in the minute that began then.
     changes: Mutex<(Tick, HashMap<MemberId, u32>)>,
     files: Mutex<AuditFiles>,
 }
@@ -70,7 +70,8 @@ impl Auditor {
         refusals.add(LoggedRefusal(entry), now);
     }
 
-    /// Refuses a change of rights to a user who makes too many in a minute. Admins make as many as they like.
+    /// Refuses a change of what somebody may do to a member who makes too many in a minute: each is a line of the
+    /// log. Admins make as many as they like.
     pub fn admit_change(&self, caller: &CallingMember) -> Result<(), Failure> {
         let who = caller.member()?;
         if who.role == Role::Admin {

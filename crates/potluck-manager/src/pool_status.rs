@@ -51,8 +51,8 @@ impl Overview {
         let waiting = self.catalog.log_ahead(LogCopy::OnDonors, 0).await?.waiting();
         let mut donors = self.donors(&stats);
         for donor in &mut donors {
-            let unreached_by = self.pool.lock().unreached_by(donor.donor, now);
-            donor.unreached_by = self.members.names(&unreached_by);
+            let (members, places) = self.pool.lock().unreached_by(donor.donor, now);
+            (donor.unreached_by, donor.unreached_from) = (self.members.names(&members), places);
             let giving = self.pool.lock().giving(donor.donor).is_some();
             if giving {
                 donor.giving_back = Some(self.give_backs.progress(donor.donor).await?);

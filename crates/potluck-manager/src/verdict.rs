@@ -208,11 +208,15 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
 }
 
 /// Whether the pool is not well while there is this alarm. Chunks that a donor lost have been made again
-/// elsewhere, and it may lose no more; where little space is left, there still is some; and words that nobody
-/// believes change nothing.
+/// elsewhere, and it may lose no more; where little space is left, there still is some; words that nobody
+/// believes change nothing, nor does one member's of a donor that the manager reaches.
 pub fn degrades(alarm: &Alarm) -> bool {
-    use AlarmKind::{DonorBadCopies, DonorUnproven, MemberUnreliable, SpaceShort};
-    !matches!(alarm.kind, DonorBadCopies | DonorUnproven | MemberUnreliable | SpaceShort)
+    use AlarmKind::{
+        DonorBadCopies, DonorUnproven, DonorUnreachedFromOnePlace, MemberUnreliable, SpaceShort,
+    };
+    let notes =
+        [DonorBadCopies, DonorUnproven, DonorUnreachedFromOnePlace, MemberUnreliable, SpaceShort];
+    !notes.contains(&alarm.kind)
 }
 
 /// Advises what to do where nothing can be made: somebody's own give-back may be in the way.
@@ -376,6 +380,13 @@ mod tests {
         let lost = Alarm::new(AlarmKind::DonorBadCopies, "it lost chunks", "look at its disk");
         status.alarms.push(lost);
         assert_eq!(judged(&status).state, PoolState::Healthy, "they are there again");
+        let one = AlarmKind::DonorUnreachedFromOnePlace;
+        status.alarms.push(Alarm::new(one, "ada does not reach it", "look for a firewall"));
+        assert_eq!(judged(&status).state, PoolState::Healthy, "one member's word");
+        let some = AlarmKind::DonorUnreachedBySome;
+        status.alarms.push(Alarm::new(some, "ada and bo do not reach it", "look for a firewall"));
+        assert_eq!(judged(&status).state, PoolState::Degraded);
+        status.alarms.pop();
         let backup = Alarm::new(AlarmKind::Backup, "no backup for a day", "look at the disk");
         status.alarms.push(backup);
         let verdict = judged(&status);

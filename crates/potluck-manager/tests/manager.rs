@@ -1,5 +1,7 @@
 //! A manager as its callers see it: over real sockets and real TLS.
 
+#[path = "manager/bounding.rs"]
+mod bounding;
 #[path = "manager/converting.rs"]
 mod converting;
 #[path = "manager/crew.rs"]

@@ -13,6 +13,7 @@ mod probation;
 mod reach;
 mod reservations;
 mod sessions;
+mod shares;
 mod trust;
 mod unknown_chunks;
 

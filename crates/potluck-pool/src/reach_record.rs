@@ -3,6 +3,7 @@
 use potluck_core::clock::Tick;
 use potluck_core::ids::MemberId;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// A donor that was reached is tried again so much later.
@@ -36,6 +37,8 @@ pub struct ReachRecord {
 #[derive(Debug)]
 pub(crate) struct ReachComplaint {
     pub(crate) until: Tick,
+    /// The address that it came from.
+    pub(crate) from: IpAddr,
     /// The manager has reached the donor since: it is there, and only this member does not get to it.
     pub(crate) stands: bool,
 }
@@ -46,11 +49,11 @@ impl ReachRecord {
         (self.failures >= FAILED).then_some(self.why.as_str())
     }
 
-    /// Members who do not reach the donor, though the manager does.
-    pub fn unreached_by(&self, now: Tick) -> impl Iterator<Item = MemberId> {
+    /// Members who do not reach the donor, though the manager does, each with the address that it said so from.
+    pub fn unreached_by(&self, now: Tick) -> impl Iterator<Item = (MemberId, IpAddr)> {
         let stands = move |complaint: &ReachComplaint| complaint.stands && now < complaint.until;
         let upheld = self.complaints.iter().filter(move |(_, complaint)| stands(complaint));
-        upheld.map(|(member, _)| *member)
+        upheld.map(|(member, complaint)| (*member, complaint.from))
     }
 
     /// It was tried, and nobody answered; whether that is an alarm from now on.
@@ -68,12 +71,13 @@ impl ReachRecord {
         std::mem::take(&mut self.failures) >= FAILED
     }
 
-    pub(crate) fn complain(&mut self, member: MemberId, now: Tick) {
+    pub(crate) fn complain(&mut self, member: MemberId, from: IpAddr, now: Tick) {
         self.complaints.retain(|_, complaint| now < complaint.until);
         if self.complaints.len() < COMPLAINANTS || self.complaints.contains_key(&member) {
             let until = now + COMPLAINT;
-            let new = ReachComplaint { until, stands: false };
-            self.complaints.entry(member).or_insert(new).until = until;
+            let complaint = self.complaints.entry(member);
+            let complaint = complaint.or_insert(ReachComplaint { until, from, stands: false });
+            (complaint.until, complaint.from) = (until, from);
             self.next = self.next.min(now.max(self.last + SOON));
         }
     }
@@ -82,8 +86,10 @@ impl ReachRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     const ADA: MemberId = MemberId(7);
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     fn at(seconds: u64) -> Tick {
         Tick::ZERO + Duration::from_secs(seconds)
@@ -93,14 +99,16 @@ mod tests {
     fn a_complaint_stands_once_the_manager_has_reached_the_donor_and_ends_by_itself() {
         let mut reach = ReachRecord::default();
         reach.reached(at(100));
-        reach.complain(ADA, at(101));
+        reach.complain(ADA, HERE, at(101));
         assert_eq!(reach.unreached_by(at(101)).count(), 0, "it may just have died");
         assert_eq!(reach.next, at(105), "the manager looks, and not at the speed of complaints");
         reach.reached(at(105));
-        reach.complain(ADA, at(106));
-        assert_eq!(reach.unreached_by(at(106)).collect::<Vec<_>>(), [ADA], "one is one");
+        reach.complain(ADA, HERE, at(106));
+        assert_eq!(reach.unreached_by(at(106)).collect::<Vec<_>>(), [(ADA, HERE)], "one is one");
+        reach.complain(ADA, Ipv4Addr::BROADCAST.into(), at(106));
+        assert_eq!(reach.unreached_by(at(106)).count(), 1, "from wherever she says so");
         assert_eq!(reach.unreached_by(at(406)).count(), 0);
-        reach.complain(ADA, at(407));
+        reach.complain(ADA, HERE, at(407));
         reach.failed("no answer".into(), at(408));
         reach.reached(at(413));
         assert_eq!(reach.unreached_by(at(413)).count(), 0, "nobody reached it then");
@@ -109,9 +117,9 @@ mod tests {
     #[test]
     fn complaints_of_many_members_take_no_more_memory_than_those_of_some() {
         let mut reach = ReachRecord::default();
-        (0..1000).for_each(|member| reach.complain(MemberId(member), at(1)));
+        (0..1000).for_each(|member| reach.complain(MemberId(member), HERE, at(1)));
         assert_eq!(reach.complaints.len(), COMPLAINANTS);
-        reach.complain(MemberId(5000), at(400));
+        reach.complain(MemberId(5000), HERE, at(400));
         assert_eq!(reach.complaints.len(), 1, "those of before are over");
     }
 }

@@ -63,6 +63,10 @@ pub struct OpenSession {
     pub(crate) room: Option<ReservedRoom>,
     /// The reservation of whose room it takes.
     pub(crate) draws_on: Option<SessionId>,
+    /// Bytes of its files that count as if they were there, for quotas.
+    pub(crate) counted: u64,
+    /// Bytes of its files that are there.
+    pub(crate) visible: u64,
     /// Bytes of files that it has committed.
     pub(crate) committed: u64,
     /// Stored bytes for which donors gave receipts, of files that were committed whole.

@@ -2,11 +2,12 @@
 
 use crate::chunks::{self, KnownChunk, UnusedChunk};
 use crate::entries::{self, EntryPlace};
+use crate::quotas::QuotaLimits;
 use crate::sessions::{self, StoredSession};
 use crate::spaces::{self, Space, Sums};
 use crate::sql::Tx;
 use crate::visible::check_condition;
-use crate::{Catalog, Durability, Error, checkpoint_rows, dir_policies, quotas, versions};
+use crate::{Catalog, Durability, Error, checkpoint_rows, dir_policies, versions};
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
@@ -27,7 +28,7 @@ impl Catalog {
         path: PoolPath,
         condition: Condition,
         bytes: u64,
-    ) -> Result<Space, Error> {
+    ) -> Result<AdmittedWrite, Error> {
         self.read(move |db| admit_write(db, &path, condition, bytes)).await
     }
 
@@ -86,15 +87,33 @@ impl Catalog {
     }
 }
 
-fn admit_write(db: &Tx, path: &PoolPath, condition: Condition, bytes: u64) -> Result<Space, Error> {
+/// A write that is not bound to fail.
+#[derive(Debug, Clone)]
+pub struct AdmittedWrite {
+    /// The space, with the policy that holds at the path.
+    pub space: Space,
+    /// The quotas that the files come under.
+    pub limits: QuotaLimits,
+    /// The size of the file that is replaced; `None` where a tree is, of which nobody can tell before the commit.
+    pub replaced: Option<u64>,
+}
+
+fn admit_write(
+    db: &Tx,
+    path: &PoolPath,
+    condition: Condition,
+    bytes: u64,
+) -> Result<AdmittedWrite, Error> {
     if path.space().is_empty() {
         return Err(Error::OutsideSpaces(path.clone()));
     }
     checkpoint_rows::check_writable(db, path, None)?;
     let policy = dir_policies::effective(db, path)?;
     let space = Space { policy, ..spaces::named(db, path.space())? };
+    let limits = QuotaLimits::of(db, space.id)?;
     let there = match entries::resolve(db, path)?.map(|found| found.place) {
-        Some(EntryPlace::Dir(_)) => return Ok(space), // the files below it have their own conditions
+        // The files below it have their own conditions.
+        Some(EntryPlace::Dir(_)) => return Ok(AdmittedWrite { space, limits, replaced: None }),
         Some(EntryPlace::File(version)) => Some(version),
         Some(EntryPlace::Link(target)) => {
             return Err(Error::IsALink { path: path.clone(), target });
@@ -104,9 +123,13 @@ fn admit_write(db: &Tx, path: &PoolPath, condition: Condition, bytes: u64) -> Re
     check_condition(db, path, condition, there)?;
     let mut change = Sums::default();
     change.add(i64::try_from(bytes).unwrap_or(i64::MAX));
+    let mut replaced = 0;
     if let Some(version) = there {
-        change.sub(versions::get(db, version)?.size as i64);
+        replaced = versions::get(db, version)?.size;
+        change.sub(replaced as i64);
     }
-    quotas::admit(db, space.id, change)?;
-    Ok(space)
+    if change.files > 0 || change.bytes > 0 {
+        limits.admit(Sums::default(), change)?;
+    }
+    Ok(AdmittedWrite { space, limits, replaced: Some(replaced) })
 }

@@ -206,11 +206,11 @@ async fn what_is_staged_is_kept_by_the_policy_of_the_target_which_goes_on_there(
     assert_eq!(stage.goal_of(&staged(&open, "e/c")).await, three);
     let admitted =
         stage.catalog.admit_write(path(&staged(&open, "new/x")), Condition::Always, 1).await;
-    assert_eq!(admitted.expect("admitted").policy.copies, 3);
+    assert_eq!(admitted.expect("admitted").space.policy.copies, 3);
     // A policy that is set meanwhile is followed by what is staged.
     let at = open.staging.clone();
     let policy = stage.catalog.admit_write(path("pot://lab/step/a"), Condition::Always, 0).await;
-    let policy = potluck_core::policy::Policy { copies: 1, ..policy.expect("read").policy };
+    let policy = potluck_core::policy::Policy { copies: 1, ..policy.expect("read").space.policy };
     let page = stage.catalog.follow_policy(at, policy, None, Some(5)).await.expect("followed");
     assert_eq!((page.next, stage.goal_of(&staged(&open, "a")).await), (None, None), "it has one");
     assert_eq!(
@@ -222,7 +222,7 @@ async fn what_is_staged_is_kept_by_the_policy_of_the_target_which_goes_on_there(
     stage.publish(1, ALWAYS).await.expect("committed");
     let policy = async |at: &str| {
         let space = stage.catalog.admit_write(path(at), Condition::Always, 0).await;
-        space.expect("read").policy.copies
+        space.expect("read").space.policy.copies
     };
     assert_eq!(policy("pot://lab/step/new").await, 3);
     assert_eq!(policy("pot://lab/step/d/new").await, 2);

@@ -8,7 +8,7 @@ use potluck_catalog::{
 };
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Incarnation};
-use potluck_core::policy::{Override, Policy, Redundancy};
+use potluck_core::policy::{AskedPolicy, Override, Policy, Redundancy};
 use potluck_core::recipe::{self, PART_CHUNKS};
 use potluck_wire::addresses::Addresses;
 use potluck_wire::control::Holding;
@@ -176,13 +176,14 @@ async fn parts_are_judged_anew_when_something_happened_to_their_donors() {
     stage.donors.register(DonorId(2), &call, Addresses::default(), Tick::ZERO);
     let unjudged = stage.commit_batch(50, vec![whole.clone()], false, 0).await;
     assert!(matches!(unjudged, Err(Error::PartsUnjudged)), "{unjudged:?}");
+    let strict = Override { strict: Some(true), ..Override::default() };
     let ahead = PartsAhead {
         session: stage.session,
         file: 0,
         path: path("pot://lab/large"),
         mirror: stage.mirror,
         ack: stage.ack,
-        strict: Some(true),
+        asked: AskedPolicy { over: strict, may_lower: false },
     };
     let judge = async |stage: &Stage| {
         let donors = stage.donors.snapshot(Tick::ZERO);

@@ -37,7 +37,12 @@ impl Stage {
 
     /// The policy by which a file would be written at a path.
     async fn policy(&self, at: &str) -> Policy {
-        self.catalog.admit_write(path(at), Condition::Always, 0).await.expect("a policy").policy
+        self.catalog
+            .admit_write(path(at), Condition::Always, 0)
+            .await
+            .expect("a policy")
+            .space
+            .policy
     }
 
     /// Follows a change page by page to its end: files and bytes that are to change.

@@ -207,8 +207,10 @@ impl CommitCalls {
                 }
                 let visible = sizes.iter().zip(&files).filter(|(_, stored)| stored.is_ok());
                 let visible = visible.filter_map(|(size, _)| size.as_ref());
-                let visible = visible.map(|(path, bytes)| (path, *bytes));
-                self.rates.visible(id, visible, open, self.time.tick());
+                let visible: Vec<_> = visible.map(|(path, bytes)| (path, *bytes)).collect();
+                let bytes = visible.iter().map(|(_, bytes)| bytes).sum();
+                self.pool.lock().note_visible(&id, bytes);
+                self.rates.visible(id, visible.into_iter(), open, self.time.tick());
                 self.count_late(told, &files).await?;
                 Ok(reply(&files))
             }
@@ -231,7 +233,7 @@ fn ahead(batch: &Batch<Failure>, file: &PreparedFile) -> Option<PartsAhead> {
         path: file.path.clone(),
         mirror: batch.mirror,
         ack: batch.ack,
-        strict: batch.asked.over.strict,
+        asked: batch.asked,
     })
 }
 

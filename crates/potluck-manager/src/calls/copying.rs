@@ -40,7 +40,7 @@ impl Answer<CopyFiles> for CopyCalls {
         let over = redundancy.map_or_else(Override::default, Override::from);
         let asked = AskedPolicy { over, may_lower: rights.allow(Right::Manage) };
         if let Some(redundancy) = redundancy {
-            let space = self.catalog.admit_write(to.clone(), Condition::Always, 0).await?;
+            let space = self.catalog.admit_write(to.clone(), Condition::Always, 0).await?.space;
             if !asked.is_allowed_by(&space.policy) {
                 return Err(Error::LessSafe(to).into());
             }

@@ -122,6 +122,7 @@ impl Answer<Invite> for MembershipCalls {
         let who = caller.member()?;
         if who.role == Role::Donor {
             self.check_further_donor(who, &call).await?;
+            self.auditor.admit_change(&caller)?;
         }
         let (by, secret) = (who.member, Digest(self.env.entropy.bytes()));
         let (now, new) = (

@@ -167,7 +167,7 @@ impl Answer<Report> for ReadingCalls {
 impl Answer<Unreached> for ReadingCalls {
     async fn answer(self, call: Unreached, caller: CallingMember) -> Result<Done, Failure> {
         let who = caller.member()?.member;
-        self.pool.lock().not_reached_by(who, call.donor, self.time.tick());
+        self.pool.lock().not_reached_by(who, caller.peer, call.donor, self.time.tick());
         Ok(Done {})
     }
 }

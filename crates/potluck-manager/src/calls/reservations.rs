@@ -10,7 +10,7 @@ use crate::pool_time::PoolTime;
 use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
 use crate::waiting_for_donors::WaitingForDonors;
-use potluck_catalog::{Catalog, StoredSession};
+use potluck_catalog::{AdmittedWrite, Catalog, StoredSession};
 use potluck_core::ids::SessionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::AskedPolicy;
@@ -59,7 +59,10 @@ impl Answer<RoomReserve> for ReservationCalls {
         }
         let others = reserved_in(&self.pool.lock(), path.space());
         let admitted = bytes.saturating_add(others);
-        let space = self.catalog.admit_write(path.clone(), Condition::Always, admitted).await?;
+        let admission = self.catalog.admit_write(path.clone(), Condition::Always, admitted).await?;
+        let AdmittedWrite { space, limits, .. } = admission;
+        let promised = |spaces: &_| self.pool.lock().promised_in(spaces);
+        limits.admit_beside(promised, admitted, 0)?;
         self.wait_until.donors_reported(Pool::expects_reports).await;
         let policy = space.policy;
         let redundancy = policy.redundancy();

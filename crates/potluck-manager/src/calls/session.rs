@@ -14,9 +14,12 @@ use crate::shared_pool::SharedPool;
 use crate::tickets;
 use crate::tickets::TicketIssuer;
 use crate::waiting_for_donors::WaitingForDonors;
-use potluck_catalog::{Catalog, Error, KnownChunk, StoredSession, UnusedChunk};
+use potluck_catalog::{
+    AdmittedWrite, Catalog, Error, KnownChunk, QuotaLimits, StoredSession, UnusedChunk,
+};
 use potluck_core::chunk::INLINE_MAX;
-use potluck_core::ids::SessionId;
+use potluck_core::ids::{SessionId, SpaceId};
+use potluck_core::path::PoolPath;
 use potluck_core::placement::{Plan, Refusal};
 use potluck_core::policy::{AckLevel, AskedPolicy};
 use potluck_core::rights::Right;
@@ -89,7 +92,8 @@ impl Answer<Reserve> for WriteSessionCalls {
         let path = call.path.clone();
         let reserved = self.pool.lock().reserved_beside(&path);
         let bytes = call.bytes.map_or(0, |bytes| bytes.saturating_add(reserved));
-        let space = self.catalog.admit_write(call.path, call.condition, bytes).await?;
+        let admitted = self.catalog.admit_write(call.path, call.condition, bytes).await?;
+        let AdmittedWrite { space, limits, replaced } = admitted;
         let policy = space.policy.with(&call.policy).map_err(|why| failure::of_policy(&why))?;
         let asked = AskedPolicy { over: call.policy, may_lower: rights.allow(Right::Manage) };
         if !asked.is_allowed_by(&space.policy) {
@@ -104,6 +108,7 @@ impl Answer<Reserve> for WriteSessionCalls {
             room: None,
         };
         // A file that lives in the catalog needs no donor.
+        let more = bytes;
         let bytes = call.bytes.map(|bytes| if bytes <= INLINE_MAX { 0 } else { bytes });
         if bytes != Some(0) {
             self.wait_until.donors_reported(Pool::expects_reports).await;
@@ -111,16 +116,23 @@ impl Answer<Reserve> for WriteSessionCalls {
         let redundancy = new.policy.redundancy();
         let opened = self.with_room(|pool| {
             let now = self.time.tick();
-            let ticketed = pool.open_session_at(&path, new.clone(), bytes, now)?;
+            let promised = |spaces: &_| pool.promised_in(spaces);
+            // What a tree takes the place of is known at its commit.
+            if let Some(Err(over)) = replaced.map(|gone| limits.admit_beside(promised, more, gone))
+            {
+                return Ok(Err(over));
+            }
+            let most = limits.left(promised).saturating_add(replaced.unwrap_or_default());
+            let ticketed = pool.open_session_at(&path, new.clone(), bytes, most, now)?;
             let contacts = tickets::contacts(pool, ticketed.plan.donors(), now);
-            Ok((ticketed, contacts))
+            Ok(Ok((ticketed, contacts)))
         });
         let refused = |why| {
             let (pool, now) = (self.pool.lock(), self.time.tick());
             let donors = (pool.donor_count(), pool.expected_donors(0, now));
             failure::of_placement(why, redundancy, donors)
         };
-        let (ticketed, contacts) = opened.await?.map_err(refused)?;
+        let (ticketed, contacts) = opened.await?.map_err(refused)??;
         self.keep(&new, &ticketed).await?;
         self.rates.opened(new.id, self.time.tick());
         self.sessions.keep_reservation(new.id).await?;
@@ -137,6 +149,13 @@ impl Answer<Reserve> for WriteSessionCalls {
 }
 
 impl WriteSessionCalls {
+    /// The quotas that the files of a space come under.
+    async fn limits(&self, space: SpaceId) -> Result<QuotaLimits, Error> {
+        let space = self.catalog.space(space).await?.ok_or(Error::NoSession)?;
+        let root = PoolPath::space_root(&space.name).map_err(|why| Error::Bug(why.to_string()))?;
+        Ok(self.catalog.admit_write(root, Condition::Always, 0).await?.limits)
+    }
+
     /// How a session reaches the donors of its plan.
     fn access(&self, session: SessionId, ticketed: &Ticketed) -> Vec<DonorAccess> {
         let now = self.time.tick();
@@ -182,9 +201,12 @@ impl Answer<Grow> for WriteSessionCalls {
             donors.extend(self.tickets.for_reading(contacts));
             return Ok(Grown { plan: Plan { sections: Vec::new(), ..entered.plan }, donors });
         }
+        let limits = self.limits(entered.space).await?;
         let grown = self.with_room(|pool| {
             let now = self.time.tick();
-            let plan = pool.grow_session(&session, call.bytes, &call.avoid, call.whole, now)?;
+            let most = limits.left(|spaces| pool.promised_in(spaces));
+            let (bytes, places) = (call.bytes, (&call.avoid[..], call.whole));
+            let plan = pool.grow_session_within(&session, bytes, most, places, now)?;
             let contacts = tickets::contacts(pool, plan.donors(), now);
             Ok((plan, pool.ticketed(&session), contacts))
         });

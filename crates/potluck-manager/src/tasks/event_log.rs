@@ -124,8 +124,8 @@ impl Events {
         };
         for donor in &mut donors {
             donor.bad = bad.get(&donor.donor).copied().unwrap_or(0);
-            let unreached_by = self.pool.lock().unreached_by(donor.donor, now);
-            donor.unreached_by = self.members.names(&unreached_by);
+            let (members, places) = self.pool.lock().unreached_by(donor.donor, now);
+            (donor.unreached_by, donor.unreached_from) = (self.members.names(&members), places);
         }
         let alarms = self.alarms.all(&donors, &repair);
         Look { now, donors, repair, made_last, alarms }
@@ -214,7 +214,9 @@ fn over(kind: AlarmKind, donor: &str) -> String {
         AlarmKind::Settings => format!("the settings of {donor} can be used"),
         AlarmKind::DonorDisk => format!("the disk that {donor} lends is well"),
         AlarmKind::DonorUnreachable => format!("{donor} is reached again"),
-        AlarmKind::DonorUnreachedBySome => format!("no member misses {donor} any more"),
+        AlarmKind::DonorUnreachedBySome | AlarmKind::DonorUnreachedFromOnePlace => {
+            format!("no member misses {donor} any more")
+        }
         AlarmKind::DonorBadCopies => format!("{donor} lacks few chunks again"),
         AlarmKind::DonorQuarantined => format!("{donor} is trusted again"),
         AlarmKind::DonorUnproven => format!("{donor} tells of no unknown manager any more"),

@@ -33,13 +33,13 @@ impl Pool {
         true
     }
 
-    /// A parked session's client is back.
-    pub(super) fn unpark(&mut self, id: &SessionId) {
+    /// A parked session's client is back; `false` if it was not away.
+    pub(super) fn unpark(&mut self, id: &SessionId) -> bool {
         let session = self.sessions.get_mut(id).filter(|session| !session.ending);
         let parked = session.and_then(|session| session.parked.take());
-        if let Some(parked) = parked {
-            self.ledger.reserve(*id, parked.promised);
-        }
+        let Some(parked) = parked else { return false };
+        self.ledger.reserve(*id, parked.promised);
+        true
     }
 
     /// Parked sessions that are to end now: those parked for longer than `window`, those that

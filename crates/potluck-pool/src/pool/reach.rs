@@ -5,6 +5,8 @@ use crate::donor_table::DonorContact;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::addresses::{Address, Addresses};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 impl Pool {
     /// Donors that are not heard now, and where they were before.
@@ -39,19 +41,21 @@ impl Pool {
 
     /// A member says that it reaches a donor nowhere. The manager tries soon: a donor that does not answer it
     /// either has died or is closed to all, and that shows by itself. So a member who lies can raise an
-    /// alarm in his own name and nothing more.
-    pub fn not_reached_by(&mut self, member: MemberId, donor: DonorId, now: Tick) {
+    /// alarm in his own name and nothing more. It comes `from` an address: for several in one place, that may be what is
+    /// wrong.
+    pub fn not_reached_by(&mut self, member: MemberId, from: IpAddr, donor: DonorId, now: Tick) {
         if let Some(registration) = self.donors.registration_mut(donor) {
-            registration.reach.complain(member, now);
+            registration.reach.complain(member, from, now);
         }
     }
 
-    /// Members who said lately that they do not reach a live donor, though the manager does.
-    pub fn unreached_by(&self, donor: DonorId, now: Tick) -> Vec<MemberId> {
+    /// Members who said lately that they do not reach a live donor, though the manager does, and from how many addresses
+    /// they did.
+    pub fn unreached_by(&self, donor: DonorId, now: Tick) -> (Vec<MemberId>, u64) {
         let registration = self.donors.registration(donor).filter(|_| self.is_heard(donor, now));
-        registration
-            .map(|registration| registration.reach.unreached_by(now).collect())
-            .unwrap_or_default()
+        let said = registration.into_iter().flat_map(|it| it.reach.unreached_by(now));
+        let (members, from): (Vec<_>, BTreeSet<_>) = said.unzip();
+        (members, from.len() as u64)
     }
 
     /// A donor's addresses were tried: those at which it was reached come first from now on.

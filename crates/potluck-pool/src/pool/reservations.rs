@@ -2,11 +2,11 @@
 //! that write there are promised bytes out of it, and give back what they did not need.
 
 use super::Pool;
-use crate::write_session::{NewSession, OpenSession, Ticketed};
+use crate::write_session::{OpenSession, Ticketed};
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::path::PoolPath;
-use potluck_core::placement::{Plan, Refusal, Section};
+use potluck_core::placement::{Plan, Section};
 use potluck_core::reserved_room::ReservedRoom;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,22 +39,6 @@ pub enum ReservesTooMuch {
 }
 
 impl Pool {
-    /// Opens a session that writes at `path`, as [`Pool::open_session`] does, out of what is reserved there.
-    pub fn open_session_at(
-        &mut self,
-        path: &PoolPath,
-        new: NewSession,
-        bytes: Option<u64>,
-        now: Tick,
-    ) -> Result<Ticketed, Refusal> {
-        let (id, draws_on) = (new.id, self.reservation_at(path));
-        let ticketed = self.drawing(draws_on, |pool| pool.open_session(new, bytes, now))?;
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.draws_on = draws_on;
-        }
-        Ok(ticketed)
-    }
-
     /// Whether a member may have so many stored bytes more reserved, with all their redundancy.
     pub fn may_reserve(
         &self,
@@ -123,7 +107,7 @@ impl Pool {
     }
 
     /// The reservation that is nearest above a path and not used up.
-    fn reservation_at(&self, path: &PoolPath) -> Option<SessionId> {
+    pub(super) fn reservation_at(&self, path: &PoolPath) -> Option<SessionId> {
         let above = self.rooms().filter_map(|(id, session)| {
             let room = session.room.as_ref()?;
             (path.is_inside(&room.path) && self.left(id, session) > 0).then_some((room, id))

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Bytes promised at first to a session of unknown size, or a chunk: most files are small, and many may be written at a
 /// time. Its writer asks for more as it goes.
-const STARTING_BYTES: u64 = 4 << 20;
+pub(super) const STARTING_BYTES: u64 = 4 << 20;
 /// Where that does not fit, half of it is tried, and so on down to this.
 const LEAST_STARTING_BYTES: u64 = 64 << 10;
 
@@ -59,6 +59,8 @@ impl Pool {
             ending: false,
             room: new.room,
             draws_on: None,
+            counted: 0,
+            visible: 0,
             committed: 0,
             acknowledged: BTreeMap::new(),
         };
@@ -106,6 +108,8 @@ impl Pool {
             ending,
             room: stored.room,
             draws_on: None,
+            counted: bytes,
+            visible: 0,
             committed: 0,
             acknowledged: BTreeMap::new(),
         };
@@ -185,7 +189,9 @@ impl Pool {
         session.heard = now;
         session.busy += 1;
         let ticketed = session.ticketed();
-        self.unpark(id);
+        if self.unpark(id) {
+            self.keep_to_share(id, now);
+        }
         Ok(ticketed)
     }
 
@@ -246,6 +252,13 @@ impl Pool {
                 let sum = session.acknowledged.entry(donor).or_default();
                 *sum = sum.saturating_add(bytes);
             }
+        }
+    }
+
+    /// Notes that so many bytes of a session's files are there now: they count where they are, and not as promised.
+    pub fn note_visible(&mut self, id: &SessionId, bytes: u64) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.visible = session.visible.saturating_add(bytes);
         }
     }
 

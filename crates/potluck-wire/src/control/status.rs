@@ -110,8 +110,10 @@ pub enum AlarmKind {
     DonorDisk,
     /// A donor reports, and nobody reaches it.
     DonorUnreachable,
-    /// Some members do not reach a donor.
+    /// Members in several places do not reach a donor.
     DonorUnreachedBySome,
+    /// Members in one place, or one alone, do not reach a donor, or say so: the pool is well.
+    DonorUnreachedFromOnePlace,
     /// A donor lost or spoiled many chunks.
     DonorBadCopies,
     /// A donor is not trusted.
@@ -291,6 +293,9 @@ pub struct DonorStatus {
     /// Members who said lately that they reach it at none of these, though the manager does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreached_by: Vec<String>,
+    /// Addresses from which they said so.
+    #[serde(default)]
+    pub unreached_from: u64,
     /// The state of the donor, as the manager sees it.
     pub state: DonorState,
     /// Seconds since it was heard, if ever.

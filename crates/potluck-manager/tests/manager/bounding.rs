@@ -1,0 +1,158 @@
+//! What one member takes of the pool, whatever it asks for: its share, and nobody else's.
+
+use crate::granting::{make_space, path, policy_set, reserve_at, reserve_bytes};
+use crate::lab::{LEN, Lab, chunk, commit, eventually, file, offer};
+use potluck_core::attributes::Permissions;
+use potluck_core::ids::SessionId;
+use potluck_core::policy::{AckLevel, Override};
+use potluck_core::quota::Quota;
+use potluck_core::rights::Right;
+use potluck_wire::control::{
+    Abort, AlarmKind, Grow, Invite, MakeDir, Outcome, PolicySet, PoolState, QuotaSet, Reserve,
+    Status, Unreached,
+};
+use potluck_wire::error::{ErrorKind, code};
+use potluck_wire::ticket::{Acknowledged, Receipt};
+use potluck_wire::token::Role;
+use std::time::Duration;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_open_sessions_are_promised_counts_for_quotas() {
+    let lab = Lab::new().await;
+    let ada = lab.caller(&lab.join(Role::User, "ada").await);
+    let donor = lab.donor("d").await;
+    let quota = Quota { bytes: Some(1 << 20), files: None };
+    let set = |of: &str, quota| QuotaSet { of: of.into(), quota };
+    for space in ["own", "other"] {
+        make_space(&ada, space, false).await;
+    }
+    // Of the space, then of all that its maker made.
+    for (of, second) in [("pot://own", "pot://own/b"), ("ada", "pot://other/b")] {
+        lab.admin().call(&set(of, quota)).await.expect("set");
+        let first = reserve_bytes(&ada, "pot://own/a", 800_000).await.expect("fits").session;
+        let over = reserve_bytes(&ada, second, 800_000).await.expect_err("too much together");
+        assert_eq!((over.kind, over.code.as_str()), (ErrorKind::NoSpace, code::OVER_QUOTA));
+        // What is there does not count twice, and what ends does not count any more.
+        offer(&ada, first, &[1]).await;
+        let file = file(&first, "pot://own/a", &[1], &[&donor]);
+        commit(&ada, first, 0, vec![file], false).await.expect("committed");
+        let beside = reserve_bytes(&ada, second, 248_576).await.expect("beside the first").session;
+        ada.call(&Abort { session: first, keep: false }).await.expect("ended");
+        let rest = reserve_bytes(&ada, second, 799_000).await.expect("the first is over").session;
+        for session in [beside, rest] {
+            ada.call(&Abort { session, keep: false }).await.expect("ended");
+        }
+        lab.admin().call(&set(of, Quota::NONE)).await.expect("set");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_keeps_no_more_from_others_than_a_quota_leaves_nor_than_half_of_what_is_free() {
+    let lab = Lab::new().await;
+    let ada = lab.caller(&lab.join(Role::User, "ada").await);
+    let bert = lab.caller(&lab.join(Role::User, "bert").await);
+    let _donor = lab.donor("d").await; // with room for 10 GiB
+    make_space(&ada, "own", false).await;
+    let quota = Quota { bytes: Some(1 << 20), files: None };
+    lab.admin().call(&QuotaSet { of: "pot://own".into(), quota }).await.expect("set");
+    let promised = async || {
+        let status = lab.admin().call(&Status {}).await.expect("told");
+        status.donors.iter().map(|donor| donor.promised).sum::<u64>()
+    };
+    let unknown = Reserve { bytes: None, ..reserve_at("pot://own/e") };
+    let session = ada.call(&unknown).await.expect("a stream").session;
+    assert_eq!(promised().await, 1 << 20);
+    let grow = |session, bytes| Grow {
+        session,
+        bytes,
+        holders: Vec::new(),
+        avoid: Vec::new(),
+        whole: false,
+        file: None,
+    };
+    ada.call(&grow(session, 9 << 30)).await.expect("places, and no room");
+    assert_eq!(promised().await, 1 << 20);
+
+    // Without a quota the sessions of one member leave half to others, however many they are.
+    for name in ["a", "b", "c"] {
+        let bytes = reserve_bytes(&ada, &format!("pot://lab/{name}"), 4 << 30).await;
+        let session = bytes.expect("as long as there is room").session;
+        ada.call(&grow(session, 1 << 30)).await.expect("more");
+    }
+    assert_eq!(promised().await, 5 << 30);
+    reserve_bytes(&bert, "pot://lab/d", 2 << 30).await.expect("there is room");
+}
+
+#[tokio::test]
+async fn who_writes_from_above_a_directory_acknowledges_no_file_in_it_sooner() {
+    let lab = Lab::new().await;
+    let ada = lab.user().await;
+    let donor = lab.donor("a").await;
+    let dir = MakeDir {
+        path: path("pot://lab/safe"),
+        parents: false,
+        permissions: Permissions::DIR,
+        owner: None,
+    };
+    lab.admin().call(&dir).await.expect("made");
+    let policy = Override { ack: Some(AckLevel::Disk), ..Override::default() };
+    lab.admin().call(&PolicySet { policy, ..policy_set("pot://lab/safe") }).await.expect("set");
+    let written = |session: &SessionId, ack: AckLevel, at: &str, n: u64| {
+        let mut written = file(session, at, &[n], &[&donor]);
+        let receipt = Receipt::issue(&donor.key, session, &chunk(n), LEN, ack);
+        written.acknowledged.0[0] = Acknowledged { chunk: 0, donor: donor.id, ack, receipt };
+        written
+    };
+    for (may_lower, from) in [(true, 1), (false, 11)] {
+        if !may_lower {
+            lab.take("lab", "everyone", &[Right::Manage]).await;
+        }
+        let session = reserve_bytes(&ada, "pot://lab/q", 1 << 20).await.expect("reserved").session;
+        offer(&ada, session, &[from, from + 1, from + 2]).await;
+        let files = vec![
+            written(&session, AckLevel::Memory, "pot://lab/safe/y", from),
+            written(&session, AckLevel::Disk, "pot://lab/safe/z", from + 1),
+            written(&session, AckLevel::Memory, "pot://lab/beside", from + 2),
+        ];
+        let told = commit(&ada, session, 0, files, true).await.expect("told").files;
+        assert!(matches!(&told[1..], [Outcome::Stored { .. }, Outcome::Stored { .. }]), "{told:?}");
+        match &told[0] {
+            Outcome::Stored { .. } => assert!(may_lower, "{told:?}"),
+            Outcome::Refused(why) => {
+                assert!(!may_lower && why.code == code::NO_RIGHT, "{told:?}");
+                assert!(why.hint.contains("--ack disk"), "{why}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_does_not_reach_a_donor_that_the_manager_reaches_makes_no_pool_degraded() {
+    let lab = Lab::new().await;
+    let (ada, donor) = (lab.user().await, lab.donor("desk").await);
+    ada.call(&Unreached { donor: donor.id }).await.expect("heard");
+    let status = async || {
+        donor.send_heartbeat(donor.heartbeat(0)).await;
+        ada.call(&Status {}).await.expect("told")
+    };
+    let is_shown = async || Some(status().await).filter(|status| !status.alarms.is_empty());
+    let shown = eventually("it is shown", is_shown).await;
+    assert_eq!(shown.alarms[0].kind, AlarmKind::DonorUnreachedFromOnePlace, "{shown:?}");
+    assert_eq!(shown.donors[0].unreached_from, 1);
+    assert_eq!(shown.verdict.state, PoolState::Healthy, "{shown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_donor_that_invites_without_end_is_held_up() {
+    let lab = Lab::new().await;
+    let donor = lab.donor("desk").await;
+    let mut codes = Vec::new();
+    for number in 0..66 {
+        if number == 63 {
+            tokio::time::sleep(Duration::from_millis(1500)).await; // as many as it may have are over
+        }
+        let invite = Invite { role: Role::Donor, ttl_seconds: 1 };
+        codes.extend(donor.caller.call(&invite).await.err().map(|why| why.code));
+    }
+    assert_eq!(codes, vec![code::TOO_MANY_CHANGES; 2]);
+}

@@ -1,0 +1,107 @@
+//! Shares of the pool's room: what sessions are promised counts for quotas until their files are there, and the sessions
+//! of one member keep no more than a part of what is free from others.
+
+use super::Pool;
+use super::sessions::STARTING_BYTES;
+use crate::write_session::{MANAGER, NewSession, OpenSession, Ticketed};
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
+use potluck_core::path::PoolPath;
+use potluck_core::placement::{Plan, Refusal};
+use std::collections::BTreeSet;
+
+/// What was promised to the sessions of one member and not written yet takes one part in so many of what is free: a
+/// promise costs nothing. Beyond it they write all the same, as long as there is room.
+const MEMBERS_PART: u64 = 2;
+
+impl Pool {
+    /// Opens a session that writes at `path`, as [`Pool::open_session`] does, out of what is reserved there. Of its
+    /// `bytes`, those within `most`, which quotas leave, are kept from others.
+    pub fn open_session_at(
+        &mut self,
+        path: &PoolPath,
+        new: NewSession,
+        bytes: Option<u64>,
+        most: u64,
+        now: Tick,
+    ) -> Result<Ticketed, Refusal> {
+        let (id, draws_on) = (new.id, self.reservation_at(path));
+        let bytes = bytes.or((most < STARTING_BYTES).then_some(most));
+        let ticketed = self.drawing(draws_on, |pool| pool.open_session(new, bytes, now))?;
+        let asked = bytes.unwrap_or(ticketed.bytes);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.draws_on = draws_on;
+            session.counted = asked.min(most);
+        }
+        self.keep_within(&id, &ticketed.plan, asked, most, now);
+        Ok(ticketed)
+    }
+
+    /// Promises bytes more to a session, as [`Pool::grow_session`] does. Beyond `most`, which quotas leave, it gets
+    /// places in exchange for those that failed, and those of a file that takes the place of another: no room is kept
+    /// from others for them.
+    pub fn grow_session_within(
+        &mut self,
+        id: &SessionId,
+        bytes: u64,
+        most: u64,
+        (avoid, whole): (&[DonorId], bool),
+        now: Tick,
+    ) -> Result<Plan, Refusal> {
+        let counted = self.sessions.get(id).map_or(0, |session| session.counted);
+        let asked = bytes.min(most.max(counted).max(STARTING_BYTES));
+        let plan = self.grow_session(id, asked, avoid, whole, now)?;
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.counted = session.counted.saturating_add(asked.min(most));
+        }
+        self.keep_within(id, &plan, asked, most, now);
+        Ok(plan)
+    }
+
+    /// Bytes of files that are promised to sessions that write in these spaces, and not there yet.
+    pub fn promised_in(&self, spaces: &BTreeSet<SpaceId>) -> u64 {
+        let counts = |session: &&OpenSession| {
+            let is_open = !session.ending && session.parked.is_none() && session.room.is_none();
+            is_open && spaces.contains(&session.space)
+        };
+        let counting = self.sessions.values().filter(counts);
+        let bytes = counting.map(|session| session.counted.saturating_sub(session.visible));
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    /// Lets others have the room of those of `asked` bytes, for which `placed` was promised, that are above `most`.
+    fn keep_within(&mut self, id: &SessionId, placed: &Plan, asked: u64, most: u64, now: Tick) {
+        let over = asked.saturating_sub(most);
+        if over > 0 {
+            let placed = placed.promised().values().fold(0, |sum: u64, it| sum.saturating_add(*it));
+            let over = u128::from(placed) * u128::from(over) / u128::from(asked);
+            self.ledger.cut(*id, over as u64);
+        }
+        self.keep_to_share(id, now);
+    }
+
+    /// Lets others have what a session is promised beyond its member's share.
+    pub(super) fn keep_to_share(&mut self, id: &SessionId, now: Tick) {
+        let Some(session) = self.sessions.get(id).filter(|it| it.draws_on.is_none()) else {
+            return;
+        };
+        if session.member == MANAGER {
+            return;
+        }
+        let held = self.held_by(session.member);
+        let free = self.room(&BTreeSet::new(), now).saturating_add(held);
+        let beyond = held.saturating_sub(free / MEMBERS_PART);
+        if beyond > 0 {
+            self.ledger.cut(*id, beyond);
+        }
+    }
+
+    /// Stored bytes that are promised to a member's sessions and not written, without reservations.
+    fn held_by(&self, member: MemberId) -> u64 {
+        let own = self
+            .sessions
+            .iter()
+            .filter(|(_, it)| it.member == member && it.room.is_none() && it.draws_on.is_none());
+        own.fold(0, |sum: u64, (id, _)| sum.saturating_add(self.ledger.held_in_all(id)))
+    }
+}
