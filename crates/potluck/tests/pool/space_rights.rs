@@ -96,6 +96,11 @@ fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
         assert_eq!(bert.fails(8, command).code, "POT-E067", "{command:?}");
     }
 
+    // All of a command, or nothing.
+    let refused = bert.fails(8, &["mkdir", "--copies", "1", "pot://lab/less"]);
+    assert_eq!(refused.code, "POT-E067", "{refused:?}");
+    assert_eq!(ada.fails(3, &["stat", "pot://lab/less"]).code, "POT-E010");
+
     // No more than an admin allows, in a space or in all that he made.
     for (of, shown) in [("pot://own", "pot://own"), ("bert", "spaces of bert (5)")] {
         lab.cli.ok(&["quota", "set", of, "--bytes", "1500KiB"]);
