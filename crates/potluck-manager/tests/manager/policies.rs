@@ -95,7 +95,11 @@ async fn a_group_is_planned_on_as_many_donors_as_it_has_chunks() {
         assert_eq!(slot.len(), 6, "each chunk of a group on its own donor");
     }
     let unknown = reserved(&user, "pot://lab/b", None, ec("3+2")).await;
-    assert!(unknown.plan.chunks() >= 5 && unknown.plan.copies == 5);
+    assert_eq!(
+        (unknown.plan.chunks(), unknown.plan.copies),
+        (1, 5),
+        "a group, and more as it goes"
+    );
     let grow = Grow {
         session: unknown.session,
         bytes: 24 << 20,
