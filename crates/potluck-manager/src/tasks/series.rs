@@ -85,13 +85,10 @@ impl SeriesPurger {
         let mut fates: Vec<StepFate> = fates.collect();
         let is_purged = |fate: &StepFate| matches!(fate, StepFate::Purged(_));
         if fates.iter().any(is_purged) {
-            // Those that stay anyway are looked at first, and each from the newest on.
-            let stays = (0..fates.len()).filter(|at| !is_purged(&fates[*at]));
-            let order: Vec<usize> =
-                stays.chain((0..fates.len()).filter(|at| is_purged(&fates[*at]))).collect();
+            // From the newest on: that an older one is pinned is no reason to lose the newest.
             let mut whole = None;
-            for at in order {
-                let step = path.join(&steps[at].name).ok();
+            for (at, step) in steps.iter().enumerate() {
+                let step = path.join(&step.name).ok();
                 if let Some(step) = step
                     && self.is_whole(step).await?
                 {
