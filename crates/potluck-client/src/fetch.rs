@@ -28,7 +28,7 @@ use potluck_core::read_plan::Piece;
 use potluck_core::recipe::Entry;
 use potluck_core::seal::SpaceKey;
 use potluck_wire::bulk::BulkStatus;
-use potluck_wire::control::{CopyFault, DonorAccess, Report};
+use potluck_wire::control::{CopyFault, DonorAccess, Report, Reported};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::ops::Range;
 use std::sync::Arc;
@@ -323,10 +323,12 @@ impl Fetcher {
         // Whoever reads on is told how many there were; where, with -v.
         tracing::info!(donor = self.donors.name(donor), %chunk, %error, "bad copy");
         self.client.meet_bad_copy();
-        let (caller, report) = (self.client.caller.clone(), Report { chunk, donor, fault });
+        let (client, report) = (self.client.clone(), Report { chunk, donor, fault });
         self.client.in_background(async move {
-            if let Err(failure) = caller.call(&report).await {
-                tracing::debug!(%failure, "the bad copy could not be reported");
+            match client.caller.call(&report).await {
+                Ok(Reported { counted: true }) => {}
+                Ok(Reported { counted: false }) => client.met_no_bad_copy(),
+                Err(failure) => tracing::debug!(%failure, "the bad copy could not be reported"),
             }
         });
     }

@@ -188,13 +188,18 @@ impl Pool {
     }
 
     /// Copies that were found missing or spoiled while others were read, by this client and all that
-    /// were made from it.
+    /// were made from it. After [`Pool::settle`] without those that the manager counted no more.
     pub fn bad_copies(&self) -> u64 {
         self.bad_copies.load(Ordering::Relaxed)
     }
 
     pub(crate) fn meet_bad_copy(&self) {
         self.bad_copies.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One of those that [`Pool::meet_bad_copy`] counted had been let go.
+    pub(crate) fn met_no_bad_copy(&self) {
+        self.bad_copies.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A donor that the manager says is there answers nowhere: tells the manager, once in a while.

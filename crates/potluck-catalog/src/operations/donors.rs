@@ -212,13 +212,18 @@ impl Catalog {
         self.read(select).await
     }
 
-    /// The stored bytes of a chunk that a donor is known to have, so that a reader may have been sent there.
-    pub async fn held_bytes(&self, name: ChunkName, donor: DonorId) -> Result<Option<u32>, Error> {
+    /// The stored bytes of a chunk that a donor is known to have, so that a reader may have been sent there, and whether the copy
+    /// counts: one that is being deleted, because others are enough, does not.
+    pub async fn held_bytes(
+        &self,
+        name: ChunkName,
+        donor: DonorId,
+    ) -> Result<Option<(u32, bool)>, Error> {
         let held = move |db: &_| {
             let Some(chunk) = chunks::get(db, &name)? else { return Ok(None) };
             let state = placements::state_of(db, chunk.id, donor)?;
-            let held = matches!(state, Some(CopyState::Here | CopyState::Leaving));
-            Ok(held.then_some(chunk.len))
+            let held = state.filter(|it| matches!(it, CopyState::Here | CopyState::Leaving));
+            Ok(held.map(|state| (chunk.len, state == CopyState::Here)))
         };
         self.read(held).await
     }

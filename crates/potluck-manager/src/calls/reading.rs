@@ -15,7 +15,8 @@ use potluck_catalog::{Catalog, LEASE, MOST_LEASES, OpenedPage};
 use potluck_core::ids::DonorId;
 use potluck_core::rights::Right;
 use potluck_wire::control::{
-    CopyFault, Done, Holding, Open, OpenPart, Opened, RenewLeases, RenewedLeases, Report, Unreached,
+    CopyFault, Done, Holding, Open, OpenPart, Opened, RenewLeases, RenewedLeases, Report, Reported,
+    Unreached,
 };
 use potluck_wire::error::Failure;
 use std::cmp::Ordering;
@@ -127,15 +128,18 @@ fn live_first(a: (bool, f32), b: (bool, f32)) -> Ordering {
 }
 
 impl Answer<Report> for ReadingCalls {
-    async fn answer(self, call: Report, caller: CallingMember) -> Result<Done, Failure> {
+    async fn answer(self, call: Report, caller: CallingMember) -> Result<Reported, Failure> {
         let who = caller.member()?;
         let (name, donor) = (call.chunk, call.donor);
-        let Some(len) = self.catalog.held_bytes(name, donor).await? else { return Ok(Done {}) };
+        let Some((len, counted)) = self.catalog.held_bytes(name, donor).await? else {
+            return Ok(Reported { counted: false });
+        };
+        let reported = Reported { counted };
         let now = self.time.tick();
         let mut pool = self.pool.lock();
         let asked = pool.is_asked_about(donor, &name);
         if !asked && !pool.hears(who.member, now) {
-            return Ok(Done {});
+            return Ok(reported);
         }
         if !asked && pool.casts_doubt(who.member, donor, name, now) {
             let fault = match call.fault {
@@ -160,7 +164,7 @@ impl Answer<Report> for ReadingCalls {
             }
             CopyFault::Unreadable => pool.order_verify(donor, name, now),
         }
-        Ok(Done {})
+        Ok(reported)
     }
 }
 

@@ -181,7 +181,14 @@ pub struct Report {
     /// The fault of the copy.
     pub fault: CopyFault,
 }
-call!(Report => Done, "report");
+call!(Report => Reported, "report");
+
+/// The manager's reply to a report.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Reported {
+    /// Whether the copy counted as one. What was let go meanwhile is missing for good reason.
+    pub counted: bool,
+}
 
 /// Tells the manager that a donor, which it says is there, answered this member at none of its addresses
 /// (users). The manager tries for itself, and what is left is shown in `status`; nothing else depends on it.

@@ -59,6 +59,7 @@ pub async fn run(
     let read = match args.read {
         true => {
             let read = read_back(&args.path, is_file, client, shown).await?;
+            client.settle().await;
             Some(ReadBack { bad_copies: client.bad_copies(), ..read })
         }
         false => None,
