@@ -37,6 +37,8 @@ pub(crate) const UNITS_AT_ONCE: usize = 64;
 #[derive(Clone)]
 pub struct File {
     inner: Arc<Inner>,
+    /// Whether writers shared it when it was opened.
+    is_shared: bool,
 }
 
 struct Inner {
@@ -45,8 +47,6 @@ struct Inner {
     fetcher: Fetcher,
     /// Turns for reading rows that another version keeps.
     turns: Arc<Semaphore>,
-    /// Whether writers shared it when it was opened.
-    is_shared: bool,
     /// Has the pool keep the version.
     _lease: Option<Lease>,
 }
@@ -96,16 +96,8 @@ impl File {
         };
         let row = part_bytes(policy.chunk_size, policy.is_cut_by_content());
         let (content, turns) = (Content::Unpublished { parts, row }, KeptRow::turns());
-        Self {
-            inner: Arc::new(Inner {
-                about,
-                content,
-                fetcher,
-                turns,
-                is_shared: false,
-                _lease: None,
-            }),
-        }
+        let inner = Arc::new(Inner { about, content, fetcher, turns, _lease: None });
+        Self { inner, is_shared: false }
     }
 
     /// The `file` that was found at or below `root`.
@@ -136,16 +128,8 @@ impl File {
             Content::Parts(Box::new(OpenedParts::check(client, path, &file, key.cloned())?))
         };
         let turns = KeptRow::turns();
-        Ok(Self {
-            inner: Arc::new(Inner {
-                about,
-                content,
-                fetcher,
-                turns,
-                is_shared: false,
-                _lease: lease,
-            }),
-        })
+        let inner = Arc::new(Inner { about, content, fetcher, turns, _lease: lease });
+        Ok(Self { inner, is_shared: false })
     }
 
     /// Opens the file at `path`, under a lease if it is to be `leased`.
@@ -173,11 +157,7 @@ impl File {
         };
         let lease = leased.then(keep);
         let is_shared = opened.is_shared;
-        let mut file = Self::new(client, path, file, key.as_ref(), fetcher, lease)?;
-        if let Some(inner) = Arc::get_mut(&mut file.inner) {
-            inner.is_shared = is_shared;
-        }
-        Ok(file)
+        Ok(Self { is_shared, ..Self::new(client, path, file, key.as_ref(), fetcher, lease)? })
     }
 
     /// Returns the size of the file in bytes.
@@ -192,7 +172,7 @@ impl File {
 
     /// Whether several writers shared the file when it was opened ([`Pool::shared_writer`]).
     pub fn is_shared(&self) -> bool {
-        self.inner.is_shared
+        self.is_shared
     }
 
     /// Returns the number of the version that is read.
