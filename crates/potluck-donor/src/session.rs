@@ -11,7 +11,8 @@ use crate::socket::PeerIo;
 use crate::stall_timeout::Phase;
 pub(crate) use piece::LongPieces;
 use piece::PieceBuffer;
-use potluck_wire::bulk::{BulkStatus, FrameError, Inbox, Lane, Reply, Request};
+use potluck_core::policy::AckLevel;
+use potluck_wire::bulk::{BulkStatus, FrameError, Inbox, Lane, PIECE, Reply, Request};
 use potluck_wire::ticket::{Grant, Ops};
 use std::io;
 use std::sync::Arc;
@@ -39,6 +40,16 @@ pub(crate) enum Paused {
     Quiet,
     /// Other connections wait for a thread.
     TurnOver,
+}
+
+/// Whether a request is done in so short a time that answers of before may wait for its own.
+fn is_quick(request: &Request) -> bool {
+    match request {
+        Request::Put { ack, len, forward, .. } => {
+            *ack == AckLevel::Memory && *len as usize <= PIECE && forward.routes().is_empty()
+        }
+        Request::Get { .. } | Request::Route { .. } => false,
+    }
 }
 
 impl BulkSession {
@@ -81,21 +92,26 @@ impl BulkSession {
                 Err(why) => return Err(why),
             };
             io.expect(Phase::Body);
+            let is_quick = is_quick(&request);
+            if !is_quick {
+                io.send_answers().await?;
+            }
             match request {
                 Request::Put { name, ack, len, kind, forward } => {
                     let put = put::Put { name, ack, len, kind };
                     let reply = self.put(io, put, &forward).await?;
-                    self.answer(io, tag, reply).await?;
+                    self.answer(io, tag, reply, is_quick).await?;
                 }
                 Request::Route { number, len } => {
                     let status = self.route(io, number, len).await?;
-                    self.answer(io, tag, Reply::bare(status)).await?;
+                    self.answer(io, tag, Reply::bare(status), false).await?;
                 }
                 Request::Get { name, part } => self.get(io, tag, &name, part).await?,
             }
             // What is there already begins a request.
             io.expect(if self.inbox.is_empty() { Phase::Idle } else { Phase::Head });
             if clock.now().saturating_sub(began) >= TURN && wanted() {
+                io.send_answers().await?;
                 return Ok(Some(Paused::TurnOver));
             }
         }
@@ -106,8 +122,9 @@ impl BulkSession {
         io: &mut impl PeerIo,
         tag: u32,
         reply: Reply,
+        may_wait: bool,
     ) -> Result<(), FrameError> {
-        Ok(io.write(&reply.encode(tag, &mut self.lane), &[]).await?)
+        Ok(io.answer(&reply.encode(tag, &mut self.lane), may_wait).await?)
     }
 
     /// Checks that the ticket still allows `ops`; gives the manager's time.

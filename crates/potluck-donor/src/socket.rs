@@ -25,11 +25,24 @@ const PAGE: u64 = 4096;
 /// `sendfile` each of their pages goes as two pieces, and more packets, which costs twice what copying does.
 const COPIED: u64 = 128 << 10;
 
+/// Bytes of answers that wait for others at most: of some twenty puts.
+const WAITING: usize = 2 << 10;
+
 /// A stream whose peer is only waited for so long. To read what may never come ([`Phase::Idle`]) fails with
 /// `WouldBlock` when the peer says nothing for a moment and is better waited for elsewhere.
 pub(crate) trait PeerIo: BulkIo {
     /// Says what is expected of the peer from now on.
     fn expect(&mut self, phase: Phase);
+
+    /// Sends an answer; one that `may_wait` goes with those that follow it, as soon as the peer would be waited for.
+    fn answer(
+        &mut self,
+        answer: &[u8],
+        may_wait: bool,
+    ) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Sends the answers that wait.
+    fn send_answers(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 
     /// Does work of the runtime while the peer waits.
     fn meanwhile<T: Send>(
@@ -45,6 +58,8 @@ pub(crate) struct SocketIo {
     runtime: Handle,
     /// Holds answers that are sent from memory; empty until the first.
     answer: Vec<u8>,
+    /// Answers that wait for more of them. Each that is sent wakes the peer.
+    waiting: Vec<u8>,
     low_water: LowWater,
 }
 
@@ -54,7 +69,8 @@ impl SocketIo {
     pub fn new(socket: TcpStream, timeout: StallTimeout, runtime: Handle) -> io::Result<Self> {
         socket.set_read_timeout(Some(QUIET))?;
         socket.set_write_timeout(Some(SEND_TICK))?;
-        Ok(Self { socket, timeout, runtime, answer: Vec::new(), low_water: LowWater::default() })
+        let (answer, waiting, low_water) = Default::default();
+        Ok(Self { socket, timeout, runtime, answer, waiting, low_water })
     }
 
     /// Returns the socket, in blocking mode.
@@ -124,6 +140,25 @@ impl PeerIo for SocketIo {
         self.timeout.expect(phase);
     }
 
+    async fn answer(&mut self, answer: &[u8], may_wait: bool) -> io::Result<()> {
+        self.waiting.extend_from_slice(answer);
+        if may_wait && self.waiting.len() < WAITING {
+            return Ok(());
+        }
+        self.send_answers().await
+    }
+
+    async fn send_answers(&mut self) -> io::Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let mut answers = std::mem::take(&mut self.waiting);
+        let sent = self.send_all(&answers, SendFlags::empty());
+        answers.clear();
+        self.waiting = answers;
+        sent
+    }
+
     async fn meanwhile<T: Send>(&mut self, work: impl Future<Output = T> + Send) -> T {
         self.runtime.block_on(work)
     }
@@ -131,6 +166,17 @@ impl PeerIo for SocketIo {
 
 impl BulkIo for SocketIo {
     async fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if !self.waiting.is_empty() {
+            if let Ok((n @ 1.., _)) = recv(&self.socket, &mut *out, RecvFlags::DONTWAIT) {
+                self.timeout.start();
+                self.timeout.moved(n)?;
+                return Ok(n);
+            }
+            // The peer may say nothing more before it has them.
+            let phase = self.timeout.phase();
+            self.send_answers().await?;
+            self.timeout.expect(phase);
+        }
         // All of a body is wanted, so one call may wait for as much as fits; of anything else we
         // don't know how much comes.
         let (flags, wake_at) = match self.timeout.phase() {
@@ -234,6 +280,14 @@ impl PeerIo for RuntimeIo {
         self.timeout.expect(phase);
     }
 
+    async fn answer(&mut self, answer: &[u8], _may_wait: bool) -> io::Result<()> {
+        self.write(answer, &[]).await
+    }
+
+    async fn send_answers(&mut self) -> io::Result<()> {
+        Ok(()) // none waits
+    }
+
     async fn meanwhile<T: Send>(&mut self, work: impl Future<Output = T> + Send) -> T {
         work.await
     }
@@ -279,5 +333,52 @@ impl BulkIo for RuntimeIo {
         range: Range<u64>,
     ) -> Result<(), SendFileError> {
         in_time(range.end - range.start, self.stream.send_file(head, file, range)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use potluck_core::clock::SystemClock;
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn answers_wait_for_others_and_for_nothing_else() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let mut peer = TcpStream::connect(address).expect("a connection");
+        let (socket, _) = listener.accept().expect("its other end");
+        let timeout = StallTimeout::new(Arc::new(SystemClock::default()));
+        let mut io = SocketIo::new(socket, timeout, Handle::current()).expect("a socket");
+        let mut said = [0; 8];
+        let mut heard = [0; 2];
+        let nothing_came = |peer: &mut TcpStream| {
+            peer.set_nonblocking(true).expect("an option");
+            let read = peer.read(&mut [0]).expect_err("nothing to read");
+            assert_eq!(read.kind(), io::ErrorKind::WouldBlock);
+            peer.set_nonblocking(false).expect("an option");
+        };
+
+        io.expect(Phase::Idle);
+        peer.write_all(b"1").expect("sent");
+        assert_eq!(io.read(&mut said).await.expect("a request"), 1);
+        peer.write_all(b"2").expect("sent");
+        io.answer(b"a", true).await.expect("kept");
+        assert_eq!(io.read(&mut said).await.expect("what is there already"), 1);
+        nothing_came(&mut peer);
+        io.answer(b"b", true).await.expect("kept");
+        io.expect(Phase::Idle);
+        let quiet = io.read(&mut said).await.expect_err("the peer is silent");
+        assert_eq!(quiet.kind(), io::ErrorKind::WouldBlock);
+        peer.read_exact(&mut heard).expect("both answers");
+        assert_eq!(&heard, b"ab", "sent before the peer was waited for");
+
+        io.answer(b"c", true).await.expect("kept");
+        nothing_came(&mut peer);
+        io.answer(b"d", false).await.expect("sent");
+        peer.read_exact(&mut heard).expect("both answers");
+        assert_eq!(&heard, b"cd", "in their order");
     }
 }

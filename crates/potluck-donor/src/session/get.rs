@@ -29,12 +29,14 @@ impl BulkSession {
         };
         let chunk = match found {
             Ok(Some(chunk)) => chunk,
-            Ok(None) => return self.answer(io, tag, Reply::bare(BulkStatus::NotFound)).await,
-            Err(status) => return self.answer(io, tag, Reply::bare(status)).await,
+            Ok(None) => {
+                return self.answer(io, tag, Reply::bare(BulkStatus::NotFound), false).await;
+            }
+            Err(status) => return self.answer(io, tag, Reply::bare(status), false).await,
         };
         let Some((proof, range)) = what_to_send(&chunk, name, part) else {
             // Its reader, who knows the chunk's length, will tell the manager, and that asks for a look.
-            return self.answer(io, tag, Reply::bare(BulkStatus::DiskFailed)).await;
+            return self.answer(io, tag, Reply::bare(BulkStatus::DiskFailed), false).await;
         };
         let body = proof.len() as u32 + (range.end - range.start);
         let mut head = Reply::found(body).encode(tag, &mut self.lane);
