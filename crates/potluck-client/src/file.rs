@@ -372,14 +372,19 @@ impl Reader {
         Some(next.map_err(|unreadable| self.fail(unreadable.failure)))
     }
 
+    /// The bytes that came together with those that were given last, as far as they were not given yet.
+    pub fn at_hand(&mut self) -> Option<Part> {
+        self.parts.pop_front().map(|part| self.gives(part))
+    }
+
     /// The next bytes as [`Reader::next`] gives them, or what of them cannot be read; the reader goes on behind that.
     pub(crate) async fn next_or_unreadable(&mut self) -> Option<Result<Part, Unreadable>> {
         if let Some(range) = self.inline.take() {
             return Some(Ok(self.gives(Part(Bytes::Inline(self.file.clone(), range)))));
         }
         loop {
-            if let Some(part) = self.parts.pop_front() {
-                return Some(Ok(self.gives(part)));
+            if let Some(part) = self.at_hand() {
+                return Some(Ok(part));
             }
             if self.units.len() < UNITS_AT_ONCE
                 && let Err(failure) = self.look_ahead().await

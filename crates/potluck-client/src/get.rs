@@ -381,10 +381,13 @@ async fn stream_range<W: Write + Send + 'static>(
     };
     let mut reader = file.read(range);
     while let Some(part) = reader.next().await {
-        let part = part?;
-        let bytes = part.len() as u64;
+        // What came together is written by one turn of another thread.
+        let mut parts = vec![part?];
+        parts.extend(std::iter::from_fn(|| reader.at_hand()));
+        let bytes = parts.iter().map(|part| part.len() as u64).sum();
         let written = client.env.offload.run(move || {
-            let result = out.write_all(&part);
+            // Each gives its memory back as soon as it is written.
+            let result = parts.into_iter().try_for_each(|part| out.write_all(&part));
             (out, result)
         });
         let result;
@@ -419,34 +422,41 @@ async fn write_file(
         let units = units.into_iter().map(move |unit| Ok((Arc::clone(&recipe), at, unit)));
         Ok(Some((stream::iter(units), rest)))
     });
-    let chunks = units.try_flatten().map_ok(|(recipe, at, pieces)| {
+    // Boxed, so that the compiler finds that it may move between threads.
+    let units = units.try_flatten().map_ok(|(recipe, at, pieces)| {
         let writer = local.writer();
         async move {
-            for (piece, chunk) in pieces.iter().zip(file.unit(&recipe, &pieces).await?) {
-                write_chunk(client, writer.clone(), chunk, at + piece.at).await.map_err(failed)?;
-                progress.advance(u64::from(piece.take));
-            }
+            let fetched = file.unit(&recipe, &pieces).await?;
+            let places = pieces.iter().map(|piece| at + piece.at);
+            let fetched = places.zip(fetched).collect();
+            write_unit(client, writer, fetched).await.map_err(failed)?;
+            progress.advance(pieces.iter().map(|piece| u64::from(piece.take)).sum());
             Ok::<_, Failure>(())
         }
     });
-    let written = chunks.try_buffer_unordered(UNITS_AT_ONCE).try_for_each(|()| async { Ok(()) });
+    let written = units.boxed().try_buffer_unordered(UNITS_AT_ONCE).try_for_each(|()| async { Ok(()) });
     written.await?;
     let EntryAttributes { mtime, owner, .. } = file.attributes();
     let owner = owner.filter(|_| options.archive);
     local.finish(mtime, owner, !options.if_absent).map_err(failed)
 }
 
-async fn write_chunk(
+/// Writes what was fetched together, each at its place.
+async fn write_unit(
     client: &Pool,
     writer: LocalWriter,
-    fetched: Fetched,
-    at: u64,
+    fetched: Vec<(u64, Fetched)>,
 ) -> io::Result<()> {
+    let bytes: usize = fetched.iter().map(|(_, fetched)| fetched.bytes.len()).sum();
+    let write = move || {
+        // Each gives its memory back as soon as it is written.
+        fetched.into_iter().try_for_each(|(at, fetched)| writer.write_at(&fetched.bytes, at))
+    };
     // Handing a small write to another thread costs more than the write.
-    if fetched.bytes.len() <= 256 << 10 {
-        return writer.write_at(&fetched.bytes, at);
+    if bytes <= 256 << 10 {
+        return write();
     }
-    client.env.offload.run(move || writer.write_at(&fetched.bytes, at)).await
+    client.env.offload.run(write).await
 }
 
 /// The local place of a pool file; names from the network never lead out of `to`.

@@ -40,16 +40,16 @@ fn main() -> ExitCode {
     log::begin(&args);
     allow_open_files(&args.command);
     freed_memory::give_back(&args.command);
-    let output = Output::new(&args.global);
+    let output: &'static Output = Box::leak(Box::new(Output::new(&args.global)));
     // Commands that only write texts work where there is no home, no configuration and no pool.
     match &args.command {
-        Command::Completion(args) => return end(cmd::completion::run(args), &output),
-        Command::Man(args) => return end(cmd::man::run(args, &output), &output),
-        Command::Hash(args) => return end(cmd::hash::run(args, &output), &output),
+        Command::Completion(args) => return end(cmd::completion::run(args), output),
+        Command::Man(args) => return end(cmd::man::run(args, output), output),
+        Command::Hash(args) => return end(cmd::hash::run(args, output), output),
         _ => {}
     }
     let settings = match command_settings::CommandSettings::resolve(&args.global) {
-        Ok(settings) => settings,
+        Ok(settings) => &*Box::leak(Box::new(settings)),
         Err(failure) => return output.fail(&failure),
     };
     let runtime = match runtime_for(&args.command) {
@@ -63,10 +63,10 @@ fn main() -> ExitCode {
     if is_server(&args.command) || matches!(args.command, Command::Mount(_)) {
         runtime.spawn(program_pages::unmap_for_ever());
     }
-    let done = runtime.block_on(cmd::run(args.command, &settings, &output));
+    let done = runtime.block_on(cmd::run(args.command, settings, output));
     // Threads that are stuck in a system call must not keep the process from ending.
     runtime.shutdown_background();
-    end(done, &output)
+    end(done, output)
 }
 
 /// Whether other members of the pool connect to what the command runs.

@@ -93,10 +93,10 @@ impl<R: AsyncRead + AsyncWrite + Send + Unpin> Incoming<R> {
                 return reply.map_err(broken);
             }
         }
-        self.kernel.wake_at(1);
         let mut taken = self.taken();
         loop {
-            let reply = self.inbox.reply(&mut self.io);
+            // Of an answer that is there already the kernel would wake another thread to tell.
+            let reply = woken_at(&mut self.kernel, 1, self.inbox.reply(&mut self.io));
             if let Ok(reply) = tokio::time::timeout(stall, reply).await {
                 return reply.map_err(broken);
             }

@@ -32,6 +32,7 @@ use crate::write::options::PutOptions;
 use crate::write::pushes::{Finished, Push, Pushes};
 use crate::write::report::PutReport;
 use denials::Denials;
+use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use outage::Outage;
 use potluck_core::chunk::ChunkName;
@@ -208,6 +209,10 @@ impl Window {
                 return Err(stuck());
             };
             self.take(event)?;
+            // Answers come many at once.
+            while let Some(Some(event)) = self.events.next().now_or_never() {
+                self.take(event)?;
+            }
         }
     }
 

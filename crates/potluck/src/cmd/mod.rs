@@ -64,13 +64,14 @@ use crate::progress_bar;
 use crate::signals;
 use potluck_client::Pool;
 use potluck_wire::error::Failure;
+use std::panic::resume_unwind;
 use std::path::Path;
 
 /// Runs one command.
 pub async fn run(
     command: Command,
-    settings: &CommandSettings,
-    output: &Output,
+    settings: &'static CommandSettings,
+    output: &'static Output,
 ) -> Result<Ending, Failure> {
     let shown = settings.progress && output.wants_progress();
     let watched = |client: Pool| client.watched(progress_bar::waits(shown, output));
@@ -121,8 +122,12 @@ pub async fn run(
                 Command::Cp(args) => Some(cp::when_interrupted(args)),
                 _ => None,
             };
-            let work = with_client(command, &client, settings, output, shown);
-            let ending = until_stopped(&client, work).await;
+            // On a thread of its connections: what they bring it does not wake this one.
+            let ending = tokio::spawn(async move {
+                let work = with_client(command, &client, settings, output, shown);
+                until_stopped(&client, work).await
+            });
+            let ending = ending.await.unwrap_or_else(|why| resume_unwind(why.into_panic()));
             if let (Ok(Ending::Interrupted), Some(text)) = (&ending, interrupted) {
                 output.note(text);
             }
