@@ -112,6 +112,10 @@ fn refuse(why: &clap::Error) -> ExitCode {
     Output::for_programs().fail(&failure.hint("`potluck --help` shows how commands are called"))
 }
 
+/// The stack of the runtime's threads, of which only what is used takes memory: as much as the system gives the first
+/// thread, for commands run on them.
+const STACK: usize = 8 << 20;
+
 /// A donor idles on one thread; its connections bring their own. Everything else overlaps
 /// hashing, sealing and sockets.
 fn runtime_for(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
@@ -120,5 +124,5 @@ fn runtime_for(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
     let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
-    builder.worker_threads(workers).enable_all().build()
+    builder.worker_threads(workers).thread_stack_size(STACK).enable_all().build()
 }
