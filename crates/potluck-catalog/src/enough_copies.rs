@@ -56,14 +56,15 @@ pub struct Promise {
 
 impl Promise {
     /// What a session has to keep that was promised `mirror` and `ack` where its files began, and writes where this
-    /// promise holds: the stricter of both, unless its command may keep files less safely.
+    /// promise holds: the stricter of both, but for what its command itself says and may lower. What the
+    /// session has from another directory lowers nothing, whoever gave the command.
     pub fn of_session(self, asked: AskedPolicy, mirror: Mirror, ack: AckLevel) -> Self {
-        if asked.may_lower {
-            return Self { mirror, ack, ..self };
-        }
-        let lowers = mirror.is_async() && !self.mirror.is_async();
-        let mirror = if lowers { self.mirror } else { mirror };
-        Self { mirror, ack: ack.max(self.ack), ..self }
+        let lowers_mirror = asked.may_lower && asked.over.mirror.is_some();
+        let lowers_ack = asked.may_lower && asked.over.ack.is_some();
+        let is_sooner = mirror.is_async() && !self.mirror.is_async();
+        let mirror = if is_sooner && !lowers_mirror { self.mirror } else { mirror };
+        let ack = if lowers_ack { ack } else { ack.max(self.ack) };
+        Self { mirror, ack, ..self }
     }
 }
 

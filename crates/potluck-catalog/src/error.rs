@@ -311,9 +311,11 @@ pub enum Error {
         /// The bytes of all files together, where that is more than may be.
         bytes: Option<u64>,
     },
-    /// Who manages no space asked for less safety than holds where a file is to be.
+    /// A file would be stored with less safety than the policy asks for where it is to be, and its command did not ask
+    /// for that, or was not given by who manages the space.
     #[error(
-        "less safety than the policy at {0} asks for needs the right to manage in the space {space}, which you have not",
+        "the policy at {0} asks for more safety than this write gives; only a command that says so, of a member with the \
+         right to manage in the space {space}, may store it with less",
         space = .0.space()
     )]
     LessSafe(PoolPath),

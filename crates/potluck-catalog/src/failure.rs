@@ -220,7 +220,7 @@ impl From<Error> for Failure {
             Error::LessSafe(_) => failure(
                 K::Auth,
                 code::NO_RIGHT,
-                "leave out what the command sets differently: `potluck policy show` shows what holds; a command that \
+                "leave out what the command sets differently: `potluck policy show` shows what holds; a program that \
                  writes from above a safer directory asks for as much itself, such as `--ack disk`",
             ),
             Error::NoMember(_) => {

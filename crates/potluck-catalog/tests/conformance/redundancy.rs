@@ -121,7 +121,7 @@ async fn an_asynchronous_write_opens_an_unsafe_window_and_needs_one_holder_of_ea
     let mut stage = Stage::new().await;
     stage.asked.may_lower = true;
     for mirror in [Mirror::ClientAsync, Mirror::ServerAsync] {
-        stage.mirror = mirror;
+        (stage.mirror, stage.asked.over.mirror) = (mirror, Some(mirror));
         stage.put(copies("pot://lab/a", &[1], &[1], 2)).await;
         assert_eq!(stage.safe("pot://lab/a").await, None);
         // Groups are written synchronously, whatever the protocol of copies.
@@ -187,6 +187,7 @@ async fn a_donor_that_died_since_it_acknowledged_a_chunk_does_not_count_at_the_c
     assert!(stage.commit(vec![group(&[&[1], &[2, 4], &[3]])]).await[0].is_ok());
 
     (stage.mirror, stage.asked.may_lower) = (Mirror::ClientAsync, true);
+    stage.asked.over.mirror = Some(stage.mirror);
     stage.put(copies("pot://lab/d", &[31], &[1, 2], 2)).await;
     let why = stage.refused(copies("pot://lab/d", &[32], &[2], 2)).await;
     assert!(gone(&why), "nobody has it: {why}");

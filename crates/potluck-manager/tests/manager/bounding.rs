@@ -103,11 +103,15 @@ async fn who_writes_from_above_a_directory_acknowledges_no_file_in_it_sooner() {
         written.acknowledged.0[0] = Acknowledged { chunk: 0, donor: donor.id, ack, receipt };
         written
     };
-    for (may_lower, from) in [(true, 1), (false, 11)] {
-        if !may_lower {
+    for (manages, says_so, from) in
+        [(true, true, 1), (true, false, 11), (false, true, 21), (false, false, 31)]
+    {
+        if !manages && says_so {
             lab.take("lab", "everyone", &[Right::Manage]).await;
         }
-        let session = reserve_bytes(&ada, "pot://lab/q", 1 << 20).await.expect("reserved").session;
+        let policy = Override { ack: says_so.then_some(AckLevel::Memory), ..Override::default() };
+        let reserve = Reserve { bytes: Some(1 << 20), policy, ..reserve_at("pot://lab/q") };
+        let session = ada.call(&reserve).await.expect("reserved").session;
         offer(&ada, session, &[from, from + 1, from + 2]).await;
         let files = vec![
             written(&session, AckLevel::Memory, "pot://lab/safe/y", from),
@@ -117,9 +121,9 @@ async fn who_writes_from_above_a_directory_acknowledges_no_file_in_it_sooner() {
         let told = commit(&ada, session, 0, files, true).await.expect("told").files;
         assert!(matches!(&told[1..], [Outcome::Stored { .. }, Outcome::Stored { .. }]), "{told:?}");
         match &told[0] {
-            Outcome::Stored { .. } => assert!(may_lower, "{told:?}"),
+            Outcome::Stored { .. } => assert!(manages && says_so, "{told:?}"),
             Outcome::Refused(why) => {
-                assert!(!may_lower && why.code == code::NO_RIGHT, "{told:?}");
+                assert!(!(manages && says_so) && why.code == code::NO_RIGHT, "{told:?}");
                 assert!(why.hint.contains("--ack disk"), "{why}");
             }
         }

@@ -147,6 +147,32 @@ fn between_sealed_spaces_a_copy_goes_through_the_client() {
 }
 
 #[test]
+fn a_tree_is_copied_between_sealed_spaces_into_a_directory_that_waits_for_the_disk() {
+    let lab = lab_with(1);
+    lab.cli.ok(&["space", "create", "other", "--chunk-size", "64KiB"]);
+    let writer = lab.cli.at_home(&lab.dir().join("writer"));
+    writer.ok(&["join", &lab.token("user"), "--name", "writer"]);
+    lab.cli.ok(&["space", "grant", "lab", "writer", "read"]);
+    lab.cli.ok(&["space", "grant", "other", "writer", "read", "write"]);
+    let (input, content) = file(lab.dir(), "input", 1, 300_000);
+    for path in ["pot://lab/tree/f", "pot://lab/tree/safe/deep/g"] {
+        lab.cli.ok(&["cp", arg(&input), path]);
+    }
+    lab.cli.ok(&["mkdir", "-p", "pot://other/tree/safe", "--ack", "disk"]);
+    for (cli, more) in [(&writer, &[][..]), (&lab.cli, &[]), (&writer, &["--atomic"])] {
+        let command = [&["cp", "-r", "pot://lab/tree", "pot://other/tree"][..], more].concat();
+        assert_eq!(cli.json(&command)["files"], 2, "{command:?}");
+        assert_same(&lab.cli.cat("pot://other/tree/safe/deep/g"), &content, "the copy");
+        lab.cli.ok(&["rm", "pot://other/tree/f", "pot://other/tree/safe/deep/g"]);
+    }
+    // A command that says so may have less where its member manages, and only there.
+    let sooner = ["cp", "-r", "pot://lab/tree", "pot://other/tree", "--ack", "memory"];
+    let refused = writer.run(&[&["--json"][..], &sooner].concat()).exits(4).json();
+    assert_eq!(refused["failed"][0]["error"]["code"], "POT-E067", "{refused}");
+    assert_eq!(lab.cli.json(&sooner)["files"], 2);
+}
+
+#[test]
 fn a_copy_becomes_what_its_directory_asks_for() {
     let lab = lab_with(3);
     let (input, content) = file(lab.dir(), "input", 1, 1 << 20);

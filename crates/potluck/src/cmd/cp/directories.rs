@@ -3,17 +3,17 @@
 
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::Policy;
+use potluck_core::policy::{AckLevel, Override, Policy};
 use potluck_wire::control::EntryKind;
 use potluck_wire::error::{Failure, code};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::task::JoinSet;
 
 /// Directories asked about at once.
 const AT_ONCE: usize = 16;
 
 /// The policies of those directories that are there; what is not there yet inherits.
-pub struct Policies(HashMap<PoolPath, Policy>);
+pub struct Policies(BTreeMap<PoolPath, Policy>);
 
 impl Policies {
     /// Asks for what holds in `dirs`, all inside `base`.
@@ -32,7 +32,7 @@ impl Policies {
                 }
             }
         }
-        let mut known = Self(HashMap::new());
+        let mut known = Self(BTreeMap::new());
         for level in levels.into_values() {
             // Below a directory that is not there is none.
             let there = |dir: &PoolPath| dir.parent().is_some_and(|up| known.0.contains_key(&up));
@@ -61,6 +61,16 @@ impl Policies {
                 None => dir = dir.parent()?,
             }
         }
+    }
+
+    /// What a command that sets `over` asks for where one session writes to all of these directories: what it leaves
+    /// open of when a write may return is as the safest of them says, for a file is refused in a directory that asks
+    /// for more.
+    pub fn safest(&self, over: Override) -> Override {
+        let ack = self.0.values().map(|policy| policy.ack).max();
+        let ack = ack.filter(|ack| *ack > AckLevel::Memory); // to say less would be to lower what a directory asks
+        let mirror = self.0.values().map(|policy| policy.mirror).find(|mirror| !mirror.is_async());
+        Override { ack: over.ack.or(ack), mirror: over.mirror.or(mirror), ..over }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::archived;
 use super::at_once::Destination;
+use super::directories::Policies;
 use super::outward::source_of;
 use super::place::bad_path;
 use super::{
@@ -15,6 +16,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::Override;
 use potluck_wire::control::{EntryKind, NewLink, NotCopied, Stated};
 use potluck_wire::error::{ErrorKind, Failure, code};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Copies inside the pool to one target.
@@ -89,7 +91,6 @@ impl Copying<'_> {
             return Err(Failure::new(ErrorKind::Usage, code::OVERLAP, what)
                 .hint("choose a target outside of it"));
         }
-        let to = self.destination.place(&to)?;
         if let Some(leads_to) = stated.entry.target {
             if !self.args.recursive {
                 let what = format!("{from} is a link to {leads_to}");
@@ -97,13 +98,14 @@ impl Copying<'_> {
                     .hint("name what it leads to, or add -r to copy the link itself"));
             }
             let (mtime, owner) = (Some(stated.entry.mtime), stated.entry.owner);
-            let link = NewLink { path: to, target: leads_to, mtime, owner };
+            let path = self.destination.place(&to)?;
+            let link = NewLink { path, target: leads_to, mtime, owner };
             let condition = self.destination.replacing().condition;
             return report.link(&self.client, vec![link], condition).await;
         }
         self.content(from, &to, &stated, shown, report).await?;
         if is_dir && self.args.archive {
-            let dirs = archived::dirs_of(&self.client, from, &to).await?;
+            let dirs = archived::dirs_of(&self.client, from, &self.destination.place(&to)?).await?;
             report.add_failed(archived::set_attributes(&self.client, dirs).await);
         }
         Ok(())
@@ -124,15 +126,21 @@ impl Copying<'_> {
                 true => self.client.usage(from).await?.bytes,
                 false => stated.entry.size,
             };
+            let dirs = match is_dir {
+                true => archived::dirs_of(&self.client, from, to).await?,
+                false => Vec::new(),
+            };
+            let dirs = dirs.into_iter().map(|(dir, _)| dir).collect();
             let pairs = [(from.clone(), to.clone())];
-            report.stored(self.through(&pairs, to, Some(bytes), shown).await?);
+            report.stored(self.through(&pairs, to, &dirs, Some(bytes), shown).await?);
             return Ok(());
         }
+        let placed = self.destination.place(to)?;
         let condition = self.destination.replacing().condition;
         let redundancy = self.over.redundancy();
         let recursive = self.args.recursive;
         let mut copied =
-            self.client.copy_within(from, to, recursive, condition, redundancy).await?;
+            self.client.copy_within(from, &placed, recursive, condition, redundancy).await?;
         let lacking: Vec<NotCopied> =
             copied.failed.extract_if(.., |failed| failed.lacks_holders()).collect();
         report.copied(copied);
@@ -141,31 +149,39 @@ impl Copying<'_> {
         }
         let mut pairs = Vec::new();
         for NotCopied { path, .. } in lacking {
-            let mut below = path.names().iter().skip(to.names().len());
-            let source = below.try_fold(from.clone(), |source, name| source.join(name));
-            pairs.push((source.map_err(bad_path)?, path));
+            let below = path.names().get(placed.names().len()..).unwrap_or_default();
+            let at = |base: &PoolPath| below.iter().try_fold(base.clone(), |at, name| at.join(name));
+            pairs.push((at(from).map_err(bad_path)?, at(to).map_err(bad_path)?));
         }
-        report.stored(self.through(&pairs, to, None, shown).await?);
+        let dirs = pairs.iter().filter_map(|(_, target)| target.parent()).collect();
+        report.stored(self.through(&pairs, to, &dirs, None, shown).await?);
         Ok(())
     }
 
-    /// Copies by reading and writing all bytes.
+    /// Copies by reading and writing all bytes: `pairs` of sources and targets, which come into `dirs`. One session
+    /// stores them all, so that it keeps what the safest of these directories asks for.
     async fn through(
         &self,
         pairs: &[(PoolPath, PoolPath)],
-        root: &PoolPath,
+        to: &PoolPath,
+        dirs: &BTreeSet<PoolPath>,
         bytes: Option<u64>,
         shown: bool,
     ) -> Result<PutReport, Failure> {
+        let policies = Policies::of(&self.client, to, dirs).await?;
+        let placed = |(from, to): &(PoolPath, PoolPath)| {
+            Ok((from.clone(), self.destination.place(to)?))
+        };
+        let pairs = pairs.iter().map(placed).collect::<Result<Vec<_>, Failure>>()?;
         let options = PutOptions {
-            policy: self.over,
+            policy: policies.safest(self.over),
             condition: self.destination.replacing().condition,
             bytes,
             spare_content: false,
         };
         let progress = progress_bar::upload(&self.client, shown, bytes);
         let client = self.client.watched(Arc::clone(&progress));
-        client.copy_through(pairs, root, &options, progress).await
+        client.copy_through(&pairs, &self.destination.place(to)?, &options, progress).await
     }
 
     /// Whether the bytes have to go through this client: each sealed space has its own key, and
