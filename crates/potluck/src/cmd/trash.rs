@@ -10,7 +10,7 @@ use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::size::format_size;
 use potluck_wire::control::{KeptAbout, KeptScope};
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -43,6 +43,12 @@ async fn ls(args: TrashLsArgs, client: &Pool, output: &Output) -> Result<Ending,
 
 async fn empty(args: TrashEmptyArgs, client: &Pool, output: &Output) -> Result<Ending, Failure> {
     let TrashEmptyArgs { path, caution } = args;
+    if path.space().is_empty() {
+        // As the manager refuses it; where nothing is kept, or with -n, it would not be asked.
+        let what = "this is done in a space, and the path names none";
+        return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
+            .hint("name one: `potluck space ls` lists those that you may see"));
+    }
     let kept = client.kept_below(&path, KeptScope::AllBelow).await?;
     let (things, bytes) = (kept.len() as u64, kept.iter().map(|about| about.entry.size).sum());
     let mut what = format!("{}, {}", count(things, "kept entry"), format_size(bytes));

@@ -112,6 +112,10 @@ fn what_is_let_go_or_removed_for_ever_gives_its_room_back_at_once() {
     assert_eq!(versions(&lab.cli, "pot://lab/a").len(), 1, "it was only looked at");
     lab.cli.ok(&["trash", "empty", "pot://lab", "-y"]);
     assert_eq!(versions(&lab.cli, "pot://lab/a").len(), 0);
+    for how in [&[][..], &["-n"], &["-y"]] {
+        let everywhere = [&["trash", "empty", "pot://"][..], how].concat();
+        assert_eq!(lab.cli.fails(2, &everywhere).code, "POT-E001", "nothing is kept: {how:?}");
+    }
     lab.cli.ok(&["cp", arg(&input), "pot://lab/b"]);
 
     lab.cli.ok(&["rm", "pot://lab/b"]);
