@@ -30,7 +30,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     potluck_wire::tls::install_provider();
     if let Some(why) = mount_helper::run_if_called() {
-        eprintln!("mount.potluck: {why}");
+        output::say(format!("mount.potluck: {why}"));
         return ErrorKind::Usage.exit_code().into();
     }
     let args = match Args::try_parse() {

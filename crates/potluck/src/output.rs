@@ -6,6 +6,7 @@ use potluck_core::text::is_unseen;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -102,8 +103,7 @@ impl Output {
     /// Says something to people only.
     pub fn note(&self, text: &str) {
         if self.tells_people() {
-            // A daemon goes on when the terminal is gone that it was started from.
-            let _ = writeln!(io::stderr(), "{text}");
+            say(text);
         }
     }
 
@@ -112,25 +112,39 @@ impl Output {
         let exit = failure.kind.exit_code();
         if self.json {
             let error = serde_json::json!({ "error": failure, "exit_code": exit });
-            eprintln!("{error}");
+            say(error);
         } else {
             self.complain(failure);
         }
         exit.into()
     }
 
-    /// Says what went wrong with one of many things.
+    /// Says what went wrong with one of many things; to programs not, which find it in the result.
     pub fn complain(&self, failure: &Failure) {
         if self.json {
-            return; // it is in the result
+            return;
         }
         let (bold, plain) = if colours_wanted() { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
         // Names of files and members, which others chose, are in what is said.
-        eprintln!("{bold}potluck:{plain} {}", told_lines(&failure.to_string()));
+        say(format!("{bold}potluck:{plain} {}", told_lines(&failure.to_string())));
         if !failure.hint.is_empty() {
-            eprintln!("  {}", told_lines(&failure.hint));
+            say(format!("  {}", told_lines(&failure.hint)));
         }
     }
+
+    /// Says what went wrong with the one of many things that is at `path`, to programs as one line of JSON.
+    pub fn complain_of(&self, path: &str, failure: &Failure) {
+        match self.json {
+            true => say(serde_json::json!({ "path": path, "error": failure })),
+            false => self.complain(failure),
+        }
+    }
+}
+
+/// Writes a line to standard error. One that cannot be written is lost: a daemon goes on when the terminal is gone that
+/// it was started from, and a command ends with the exit code of what it came to.
+pub fn say(text: impl Display) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Standard output for the bytes of a file. A reader that went away has all it wants: the process

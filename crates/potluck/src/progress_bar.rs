@@ -1,7 +1,7 @@
 //! A progress bar with rate and time left, on a terminal's standard error; elsewhere only whom a
 //! command waits for.
 
-use crate::output::{Output, duration};
+use crate::output::{self, Output, duration};
 use indicatif::{ProgressBar, ProgressStyle};
 use potluck_client::{Pool, Progress, Quiet, Wait};
 use std::collections::BTreeSet;
@@ -70,7 +70,7 @@ impl Progress for Announced {
         let Some(Wait { why, limit, .. }) = wait else { return };
         let text = format!("{why}; waiting for up to {}", duration(limit.as_secs()));
         if self.0.lock().expect("no holder panics").insert(text.clone()) {
-            eprintln!("potluck: {text}");
+            output::say(format!("potluck: {text}"));
         }
     }
 }
@@ -169,7 +169,7 @@ impl Progress for Bar {
         self.bar.inc(bytes);
     }
     fn warn(&self, text: &str) {
-        self.bar.suspend(|| eprintln!("potluck: {text}"));
+        self.bar.suspend(|| output::say(format!("potluck: {text}")));
     }
     fn waits(&self, wait: Option<&Wait>) {
         let text = wait.map(|wait| told(wait, self.interrupted));

@@ -36,7 +36,9 @@ impl Several {
         if let (0, [only]) = (self.done, self.failed.as_slice()) {
             return Err(only.error.clone());
         }
-        self.failed.iter().for_each(|failed| output.complain(&failed.error));
+        for failed in &self.failed {
+            output.complain_of(&failed.path, &failed.error);
+        }
         match (self.done, self.failed.first()) {
             (_, None) => Ok(Ending::Done),
             (0, Some(first)) => {

@@ -233,6 +233,21 @@ fn a_result_that_cannot_be_written_is_no_success() {
 }
 
 #[test]
+fn a_failure_that_cannot_be_told_is_no_panic() {
+    let lab = Lab::with_donors(1);
+    let full = std::path::Path::new("/dev/full");
+    if !full.exists() {
+        return skip("a_failure_that_cannot_be_told_is_no_panic", "no /dev/full");
+    }
+    for args in [&["ls", "pot://none"][..], &["--json", "ls", "pot://none"]] {
+        let mut command = lab.cli.command();
+        let err = std::fs::File::options().write(true).open(full).expect("/dev/full");
+        let ended = command.args(args).stderr(err).status().expect("it runs");
+        assert_eq!(ended.code(), Some(3), "{args:?}");
+    }
+}
+
+#[test]
 fn input_that_cannot_be_read_fails_alone() {
     let lab = Lab::with_options(1, &["--gc-delay", "1s"]);
     lab.cli.ok(&["space", "create", "lab"]);

@@ -55,6 +55,22 @@ fn cat_writes_several_files_one_after_the_other() {
 }
 
 #[test]
+fn a_program_is_told_of_each_of_several_paths_that_failed() {
+    let lab = with_small_files(&["good"]);
+    let some = ["--json", "cat", "pot://lab/good", "pot://lab/a"];
+    let none = ["--json", "rm", "pot://lab/a", "pot://lab/b"];
+    for (command, code, missing) in [(&some, 4, &["pot://lab/a"][..]), (&none, 3, &none[2..])] {
+        let ran = lab.cli.run(command).exits(code);
+        let lines = ran.stderr.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+        let lines: Vec<serde_json::Value> = lines.collect();
+        let of_paths: Vec<_> = lines.iter().filter(|line| line["path"].is_string()).collect();
+        assert_eq!(of_paths.iter().map(|line| &line["path"]).collect::<Vec<_>>(), missing);
+        assert!(of_paths.iter().all(|line| line["error"]["code"] == "POT-E010"), "{lines:?}");
+        assert_eq!(lines.len() - missing.len(), usize::from(code == 3), "the command's own failure");
+    }
+}
+
+#[test]
 fn a_range_past_the_end_is_said_to_be() {
     let lab = with_small_files(&["a"]);
     let refused = lab.cli.fails(2, &["cat", "pot://lab/a", "--range", "11-"]);
