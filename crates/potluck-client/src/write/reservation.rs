@@ -69,6 +69,14 @@ impl Reservation {
         Ok(Self { calls, reserved, promised, bytes: reserve.bytes, root, armed: true })
     }
 
+    /// The reservation of a session that no manager knows.
+    #[cfg(test)]
+    pub fn unknown(client: &Pool, reserved: Reserved, root: PoolPath) -> Self {
+        let (session, client) = (reserved.session, client.clone());
+        let calls = SessionCalls { client, session, root: root.clone() };
+        Self { calls, reserved, promised: 0, bytes: None, root, armed: false }
+    }
+
     /// Returns the calls of this session.
     pub fn calls(&self) -> SessionCalls {
         self.calls.clone()

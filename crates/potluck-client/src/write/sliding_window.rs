@@ -18,6 +18,8 @@ mod sending;
 mod sending_again;
 mod settling;
 mod stages;
+#[cfg(test)]
+mod tests;
 
 use super::groups::Groups;
 use super::reservation::Reservation;
@@ -120,6 +122,8 @@ struct Window {
     progress: Arc<dyn Progress>,
     events: FuturesUnordered<BoxFuture<'static, Event>>,
     files: BTreeMap<u32, FileState>,
+    /// The last number that was given to a part or a file sent again; these count down, and the cutters' up from 0.
+    last_number: u32,
     /// Files that are stored in parts, each of which is among `files` until it is committed.
     wholes: BTreeMap<u32, Whole>,
     groups: Groups,
@@ -178,6 +182,7 @@ impl Window {
             progress,
             events: FuturesUnordered::new(),
             files: BTreeMap::new(),
+            last_number: u32::MAX,
             wholes: BTreeMap::new(),
             groups: Groups::new(policy),
             report: PutReport::default(),

@@ -14,9 +14,11 @@ use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::Packed;
 
 impl Window {
-    /// A number that no file has: the cutter counts up from 0.
-    pub(super) fn free_number(&self) -> Option<u32> {
-        (0..=u32::MAX).rev().find(|number| !self.files.contains_key(number))
+    /// A number for a part, or for a file that is sent again. None is given twice: what is under way for one that was
+    /// given up, such as an answer of the manager, must not be taken for another's.
+    pub(super) fn new_number(&mut self) -> u32 {
+        self.last_number -= 1;
+        self.last_number
     }
 
     /// The part of a file that is being cut has all its chunks, and others follow.
@@ -29,7 +31,7 @@ impl Window {
             whole.finished = state.finished.take().or(whole.finished.take());
         }
         self.close_part(file, number, path, digest);
-        let Some(next) = self.free_number() else { return };
+        let next = self.new_number();
         self.files.insert(next, FileState::default());
         if let Some(whole) = self.wholes.get_mut(&file) {
             whole.filling = next;

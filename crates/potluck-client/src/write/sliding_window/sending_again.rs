@@ -92,7 +92,7 @@ impl Window {
     /// Takes a file that was refused for that up again. Its writer goes on waiting.
     pub(super) fn send_again(&mut self, file: FileCommit, finished: Option<Finished>) {
         let entries = recipe::unpack(&file.digest, file.pages.iter().map(|page| &page.0[..]));
-        let (Ok(entries), Some(number)) = (entries, self.free_number()) else {
+        let Ok(entries) = entries else {
             let what = format!("{}: it cannot be sent again", file.path);
             let failure = Failure::new(ErrorKind::Other, code::BAD_REQUEST, what).hint(AGAIN);
             return match part_of(&file) {
@@ -100,6 +100,7 @@ impl Window {
                 None => self.fail(file.path, failure, finished),
             };
         };
+        let number = self.new_number();
         let names = entries.iter().map(|entry| entry.name).chain(file.parity.0.iter().copied());
         let sent: BTreeSet<u32> = file.acknowledged.0.iter().map(|said| said.chunk).collect();
         let held = (0..).zip(names).filter(|(index, _)| !sent.contains(index));

@@ -1,0 +1,83 @@
+//! Tests of orders of events that no pool brings about at will.
+
+use super::*;
+use crate::progress::Quiet;
+use crate::write::pushes::SessionHandle;
+use potluck_core::chunk::Digest;
+use potluck_core::ids::{SessionId, SpaceId};
+use potluck_core::placement::Plan;
+use potluck_core::policy::Policy;
+use potluck_wire::addresses::Addresses;
+use potluck_wire::call::Caller;
+use potluck_wire::control::Reserved;
+use potluck_wire::env::Env;
+use potluck_wire::net::{BoxStream, SystemNet};
+use potluck_wire::tls::Dial;
+use std::io;
+
+/// Reaches nobody.
+struct NoManager;
+
+impl Dial for NoManager {
+    fn secure(&self, _: BoxStream) -> BoxFuture<'_, io::Result<BoxStream>> {
+        Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+    }
+}
+
+fn window() -> Window {
+    let caller = Caller::new(Arc::new(SystemNet), Arc::new(NoManager), Addresses::default());
+    let client = Pool::new(Env::system(), caller);
+    let policy = Policy::default();
+    let plan = Plan { sections: Vec::new(), copies: 1, chunk_size: policy.chunk_size };
+    let reserved = Reserved {
+        session: SessionId([1; 16]),
+        lease_ms: 1000,
+        policy: policy.clone(),
+        space: SpaceId(1),
+        space_key: None,
+        plan: plan.clone(),
+        donors: Vec::new(),
+    };
+    let session = Reservation::unknown(&client, reserved, path("pot://lab"));
+    let (_, pushes) = SessionHandle::new(policy, None, client.clone(), 0);
+    Window::new(&client, session, pushes, &PutOptions::default(), Arc::new(Quiet))
+}
+
+fn path(text: &str) -> PoolPath {
+    text.parse().expect("a path")
+}
+
+fn chunk(byte: u8) -> Entry {
+    let digest = Digest([byte; 32]);
+    Entry { name: ChunkName(digest.0), digest, len: 1, sealed: false }
+}
+
+/// The part that is being filled of a file gets a chunk, and is cut to its end.
+fn cut_part(window: &mut Window, file: u32, at: &str, byte: u8) {
+    let number = window.wholes.get(&file).map_or(file, |whole| whole.filling);
+    window.files.entry(number).or_default().entries.push(chunk(byte));
+    window.end_part(file, path(at), Digest([byte; 32]));
+}
+
+#[test]
+fn what_was_heard_for_a_file_that_was_given_up_is_not_taken_for_another_file() {
+    let mut window = window();
+    cut_part(&mut window, 0, "pot://lab/a", 1);
+    let (part, _) = window.committing.ready.pop().expect("a part that is stored");
+    // Its donors have gone, and it is asked who is there; meanwhile another part of the file fails.
+    let filling = window.wholes[&0].filling;
+    window.send_again(part.clone(), None);
+    let asked = *window.files.keys().find(|number| **number != filling).expect("it is sent again");
+    cut_part(&mut window, 0, "pot://lab/a", 2);
+    window.fail_part(PartOf { file: 0, number: 1 }, path("pot://lab/a"), stuck());
+    assert!(window.files.is_empty() && window.wholes.is_empty());
+
+    for byte in 3..5 {
+        cut_part(&mut window, 1, "pot://lab/b", byte);
+    }
+    let plan = window.session.reserved.plan.clone();
+    window.take_heard(asked, part, (Grown { plan, donors: Vec::new() }, BTreeMap::new()));
+    let filling = window.wholes[&1].filling;
+    assert!(window.files.contains_key(&filling), "the other file is cut on");
+    assert_eq!(window.report.failed.len(), 1, "{:?}", window.report.failed);
+}
