@@ -265,7 +265,9 @@ async fn tree(
         let page: Opened = client.call_retrying(&open).await?;
         progress.expect(page.files.iter().map(|file| file.size).sum());
         if let Some(to) = &mut to {
-            to.make_dir("", &mut made)?;
+            if open.after.is_none() {
+                to.make_dir("", &mut made)?; // once: what is in it is looked through for what killed downloads left
+            }
             for OpenDir { path, attributes } in page.dirs {
                 // The files below it fail, each by itself, and the others are copied.
                 match to.make_dir(&path, &mut made) {
