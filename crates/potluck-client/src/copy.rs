@@ -132,13 +132,13 @@ async fn feed(
     links: &mut PendingLinks,
 ) -> Result<(), Failure> {
     let mut after = None;
-    let mut empty: Option<PoolPath> = None;
+    let mut empty = Some(to.clone());
     loop {
         let list = List { path: from.clone(), recursive: true, after: after.take() };
         let page: Listing = client.call_retrying(&list).await?;
         for entry in page.entries {
             let (source, target) = (below(from, &entry.path)?, below(to, &entry.path)?);
-            // A directory has no file if what follows it is not inside it.
+            // A directory has no file if what follows it is not inside it. A file that is copied is listed at `to` itself.
             if let Some(dir) = empty.take().filter(|dir| !target.is_inside(dir)) {
                 make_dir(client, dir, Permissions::DIR).await?;
             }

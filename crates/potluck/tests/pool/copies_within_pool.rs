@@ -137,6 +137,9 @@ fn between_sealed_spaces_a_copy_goes_through_the_client() {
         assert_eq!(of("lab")["entry"]["mtime_ns"], of("other")["entry"]["mtime_ns"]);
     }
     assert_eq!(lab.cli.json(&["stat", "pot://other/t/a/large"])["chunk_size"], 131_072);
+    lab.cli.ok(&["mkdir", "pot://lab/void"]);
+    lab.cli.ok(&["cp", "-r", "pot://lab/void", "pot://other/void"]);
+    assert_eq!(lab.cli.json(&["stat", "pot://other/void"])["entry"]["kind"], "dir");
     // Plain spaces share what they have.
     for space in ["open", "open2"] {
         lab.cli.ok(&["space", "create", space, "--plain"]);
