@@ -56,7 +56,7 @@ pub struct Pool {
     reading: Arc<Mutex<Option<ReadMemory>>>,
     /// What was read is kept there.
     pub(crate) cache: Option<ChunkCache>,
-    /// Memory for what writers push.
+    /// Memory for what its sessions write.
     writing: Arc<Mutex<Option<Buffers>>>,
     background: Arc<Mutex<JoinSet<()>>>,
     /// The versions that are open under a lease.
@@ -168,16 +168,9 @@ impl Pool {
         reading.get_or_insert_with(|| ReadMemory::new(MEMORY.max(least))).clone()
     }
 
-    /// Returns this client with memory of its own, for one write under `policy` to so many `donors`: at
-    /// least for one group being sent while the next is cut.
+    /// Returns this client with memory for a session under `policy` to so many `donors`, at least for one group being
+    /// sent while the next is cut: one memory for all sessions of this client, until one needs more.
     pub(crate) fn for_writing(&self, policy: &Policy, donors: usize) -> Self {
-        let bytes = MEMORY.max(least_for_writing(policy, donors));
-        Self { buffers: Buffers::new(bytes), ..self.clone() }
-    }
-
-    /// Returns this client with memory for writers to push under `policy` to so many `donors`: one memory
-    /// for all sessions of this client, until one needs more.
-    pub(crate) fn for_writing_together(&self, policy: &Policy, donors: usize) -> Self {
         let least = least_for_writing(policy, donors);
         let mut writing = self.writing.lock().expect("no holder panics");
         if writing.as_ref().is_none_or(|buffers| buffers.size() < least) {

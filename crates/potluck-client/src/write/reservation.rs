@@ -1,6 +1,7 @@
 //! The calls of a write session, which reserve opens, and commit or abort closes; nothing is visible before. An abort may ask to
 //! keep what was stored, so that the same command goes on later (parked sessions in `potluck_pool`).
 
+use crate::fetch::LocatedChunks;
 use crate::pool::Pool;
 use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{DonorId, SessionId};
@@ -12,6 +13,7 @@ use potluck_wire::control::{
 };
 use potluck_wire::error::Failure;
 use potluck_wire::packed::Packed;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The reservation of an open write session. Dropped without [`Reservation::finish`], it is aborted, and what was sent is
 /// kept for a while.
@@ -51,6 +53,9 @@ pub struct Growth {
 
 /// Bytes of a first promise to a session of unknown size that count, at most: it asks for more before these are used up.
 const FIRST_PROMISE: u64 = 64 << 20;
+
+/// Names in one question where chunks are.
+const OFFERED_AT_ONCE: usize = 8192;
 
 impl Reservation {
     /// Opens a write session with the bytes that `reserve` asks for.
@@ -107,22 +112,35 @@ impl Drop for Reservation {
 }
 
 impl SessionCalls {
-    /// Asks which chunks the pool holds.
-    pub async fn offer(self, chunks: Vec<ChunkName>, ack: AckLevel) -> Result<Offered, Failure> {
-        let offer = Offer { session: self.session, chunks: Packed(chunks), ack, so_far: None };
+    /// Asks which chunks the pool holds, and whether it may have a file of which there are so many `bytes` so far.
+    pub async fn offer(
+        &self,
+        chunks: Vec<ChunkName>,
+        ack: AckLevel,
+        bytes: Option<u64>,
+    ) -> Result<Offered, Failure> {
+        let so_far = bytes.map(|bytes| GrowingFile { path: self.root.clone(), bytes });
+        let offer = Offer { session: self.session, chunks: Packed(chunks), ack, so_far };
         self.client.call_retrying(&offer).await
     }
 
-    /// Asks which chunks the pool holds, and whether it may have a file of which there are so many `bytes` so far.
-    pub async fn offer_of_file(
+    /// Asks where those of these chunks are of which no donor is known, and how all their donors can be reached now,
+    /// and those of the session.
+    pub async fn locate(
         self,
-        chunks: Vec<ChunkName>,
+        mut holders: BTreeMap<ChunkName, Vec<DonorId>>,
         ack: AckLevel,
-        bytes: u64,
-    ) -> Result<Offered, Failure> {
-        let so_far = Some(GrowingFile { path: self.root.clone(), bytes });
-        let offer = Offer { session: self.session, chunks: Packed(chunks), ack, so_far };
-        self.client.call_retrying(&offer).await
+    ) -> Result<LocatedChunks, Failure> {
+        let unknown = holders.iter().filter(|(_, donors)| donors.is_empty());
+        let unknown: Vec<ChunkName> = unknown.map(|(name, _)| *name).collect();
+        for names in unknown.chunks(OFFERED_AT_ONCE) {
+            let found = self.offer(names.to_vec(), ack, None).await?.held.into_iter();
+            let found = found.filter_map(|it| Some((*names.get(it.index as usize)?, it.donors)));
+            holders.extend(found);
+        }
+        let all: BTreeSet<DonorId> = holders.values().flatten().copied().collect();
+        let donors = self.reach(all.into_iter().collect()).await?.donors;
+        Ok(LocatedChunks { holders, donors })
     }
 
     /// Asks for more room; `wait` while donors may still report to a new manager.

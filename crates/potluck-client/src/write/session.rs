@@ -24,14 +24,6 @@ pub struct Session {
     report: oneshot::Receiver<Result<PutReport, Failure>>,
 }
 
-/// Who shares the memory for chunks on their way.
-enum Memory {
-    /// The session has memory of its own.
-    Own,
-    /// The sessions of the pool handle share its memory.
-    Shared,
-}
-
 /// Opens a session for files below `root`; gives the side of those who bring files, and what sends their chunks, which
 /// ends when that side is gone. Dropped before, it ends the session.
 async fn open(
@@ -39,17 +31,13 @@ async fn open(
     root: &PoolPath,
     options: &PutOptions,
     progress: Arc<dyn Progress>,
-    memory: Memory,
 ) -> Result<(SessionHandle, impl Future<Output = Result<PutReport, Failure>> + Send + use<>), Failure>
 {
     let PutOptions { bytes, policy, condition, .. } = *options;
     let reserve = Reserve { path: root.clone(), bytes, policy, condition };
     let session = Reservation::open(client, &reserve).await?;
     let (policy, donors) = (session.reserved.policy.clone(), session.reserved.donors.len());
-    let client = match memory {
-        Memory::Own => client.for_writing(&policy, donors),
-        Memory::Shared => client.for_writing_together(&policy, donors),
-    };
+    let client = client.for_writing(&policy, donors);
     let key = session.reserved.space_key.clone();
     let (handle, pushes) = SessionHandle::new(policy, key, client.clone(), donors);
     let options = *options;
@@ -65,7 +53,7 @@ impl Session {
         root: &PoolPath,
         options: &PutOptions,
     ) -> Result<Self, Failure> {
-        let (handle, window) = open(client, root, options, Arc::new(Quiet), Memory::Shared).await?;
+        let (handle, window) = open(client, root, options, Arc::new(Quiet)).await?;
         let (done, report) = oneshot::channel();
         // It ends with its writers, or with the runtime: nothing that settles in between ends it.
         tokio::spawn(async move {
@@ -137,7 +125,7 @@ pub async fn put(
     options: &PutOptions,
     progress: Arc<dyn Progress>,
 ) -> Result<PutReport, Failure> {
-    let (handle, window) = open(client, root, options, progress, Memory::Own).await?;
+    let (handle, window) = open(client, root, options, progress).await?;
     handle.push(Push::Items(items))?;
     drop(handle); // no more will come
     window.await

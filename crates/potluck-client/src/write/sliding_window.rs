@@ -25,6 +25,7 @@ use super::groups::Groups;
 use super::reservation::Reservation;
 use super::targets::Targets;
 use crate::donors::Donors;
+use crate::fetch::LocatedChunks;
 use crate::link::PutResult;
 use crate::pool::Pool;
 use crate::progress::Progress;
@@ -46,7 +47,7 @@ use potluck_wire::control::{Committed, CommittedParts, FileCommit, Grown, Offere
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::net::BoxFuture;
 use potluck_wire::ticket::Acknowledged;
-use sending_again::{Heard, Rereads, Row};
+use sending_again::{Rereads, Row};
 use stages::{Committing, Cutting, Offer, Offering, PartOf, Room, Sending, Whole};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,7 +100,7 @@ enum Event {
     /// It was asked which parts of a file lost donors after they were committed.
     LostParts(u32, Result<CommittedParts, Failure>),
     /// It was asked which donors are there, for a file that was refused because some have gone.
-    Heard(u32, Box<FileCommit>, Result<Heard, Failure>),
+    Heard(u32, Box<FileCommit>, Result<LocatedChunks, Failure>),
     ReadAgain(Box<Row>, Result<RowBytes, Failure>),
     Renewed(Result<Renewed, Failure>),
     /// New tickets were asked for, because donors did not let this client in.

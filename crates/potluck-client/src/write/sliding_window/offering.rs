@@ -40,7 +40,7 @@ impl Window {
         let (calls, ack) = (self.session.calls(), self.session.reserved.policy.ack);
         let bytes = self.largest_file();
         self.events.push(Box::pin(async move {
-            let offered = calls.offer_of_file(names.clone(), ack, bytes).await;
+            let offered = calls.offer(names.clone(), ack, Some(bytes)).await;
             Event::Offered(Offer { names, groups }, offered)
         }));
     }

@@ -5,22 +5,21 @@
 use super::stages::PartOf;
 use super::{Event, FileState, Window};
 use crate::body::Body;
-use crate::fetch::Fetcher;
+use crate::fetch::{Fetcher, LocatedChunks};
 use crate::recipe::Recipe;
 use crate::source::{CutError, Facts, RowBytes};
 use crate::stored_rows::StoredRows;
 use crate::write::groups::{Member, Place};
 use crate::write::pushes::Finished;
-use crate::write::reservation::SessionCalls;
 use crate::write::targets::At;
 use potluck_core::chunk::ChunkName;
 use potluck_core::erasure::Ec;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::matching;
 use potluck_core::path::PoolPath;
-use potluck_core::policy::{AckLevel, Race};
+use potluck_core::policy::Race;
 use potluck_core::recipe;
-use potluck_wire::control::{FileCommit, Grown, InParts, Offered, OpenFile};
+use potluck_wire::control::{FileCommit, InParts, OpenFile};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::Packed;
 use potluck_wire::ticket::Acknowledged;
@@ -32,13 +31,8 @@ use std::sync::Arc;
 const TRIES: u32 = 3;
 /// Rows read again at a time. Those that wait cost no bytes.
 const AT_ONCE: usize = 4;
-/// Names in one question where chunks are that the pool held.
-const OFFERED_AT_ONCE: usize = 8192;
 /// Advice on a file that lost donors for good.
 const AGAIN: &str = "run the same command again: what is there is not sent again";
-
-/// The donors of a session, and where chunks are that the pool held before.
-pub(super) type Heard = (Grown, BTreeMap<ChunkName, Vec<DonorId>>);
 
 /// The rows that are to be read again, and how often each file was refused.
 #[derive(Default)]
@@ -66,20 +60,6 @@ struct Refused {
     rows: StoredRows,
 }
 
-async fn who_is_there(
-    calls: SessionCalls,
-    held: Vec<ChunkName>,
-    ack: AckLevel,
-) -> Result<Heard, Failure> {
-    let mut there: BTreeMap<_, _> = held.iter().map(|name| (*name, Vec::new())).collect();
-    for names in held.chunks(OFFERED_AT_ONCE) {
-        let Offered { held } = calls.clone().offer(names.to_vec(), ack).await?;
-        there.extend(held.into_iter().map(|found| (names[found.index as usize], found.donors)));
-    }
-    let holders = there.values().flatten().copied().collect::<BTreeSet<_>>();
-    Ok((calls.reach(holders.into_iter().collect()).await?, there))
-}
-
 impl Window {
     /// Whether a file that was refused for that can be sent again: it was not too often.
     pub(super) fn may_send_again(&mut self, file: &FileCommit) -> bool {
@@ -104,7 +84,7 @@ impl Window {
         let names = entries.iter().map(|entry| entry.name).chain(file.parity.0.iter().copied());
         let sent: BTreeSet<u32> = file.acknowledged.0.iter().map(|said| said.chunk).collect();
         let held = (0..).zip(names).filter(|(index, _)| !sent.contains(index));
-        let held: BTreeSet<ChunkName> = held.map(|(_, name)| name).collect();
+        let held = held.map(|(_, name)| (name, Vec::new())).collect();
         let parity = file.parity.0.clone();
         let part = part_of(&file);
         let again = FileState { entries, parity, finished, part, ..FileState::default() };
@@ -112,13 +92,12 @@ impl Window {
         self.files.insert(number, state);
         let (calls, ack) = (self.session.calls(), self.session.reserved.policy.ack);
         self.events.push(Box::pin(async move {
-            let heard = who_is_there(calls, held.into_iter().collect(), ack).await;
-            Event::Heard(number, Box::new(file), heard)
+            Event::Heard(number, Box::new(file), calls.locate(held, ack).await)
         }));
     }
 
     /// Finds out which rows of a refused file have too few chunks at donors that are there.
-    pub(super) fn take_heard(&mut self, number: u32, file: FileCommit, (heard, held): Heard) {
+    pub(super) fn take_heard(&mut self, number: u32, file: FileCommit, heard: LocatedChunks) {
         let live = heard.donors.iter().filter(|donor| donor.live);
         let live: BTreeSet<DonorId> = live.map(|donor| donor.donor).collect();
         let Some(state) = self.files.get_mut(&number) else { return };
@@ -126,7 +105,7 @@ impl Window {
         let names: Vec<ChunkName> = names.copied().collect();
         // A chunk may stand in a file more than once, with other receipts at each place.
         let mut there: BTreeMap<ChunkName, At> = BTreeMap::new();
-        for (name, donors) in held {
+        for (name, donors) in heard.holders {
             let donors = donors.into_iter().filter(|donor| live.contains(donor));
             there.entry(name).or_default().held.extend(donors);
         }

@@ -28,14 +28,13 @@ fn window() -> Window {
     let caller = Caller::new(Arc::new(SystemNet), Arc::new(NoManager), Addresses::default());
     let client = Pool::new(Env::system(), caller);
     let policy = Policy::default();
-    let plan = Plan { sections: Vec::new(), copies: 1, chunk_size: policy.chunk_size };
     let reserved = Reserved {
         session: SessionId([1; 16]),
         lease_ms: 1000,
         policy: policy.clone(),
         space: SpaceId(1),
         space_key: None,
-        plan: plan.clone(),
+        plan: Plan { sections: Vec::new(), copies: 1, chunk_size: policy.chunk_size },
         donors: Vec::new(),
     };
     let session = Reservation::unknown(&client, reserved, path("pot://lab"));
@@ -75,8 +74,7 @@ fn what_was_heard_for_a_file_that_was_given_up_is_not_taken_for_another_file() {
     for byte in 3..5 {
         cut_part(&mut window, 1, "pot://lab/b", byte);
     }
-    let plan = window.session.reserved.plan.clone();
-    window.take_heard(asked, part, (Grown { plan, donors: Vec::new() }, BTreeMap::new()));
+    window.take_heard(asked, part, LocatedChunks::default());
     let filling = window.wholes[&1].filling;
     assert!(window.files.contains_key(&filling), "the other file is cut on");
     assert_eq!(window.report.failed.len(), 1, "{:?}", window.report.failed);

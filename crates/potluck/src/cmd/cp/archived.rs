@@ -2,6 +2,7 @@
 //! them when nothing comes into them any more.
 
 use super::place::bad_path;
+use super::some_at_once;
 use potluck_client::Pool;
 use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::path::PoolPath;
@@ -9,10 +10,6 @@ use potluck_wire::control::{EntryKind, List, SetAttributes};
 use potluck_wire::error::Failure;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
-use tokio::task::JoinSet;
-
-/// Directories whose attributes are set at the same time.
-const AT_ONCE: usize = 16;
 
 /// A directory of the copy, with the attributes of its source.
 pub type ArchivedDir = (PoolPath, EntryAttributes);
@@ -52,24 +49,9 @@ pub async fn dirs_of(
 
 /// Gives directories of the pool their attributes; gives those that could not have them.
 pub async fn set_attributes(client: &Pool, dirs: Vec<ArchivedDir>) -> Vec<(PoolPath, Failure)> {
-    let (mut failed, mut under_way) = (Vec::new(), JoinSet::new());
-    let mut dirs = dirs.into_iter();
-    loop {
-        while under_way.len() < AT_ONCE
-            && let Some((path, attributes)) = dirs.next()
-        {
-            let client = client.clone();
-            under_way.spawn(async move {
-                let set = SetAttributes { path, version: None, attributes: attributes.into() };
-                (client.set_attributes(&set).await, set.path)
-            });
-        }
-        match under_way.join_next().await {
-            Some(Ok((Err(error), path))) => {
-                failed.push((path, error));
-            }
-            Some(_) => {}
-            None => return failed,
-        }
-    }
+    let set = |(path, attributes): ArchivedDir| async move {
+        let set = SetAttributes { path, version: None, attributes: attributes.into() };
+        client.set_attributes(&set).await.err().map(|error| (set.path, error))
+    };
+    some_at_once(dirs.into_iter().map(set)).await.into_iter().flatten().collect()
 }

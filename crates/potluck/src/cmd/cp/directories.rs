@@ -1,16 +1,13 @@
 //! Finds the policies of the directories that files are copied to: one write session stores all its files
 //! by one policy, so that each policy gets a session of its own.
 
+use super::some_at_once;
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Override, Policy};
 use potluck_wire::control::EntryKind;
 use potluck_wire::error::{Failure, code};
 use std::collections::{BTreeMap, BTreeSet};
-use tokio::task::JoinSet;
-
-/// Directories asked about at once.
-const AT_ONCE: usize = 16;
 
 /// The policies of those directories that are there; what is not there yet inherits.
 pub struct Policies(BTreeMap<PoolPath, Policy>);
@@ -37,16 +34,9 @@ impl Policies {
             // Below a directory that is not there is none.
             let there = |dir: &PoolPath| dir.parent().is_some_and(|up| known.0.contains_key(&up));
             let asked: Vec<_> = level.into_iter().filter(|dir| dir == base || there(dir)).collect();
-            for part in asked.chunks(AT_ONCE) {
-                let mut answers = JoinSet::new();
-                for dir in part.iter().cloned() {
-                    let client = client.clone();
-                    answers.spawn(async move { (policy_of(&client, &dir).await, dir) });
-                }
-                while let Some(answer) = answers.join_next().await {
-                    let Ok((policy, dir)) = answer else { continue };
-                    known.0.extend(policy?.map(|policy| (dir, policy)));
-                }
+            let ask = |dir: PoolPath| async move { (policy_of(client, &dir).await, dir) };
+            for (policy, dir) in some_at_once(asked.into_iter().map(ask)).await {
+                known.0.extend(policy?.map(|policy| (dir, policy)));
             }
         }
         Ok(known)
