@@ -1,5 +1,5 @@
 //! Commit: written files become visible, in one transaction. Whether enough donors acknowledged their chunks is
-//! decided in [`crate::acknowledged`].
+//! decided in [`crate::enough_copies`].
 //!
 //! All that can be checked without the catalog was checked before ([`PreparedFile`]); here each file is
 //! first checked against the catalog and only then written, so that a refused file leaves no trace and the

@@ -1,4 +1,5 @@
-//! How much a change must have outlived before its caller hears of it.
+//! How much a change of the catalog must have outlived before its caller hears of it. How safe files are is decided in
+//! [`crate::enough_copies`].
 
 /// The meaning of a job's success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,5 +1,5 @@
-//! Trees and versions that were removed: no path reaches them any more, and [`crate::reaping`] takes them apart
-//! step by step.
+//! Trees and versions that are gone for good: no path reaches them any more, and [`crate::reaping`] takes them apart
+//! step by step. What was removed and can be brought back, which people call the trash, is in [`crate::history`].
 
 use super::chunks::packed;
 use super::entries::DirId;

@@ -1,5 +1,5 @@
 //! Chunks: immutable bytes named by what they are; and the digest of a file, which is made of its segments however it is
-//! cut into chunks ([`FileDigest`]).
+//! cut into chunks ([`FileDigest`]). A file of at most [`INLINE_MAX`] bytes has no chunks.
 //!
 //! Bytes that come from outside become trusted in one way only: by a [`Verifier`] that was told
 //! the name they must have.

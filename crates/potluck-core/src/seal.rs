@@ -1,4 +1,5 @@
-//! Sealing: what leaves a client of a sealed space is unreadable to donors and to the network.
+//! Sealing: what leaves a client of a sealed space is unreadable to donors and to the network. The key of a space is a
+//! [`SpaceKey`].
 //!
 //! AES-256-GCM with a key of its own for every plaintext, derived from the space key and the
 //! plaintext's digest. Equal plaintext in one space therefore seals to equal bytes,

@@ -1,5 +1,7 @@
 //! How much of the disk Potluck takes, and the promise that it never takes more than its owner lends: each write reserves its
-//! bytes here first, and is refused where they do not fit.
+//! bytes here first, and is refused where they do not fit. A donor that has more than that, because its owner lends less
+//! than before or others fill the disk, is over quota: by how much is counted here, told by heartbeats, and moved to
+//! other donors by the pool.
 
 use crate::disk::DiskSpace;
 use potluck_core::owner_limits::{DiskState, Limits, excess, room};
