@@ -1,5 +1,5 @@
-//! What one writer contributes to a file that several write: its bytes in the order in which they came, and behind them
-//! an index of where they belong (docs/format/contribution.md).
+//! The contribution of one writer to a file that several write: its bytes in the order in which they came, and behind
+//! them an index of where they belong (docs/format/contribution.md).
 
 use potluck_core::byte_ranges::ByteRanges;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -114,7 +114,7 @@ pub struct Overlap {
     pub numbers: (usize, usize),
 }
 
-/// What a new version is made of.
+/// The byte ranges that a new version is made of, and where each comes from.
 #[derive(Debug, Default)]
 pub struct Composition {
     /// The runs of contributed bytes, by where each begins: where it ends, whose it is, and where it is there.

@@ -93,7 +93,7 @@ impl Pool {
         Ok(entries)
     }
 
-    /// What is known of a path; of a file also who holds it and how safe it is.
+    /// Returns the metadata of a path; of a file also which donors hold it and how safe it is.
     ///
     /// Errors: [`code::NO_ENTRY`] and [`code::NO_SPACE_NAMED`] where nothing is there.
     pub async fn stat(&self, path: &PoolPath) -> Result<Stated, Failure> {

@@ -10,7 +10,7 @@ use potluck_wire::control::{
 use potluck_wire::error::{ErrorKind, Failure, code};
 
 impl Pool {
-    /// What is at a path, and what is kept of it, what was kept last first.
+    /// Returns the entry at a path, and the older versions and removed entries that are kept of it, the latest first.
     ///
     /// Errors: [`code::NO_ENTRY`] where nothing is, and nothing is kept; [`code::NOT_KEPT`] where a directory above was
     /// removed.

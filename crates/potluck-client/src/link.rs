@@ -403,7 +403,7 @@ impl Sending {
         Ok(())
     }
 
-    /// What was sent past the stream, and counted; `None` where its socket takes no more, or there is none.
+    /// Returns how much was sent past the stream, and counted; `None` where its socket takes no more, or there is none.
     fn unless_full<N: Copy + TryInto<u64>>(
         &self,
         send: impl FnOnce(&FileSender) -> io::Result<N>,

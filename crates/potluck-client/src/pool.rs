@@ -54,7 +54,7 @@ pub struct Pool {
     pub(crate) watcher: Arc<dyn Progress>,
     /// Memory for what is read.
     reading: Arc<Mutex<Option<ReadMemory>>>,
-    /// What was read is kept there.
+    /// Keeps chunks that were read, if there is a cache.
     pub(crate) cache: Option<ChunkCache>,
     /// Memory for what its sessions write.
     writing: Arc<Mutex<Option<Buffers>>>,

@@ -1,4 +1,4 @@
-//! What a front is told while a transfer goes on: bytes, files, and whom it waits for.
+//! The trait by which a front follows a transfer: bytes, files, and whom it waits for.
 
 use crate::retry_limits::Wait;
 

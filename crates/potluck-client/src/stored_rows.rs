@@ -58,7 +58,7 @@ pub(crate) struct KeptRow {
     data: Range<usize>,
     /// The turns of all rows of the file.
     turns: Arc<Semaphore>,
-    /// What was read of it, in the order of positions.
+    /// The bodies of the row's chunks once they were read, in the order of positions.
     read: OnceCell<Vec<Arc<Body>>>,
 }
 

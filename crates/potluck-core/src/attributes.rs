@@ -1,4 +1,4 @@
-//! What a name has beside its content: when it was modified, whom it belongs to, and who may do what with it.
+//! Attributes of an entry beside its content: when it was modified, whom it belongs to, and who may do what with it.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -47,11 +47,11 @@ impl FileTime {
 pub struct Permissions(u16);
 
 impl Permissions {
-    /// What a file has of which nobody said anything.
+    /// The permissions of a file whose writer named none.
     pub const FILE: Self = Self(0o644);
-    /// What a directory has of which nobody said anything.
+    /// The permissions of a directory whose maker named none.
     pub const DIR: Self = Self(0o755);
-    /// What a symbolic link has, which nothing is decided by.
+    /// The permissions that a symbolic link shows; they decide nothing.
     pub const LINK: Self = Self(0o777);
     const ALL: u32 = 0o7777;
     const NINE: u16 = 0o777;

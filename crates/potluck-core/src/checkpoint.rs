@@ -69,7 +69,7 @@ impl StagedPlace {
     }
 }
 
-/// What a commit makes of the files that were staged.
+/// How the files that were staged for a checkpoint take their places at its commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommitStyle {

@@ -337,7 +337,7 @@ impl Override {
     }
 }
 
-/// What a command asks for whatever directories say, and whether it may ask for less safety than they do.
+/// The parts of the policy that a command set, whatever directories say, and whether it may ask for less safety than they do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AskedPolicy {
     /// The parts of the policy that the command set.
@@ -407,7 +407,7 @@ impl Policy {
         }
     }
 
-    /// What is kept of files that are replaced or removed.
+    /// Returns how long versions that are replaced, and files that are removed, are kept.
     pub fn retention(&self) -> Retention {
         Retention::of(self.keep_versions, self.trash)
     }

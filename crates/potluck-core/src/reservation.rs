@@ -68,7 +68,7 @@ impl Ledger {
         held.fold(0, |sum: u64, bytes| sum.saturating_add(*bytes))
     }
 
-    /// What is promised to a session and not stored yet, donor by donor.
+    /// Returns the bytes that are promised to a session and not stored yet, donor by donor.
     pub fn held(&self, session: SessionId) -> BTreeMap<DonorId, u64> {
         self.sessions.get(&session).cloned().unwrap_or_default()
     }

@@ -12,7 +12,7 @@ pub const USUAL_RESERVATION: Duration = Duration::from_secs(24 * 3600);
 /// Room that is kept free for files below a path, whoever writes them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReservedRoom {
-    /// What is written here, or below, takes of it.
+    /// The path of the reservation: files written here, or below, take of its room.
     pub path: PoolPath,
     /// Bytes of files that were asked for.
     pub bytes: u64,

@@ -42,7 +42,7 @@ fn is_false(it: &bool) -> bool {
     !it
 }
 
-/// What a manager said of itself.
+/// A manager as it told this donor of itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct HeardManager {

@@ -1,4 +1,4 @@
-//! What a donor says of itself, brought within bounds as it comes in: no donor makes the pool's sums overflow, forges lines of
+//! Brings within bounds, as it comes in, all that a donor says of itself: no donor makes the pool's sums overflow, forges lines of
 //! a log or moves the cursor of a terminal.
 
 use potluck_core::owner_limits::DiskState;

@@ -94,7 +94,7 @@ parts! {
     stats: Arc<StatsCache>,
     /// The facts known about the pool's safety.
     scan_state: Arc<ScanState>,
-    /// What was refused, and who changed what others may do.
+    /// The audit log: calls that were refused, and changes to what others may do.
     audit_log: Arc<AuditLog>,
     /// The directory, held as long as anything of this manager lives.
     state: Arc<StateDir>,

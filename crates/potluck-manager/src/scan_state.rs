@@ -46,7 +46,7 @@ impl Priority {
     }
 }
 
-/// What a scan is to look at.
+/// The files that a scan looks at.
 #[derive(Debug)]
 pub enum ScanScope {
     /// The scan walks over all files.
@@ -287,7 +287,7 @@ pub enum Unseen {
 /// Versions to be looked at that are remembered one by one.
 const MAX_UNSEEN: usize = 65_536;
 
-/// What a scan is to look at besides what it finds out by itself.
+/// The files that a scan has to look at besides those that it finds by itself.
 #[derive(Debug, Default, Clone)]
 struct Touched {
     everything: bool,

@@ -23,7 +23,7 @@ impl SeriesUses {
         *self.counted_in.lock().expect("no holder panics") = None;
     }
 
-    /// What was at a path is elsewhere, with the series that were in it.
+    /// Notes that the directory at a path was moved, with the series in it.
     pub fn moved(&self, from: &PoolPath) {
         let mut counted_in = self.counted_in.lock().expect("no holder panics");
         if counted_in.iter().flatten().any(|series| series.is_inside(from)) {

@@ -46,7 +46,7 @@ struct OpenSession {
     checkpoints: BTreeSet<CheckpointId>,
 }
 
-/// What was staged for a checkpoint.
+/// The bytes that were staged for a checkpoint, and when.
 #[derive(Debug, Clone, Copy)]
 struct WrittenCheckpoint {
     /// When the first session began that wrote to it.

@@ -152,7 +152,7 @@ struct Streams {
     is_closed: bool,
 }
 
-/// What one member takes of the manager's memory.
+/// The watch streams of one member, and the bytes of the manager's memory that they take.
 #[derive(Default)]
 struct MembersWatches {
     streams: Vec<WatchId>,
@@ -170,7 +170,7 @@ struct Stream {
     /// The number of the last news that were sent, and of the last that are known to have arrived.
     sent_number: u64,
     heard_number: u64,
-    /// What was sent after those that are known to have arrived.
+    /// News that were sent after those that are known to have arrived.
     sent: News,
     waiting: News,
     wake: Arc<Notify>,

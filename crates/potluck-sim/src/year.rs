@@ -34,7 +34,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// What a pool may take in proportion to a new one with the same files.
+/// How much a pool may take in proportion to a new one with the same files.
 pub const MOST: f64 = 1.2;
 /// Backups of the catalog that the manager keeps on purpose.
 const BACKUPS: u64 = 3;
@@ -82,9 +82,9 @@ pub struct Ratio {
     pub name: String,
     /// What the pool takes at the end.
     pub aged: u64,
-    /// What a new one takes.
+    /// How much a new pool takes.
     pub fresh: u64,
-    /// What the old one may take.
+    /// How much the old pool may take.
     pub most: u64,
 }
 
@@ -96,7 +96,7 @@ impl Ratio {
 }
 
 impl Year {
-    /// What is held against a new pool.
+    /// Compares the pool at the end with a new one.
     pub fn ratios(&self) -> Vec<Ratio> {
         let aged = self.days.last().cloned().unwrap_or_default();
         let times = |fresh: u64, times: f64| (fresh as f64 * times) as u64;

@@ -58,7 +58,7 @@ impl Code {
 pub(super) enum Gathered {
     /// All that is needed is here.
     All,
-    /// What is needed and not here can be rebuilt.
+    /// All chunks that are needed are here or can be rebuilt.
     Enough,
     /// Too few chunks can be had.
     TooFew,

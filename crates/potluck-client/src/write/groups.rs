@@ -634,7 +634,7 @@ impl Group {
         self.slots.iter().flat_map(|slot| &slot.at).copied().collect()
     }
 
-    /// What its file is told; each chunk has so many slots, one after the other.
+    /// Returns the group as its file takes it down; each chunk has so many slots, one after the other.
     fn stored(&self, copies: usize, shards: &HashMap<ChunkName, Shard>) -> StoredGroup {
         let chunk = |slots: &[Slot]| StoredChunk {
             place: slots[0].place,

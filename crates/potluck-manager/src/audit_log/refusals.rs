@@ -33,7 +33,7 @@ struct Source {
     others: Option<(AuditEntry, u64)>,
 }
 
-/// What makes two refusals of a member the same: the call and the words.
+/// The call and the words of a refusal: two of a member with the same are told as one.
 type Subject = (String, String);
 
 impl Refusals {

@@ -1,4 +1,4 @@
-//! What a group of calls offers to be asked.
+//! The trait by which a group of calls is answered.
 
 use crate::callers::CallingMember;
 use crate::handles::Handles;

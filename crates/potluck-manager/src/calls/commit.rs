@@ -63,7 +63,7 @@ const ASK: usize = 8192;
 /// The work of one step, in times of what a chunk takes, unless a single file takes more: whoever else writes waits for a
 /// few milliseconds.
 const MOST_WORK: usize = 512;
-/// What a file takes besides its chunks, in the same unit: a version, an entry, a change for the log.
+/// The work of a file besides its chunks, in times of what a chunk takes: a version, an entry, a change for the log.
 const FILE_WORK: usize = 10;
 
 type Prepared = Result<PreparedFile, Failure>;
@@ -224,7 +224,7 @@ fn visible_size(file: &Prepared) -> Option<(PoolPath, u64)> {
     Some((file.path.clone(), file.version.size))
 }
 
-/// What is needed to judge the parts of a file anew, if that is to become visible.
+/// Returns what judging the parts of a file anew takes, if the file is to become visible.
 fn ahead(batch: &Batch<Failure>, file: &PreparedFile) -> Option<PartsAhead> {
     let Some(InParts::Whole { file: number, .. }) = file.in_parts else { return None };
     Some(PartsAhead {

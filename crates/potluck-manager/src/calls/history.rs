@@ -1,5 +1,5 @@
-//! What is kept of files, directories and links that were replaced or removed: lists of it, and how it comes back or
-//! goes; snapshots of directories.
+//! Answers calls about old versions, and about files, directories and links that were removed and are kept: lists of
+//! them, and how they come back or go; snapshots of directories.
 
 use super::Answer;
 use crate::access::Access;

@@ -108,7 +108,7 @@ impl PolicyCalls {
         }
     }
 
-    /// What is staged for a path at or below the targets of checkpoints, which is not below the path itself.
+    /// Returns the staging directories of checkpoints whose targets are at or above `path`, without those below `path`.
     async fn staged_for(&self, path: &PoolPath) -> Result<Vec<PoolPath>, Error> {
         let open = self.catalog.checkpoints().await?.open.into_iter();
         let staged =

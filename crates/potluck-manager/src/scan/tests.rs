@@ -72,7 +72,7 @@ async fn stored(manager: &Handles) {
     }
 }
 
-/// What a scan finds of how safe files are.
+/// Returns the findings of a scan that are about how safe files are.
 fn told(findings: &Findings) -> (Vec<SpaceHealth>, Vec<u64>, BTreeSet<(u64, u32)>) {
     let spaces = findings.spaces.iter().map(|space| space.health.clone()).collect();
     let jobs = findings.queue.values().map(|job| (job.unit.0.0, job.unit.1)).collect();

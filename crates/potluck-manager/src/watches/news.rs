@@ -1,4 +1,4 @@
-//! What a watch stream has still to hear: bounded, so that a client that does not ask costs no more than its share.
+//! The news that a watch stream has still to hear: bounded, so that a client that does not ask costs no more than its share.
 
 use potluck_core::ids::WatchId;
 use potluck_core::path::PoolPath;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const NAMES_OF_DIR: usize = 256;
 /// Bytes of names and directories that wait for one stream.
 const BYTES: usize = 256 << 10;
-/// What a directory or a name is counted with beside its bytes.
+/// Bytes that a directory or a name counts beside those of its text.
 const OVERHEAD: usize = 64;
 
 /// Changes that a stream has to hear of.
@@ -26,7 +26,7 @@ enum ChangedNames {
     All,
 }
 
-/// What is heard of a name.
+/// The news of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameNews {
     /// Attributes of what is behind it were set.
@@ -48,7 +48,7 @@ impl NameNews {
     }
 }
 
-/// What is told as a whole from now on, so that nothing further of it need be watched.
+/// How much is told as changed as a whole from now on, so that nothing further of it need be watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToldWhole {
     Nothing,

@@ -1,11 +1,11 @@
-//! What a pool takes at one moment: rows, files, log, disks and memory.
+//! The size of a pool at one moment: rows, files, log, disks and memory.
 
 use potluck_catalog::fixture::tampering::Tampering;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What a pool takes at one moment. All sizes are in bytes.
+/// The size of a pool at one moment. All sizes are in bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Figures {
     /// The simulated day.

@@ -27,7 +27,7 @@ pub struct AuditPage {
     pub next: Option<u64>,
 }
 
-/// What an entry of the audit log is about.
+/// The kind of an entry of the audit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditKind {

@@ -1,4 +1,4 @@
-//! What is kept of files, directories and links that were replaced or removed; snapshots of directories.
+//! Calls about old versions, and about files, directories and links that were removed and are kept; snapshots of directories.
 
 use super::{Call, Done, ListedEntry, call};
 use potluck_core::ids::{MemberId, VersionId};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum KeptScope {
     /// What had the very path.
     OfName,
-    /// What was removed at or below the path.
+    /// Entries that were removed at or below the path.
     RemovedBelow,
     /// All that was replaced or removed at or below the path.
     AllBelow,
@@ -30,13 +30,13 @@ pub struct KeptList {
 }
 call!(KeptList => KeptListed, "kept-list");
 
-/// What is kept.
+/// A page of old versions and removed entries that are kept.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct KeptListed {
-    /// What is at the path now, with the path ""; only where what had the very path is meant.
+    /// The entry that is at the path now, with the path ""; only where the call was about this very path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<ListedEntry>,
-    /// What is kept; of one name what was kept last first.
+    /// The things that are kept; of one name the latest first.
     pub kept: Vec<KeptAbout>,
     /// Set when there may be more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub struct KeptAbout {
     pub path: PoolPath,
     /// The path by which it is read now; nothing is changed there.
     pub at: PoolPath,
-    /// What it is, as a listing shows it, with the path "".
+    /// The entry that is kept, as a listing shows it, with the path "".
     pub entry: ListedEntry,
     /// The number of the version of a file; a directory or a link has one of its own.
     pub number: VersionId,
@@ -86,7 +86,7 @@ pub struct BringBack {
 }
 call!(BringBack => BroughtBackAs, "bring-back", once);
 
-/// What was brought back.
+/// The reply to a call that brought something back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BroughtBackAs {
     /// The number of the version that is current now, or of the directory or link.

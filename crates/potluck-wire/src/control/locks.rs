@@ -17,7 +17,7 @@ pub const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// Files that one holder may have the authority over.
 pub const MOST_LOCKED: usize = 4096;
 
-/// What a holder may do with the locks of a file.
+/// The level of an authority over a file's locks, which says which locks its holder may give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LockLevel {

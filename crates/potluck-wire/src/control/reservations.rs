@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Reserves room for files at and below a path, whoever writes them, for some time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RoomReserve {
-    /// What is written here, or below, takes of the room.
+    /// The path of the reservation: files written here, or below, take of its room.
     pub path: PoolPath,
     /// Bytes of files; what is stored of them with all copies is found by the policy that holds there.
     pub bytes: u64,
@@ -22,7 +22,7 @@ call!(RoomReserve => RoomReservation, "room-reserve", once);
 pub struct RoomReservation {
     /// The identifier of the reservation.
     pub id: SessionId,
-    /// What is written here, or below, takes of the room.
+    /// The path of the reservation: files written here, or below, take of its room.
     pub path: PoolPath,
     /// Bytes of files that were asked for.
     pub bytes: u64,

@@ -18,7 +18,7 @@ call!(SpaceCreate => SpaceCreated, "space-create", once);
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SpaceCreated {
-    /// What its owner should know of its policy before something is stored.
+    /// Advice on the policy of the space, which its owner should read before something is stored.
     pub advice: Vec<String>,
 }
 

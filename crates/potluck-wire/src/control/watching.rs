@@ -95,7 +95,7 @@ pub struct Refresh {
 }
 call!(Refresh => Refreshed, "refresh");
 
-/// What a client knows of a directory.
+/// A directory as a client remembers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownDir {
     /// The path of the directory.
@@ -122,7 +122,7 @@ impl KnownDir {
     }
 }
 
-/// What a client knows of a name.
+/// A name in a directory as a client remembers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownName {
     /// The name in the directory.

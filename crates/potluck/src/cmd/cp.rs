@@ -359,7 +359,7 @@ pub fn policy_override(options: &PolicyOptions) -> Result<Override, Failure> {
     })
 }
 
-/// What a command says of what is kept of files that are replaced or removed, beside `over`.
+/// Returns `over` with the options that say how long versions and removed files are kept.
 pub fn with_retention(over: Override, options: &RetentionOptions) -> Override {
     let RetentionOptions { keep_versions, trash } = *options;
     Override { keep_versions, trash, ..over }

@@ -53,7 +53,7 @@ fn used_of(used: String, most: Option<String>) -> String {
     }
 }
 
-/// What is used of a quota, bytes before files.
+/// Says how much of a quota is used, bytes before files.
 pub fn used(quota: Quota, files: u64, bytes: u64) -> [String; 2] {
     [
         used_of(format_size(bytes), quota.bytes.map(format_size)),

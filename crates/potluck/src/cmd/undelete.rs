@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 #[derive(Serialize)]
 struct Report<'a> {
-    /// What was brought back.
+    /// The paths that were brought back.
     brought_back: &'a [PoolPath],
     #[serde(flatten)]
     several: &'a Several,

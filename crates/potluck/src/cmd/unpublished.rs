@@ -1,4 +1,4 @@
-//! What a mount that ended did not publish, in words.
+//! Says in words which files a mount that ended did not publish.
 
 use potluck_mount::{Unpublished, UnpublishedState};
 use std::io::{self, Write};

@@ -95,7 +95,7 @@ fn deliver(groups: &mut Groups, targets: &Targets) -> Vec<(ChunkName, DonorId)> 
     }
 }
 
-/// What is to be sent, and to whom.
+/// Returns the chunks that are to be sent now, each with its donor.
 fn place(groups: &mut Groups, targets: &Targets) -> Result<Vec<(ChunkName, DonorId)>, Stranded> {
     let sends = groups.place(targets, false, Tick::ZERO)?;
     Ok(sends.into_iter().map(|send| (send.name, send.donor)).collect())

@@ -17,7 +17,7 @@ use tokio::sync::{oneshot, watch};
 /// Parts of files that wait for their commit: some hundred KiB each.
 const MANY_PARTS: usize = 16;
 
-/// What is still to be cut, and how much was.
+/// The stage that cuts: the files that are still to be cut, and how many bytes were.
 pub(super) struct Cutting {
     /// `None` while it is at work, or when its files are done.
     pub cutter: Option<Box<Cutter>>,

@@ -53,9 +53,9 @@ impl Policies {
         }
     }
 
-    /// What a command that sets `over` asks for where one session writes to all of these directories: what it leaves
-    /// open of when a write may return is as the safest of them says, for a file is refused in a directory that asks
-    /// for more.
+    /// Returns the policy of a session that writes to all of these directories for a command that sets `over`. Where the
+    /// command leaves open when a write may return, that is as the safest of them says: a file is refused in a
+    /// directory that asks for more.
     pub fn safest(&self, over: Override) -> Override {
         let ack = self.0.values().map(|policy| policy.ack).max();
         let ack = ack.filter(|ack| *ack > AckLevel::Memory); // to say less would be to lower what a directory asks

@@ -9,7 +9,7 @@ use crate::settings_file::SettingsFile;
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::path::PathBuf;
 
-/// What is asked of `leave` by `potluck lend --remove`: the donor of one directory leaves, the others stay.
+/// Turns `potluck lend --remove` into the arguments of `leave`: the donor of one directory leaves, the others stay.
 pub fn of_directory(args: &LendArgs, settings: &CommandSettings) -> Result<LeaveArgs, Failure> {
     let state = lend::state_of(args, settings)?;
     let [dir] = args.dirs.as_slice() else {

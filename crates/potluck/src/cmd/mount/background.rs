@@ -170,7 +170,7 @@ fn open_log(log: &Path) -> io::Result<fs::File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(log)
 }
 
-/// What a daemon wrote last.
+/// Returns the last lines of a daemon's log.
 fn last_of(log: &Path) -> String {
     let text = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
