@@ -160,6 +160,13 @@ fn the_copies_of_a_donor_are_found_by_its_index() {
 }
 
 #[test]
+fn the_copies_of_all_donors_are_counted_without_sorting_them() {
+    let plan = Fixture::new().db.plan(crate::stats::COPIES_BY_DONOR).expect("planned");
+    assert_eq!(plan.len(), 1, "{plan:?}");
+    assert!(plan[0].contains("COVERING INDEX placements_by_donor"), "{plan:?}");
+}
+
+#[test]
 fn work_in_the_background_ends_its_step_when_it_has_held_the_writer_for_long_enough() {
     // A piece is of 32 entries and chunks, and each file has one chunk.
     for (step_ms, left) in [(0, 0), (15, 100 - 32), (50, 100 - 16)] {
