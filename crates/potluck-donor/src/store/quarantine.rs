@@ -167,7 +167,8 @@ impl Store {
             file.chunk.as_ref().is_some_and(|chunk| names.contains(chunk))
         };
         let mut quarantine = self.quarantine();
-        let files = std::mem::take(&mut *quarantine).files;
+        let files = std::mem::take(&mut quarantine.files);
+        quarantine.bytes = 0;
         let (gone, kept): (VecDeque<_>, VecDeque<_>) =
             files.into_iter().partition(|file| is_in(&granted, file));
         let (needed, others): (VecDeque<_>, VecDeque<_>) =

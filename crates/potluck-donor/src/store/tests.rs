@@ -356,7 +356,10 @@ fn a_quarantined_chunk_that_is_sound_after_all_is_a_chunk_again() {
     std::fs::write(&quarantined[1], &files[1]).expect("written");
     assert_eq!(store.look_at_quarantined(Tick::from_secs(1)), 0);
     assert_eq!(store.look_at_quarantined(Tick::from_secs(3)), 1);
-    // Also when it was right in between.
+    // Also when it was right in between, and others were removed since.
+    quarantine(&store, 5..6);
+    assert_eq!(discard(&store, true), 1);
+    assert_eq!(store.quarantine().bytes(), 0);
     std::fs::write(store.layout().chunk(&wrong), vec![0; files[1].len()]).expect("spoil");
     assert_eq!(store.verify(&wrong), Ok(CopyHealth::Spoiled));
     std::fs::write(&store.quarantine().paths()[0], &files[1]).expect("written");
