@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Checkpoints of which it is remembered: those that were written to last.
+/// Checkpoints of which it is remembered: those that are being written to, and of the others those that were last.
 const CHECKPOINTS: usize = 1024;
 const MIB: f64 = (1 << 20) as f64;
 
@@ -130,6 +130,7 @@ impl SessionRates {
                 of.stored = now;
             }
         }
+        written.forget_oldest();
         let Some(visible) = open.visible else { return };
         let so_far = &mut written.so_far;
         so_far.bytes += open.bytes;
@@ -160,7 +161,8 @@ impl SessionRates {
 impl Written {
     fn forget_oldest(&mut self) {
         while self.checkpoints.len() > CHECKPOINTS {
-            let oldest = self.checkpoints.iter().min_by_key(|(_, of)| of.visible);
+            let over = self.checkpoints.iter().filter(|(_, of)| of.open == 0);
+            let oldest = over.min_by_key(|(_, of)| of.visible);
             let Some(oldest) = oldest.map(|(id, _)| *id) else { return };
             self.checkpoints.remove(&oldest);
         }
@@ -203,10 +205,27 @@ mod tests {
         rates.visible(one, [(&staged("c"), mib)].into_iter(), true, at(21));
         rates.ended(one, at(22));
         assert_eq!(rates.of(&id).achieved, None);
+        // However many others there are meanwhile, what is written to stays known.
+        rates.opened(other, at(22));
+        rates.visible(other, [(&staged("d"), mib)].into_iter(), false, at(22));
+        rates.opened(one, at(23));
+        for n in 0..2 * CHECKPOINTS as u128 {
+            let name = CheckpointId(n.to_be_bytes()).staging_name();
+            let elsewhere = target.parent().and_then(|dir| dir.join(&name).ok());
+            let file = elsewhere.and_then(|dir| dir.join("e").ok()).expect("a path");
+            rates.visible(one, [(&file, mib)].into_iter(), false, at(23));
+        }
+        rates.visible(other, [(&staged("f"), mib)].into_iter(), false, at(24));
+        for session in [other, one] {
+            rates.ended(session, at(25));
+        }
+        assert_eq!(rates.written().checkpoints.len(), CHECKPOINTS);
+        let bytes = 14 + 2 + 2 * CHECKPOINTS as u64;
+        assert_eq!(rates.so_far().bytes, bytes * mib);
+        let before = rates.so_far().until_stored;
         // One that wrote nothing is none.
         rates.opened(one, at(30));
         rates.ended(one, at(90));
-        assert_eq!(rates.so_far().bytes, 14 * mib);
-        assert_eq!(rates.so_far().until_stored, Duration::from_secs(4 + 5 + 2));
+        assert_eq!(rates.so_far().until_stored, before);
     }
 }
