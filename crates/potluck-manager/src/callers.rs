@@ -5,14 +5,33 @@ use potluck_core::chunk::Digest;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::token::Role;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// The member list, in step with the catalog's.
 #[derive(Debug, Default)]
-pub struct KnownMembers(RwLock<HashMap<Digest, Entry>>);
+pub struct KnownMembers {
+    by_certificate: RwLock<HashMap<Digest, Entry>>,
+    owners: RwLock<OwnersOfDonors>,
+}
+
+/// The owner of each donor is the first of the donors that invited one another down to it, which is the donor itself if it
+/// was invited by somebody else. Whoever has a donor makes more of them without an admin, and is to have no larger part of
+/// what all share for that.
+#[derive(Debug, Default)]
+struct OwnersOfDonors(BTreeMap<MemberId, MemberId>);
+
+impl OwnersOfDonors {
+    /// Notes the owner of a member that is a donor, after the members that joined before it.
+    fn note(&mut self, member: &StoredMember) {
+        if member.role == Role::Donor {
+            let inviter = member.invited_by.and_then(|by| self.0.get(&by).copied());
+            self.0.insert(member.id, inviter.unwrap_or(member.id));
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -33,22 +52,33 @@ impl Entry {
 
 impl KnownMembers {
     /// The list of these members.
-    pub fn new(members: Vec<StoredMember>) -> Self {
+    pub fn new(mut members: Vec<StoredMember>) -> Self {
+        members.sort_by_key(|member| member.id);
+        let mut owners = OwnersOfDonors::default();
+        members.iter().for_each(|member| owners.note(member));
         let by_fingerprint = |member: StoredMember| (member.fingerprint, Entry::new(member));
-        Self(RwLock::new(members.into_iter().map(by_fingerprint).collect()))
+        let by_certificate = RwLock::new(members.into_iter().map(by_fingerprint).collect());
+        Self { by_certificate, owners: RwLock::new(owners) }
     }
 
     /// A member joined, or changed.
     pub fn put(&self, mut member: StoredMember) {
-        let mut members = self.0.write().expect("no holder panics");
+        self.owners.write().expect("no holder panics").note(&member);
+        let mut members = self.by_certificate.write().expect("no holder panics");
         let seen = members.get(&member.fingerprint).and_then(Entry::seen);
         member.seen_wall_ms = seen.max(member.seen_wall_ms);
         members.insert(member.fingerprint, Entry::new(member));
     }
 
+    /// Who has a member: of a donor that another donor invited the first that did, and else the member itself.
+    pub fn owner(&self, member: MemberId) -> MemberId {
+        let owners = self.owners.read().expect("no holder panics");
+        owners.0.get(&member).copied().unwrap_or(member)
+    }
+
     /// All members that ever were, by number, and when they were seen last.
     pub fn all(&self) -> Vec<StoredMember> {
-        let members = self.0.read().expect("no holder panics");
+        let members = self.by_certificate.read().expect("no holder panics");
         let now =
             |entry: &Entry| StoredMember { seen_wall_ms: entry.seen(), ..entry.member.clone() };
         let mut all: Vec<_> = members.values().map(now).collect();
@@ -58,7 +88,7 @@ impl KnownMembers {
 
     /// Returns the names that people call those of these members by who still are members.
     pub fn names(&self, of: &[MemberId]) -> Vec<String> {
-        let members = self.0.read().expect("no holder panics");
+        let members = self.by_certificate.read().expect("no holder panics");
         let members = members.values().map(|entry| &entry.member);
         let wanted = members.filter(|member| !member.revoked && of.contains(&member.id));
         let mut names: Vec<_> = wanted.map(|member| member.name.clone()).collect();
@@ -68,7 +98,7 @@ impl KnownMembers {
 
     /// Returns the number of the user or admin that people mean by a name or a number.
     pub fn named(&self, who: &str) -> Result<MemberId, Failure> {
-        let members = self.0.read().expect("no holder panics");
+        let members = self.by_certificate.read().expect("no holder panics");
         let number = who.parse().ok().map(MemberId);
         let called = members.values().map(|entry| &entry.member).filter(|member| {
             let may_have_rights = !member.revoked && member.role != Role::Donor;
@@ -94,14 +124,14 @@ impl KnownMembers {
 
     /// When members were seen last, of those that were.
     pub fn seen(&self) -> Vec<(MemberId, i64)> {
-        let members = self.0.read().expect("no holder panics");
+        let members = self.by_certificate.read().expect("no holder panics");
         members.values().filter_map(|entry| Some((entry.member.id, entry.seen()?))).collect()
     }
 
     /// Who shows the certificate with this fingerprint, at this wall time. Asked for each request,
     /// so that a revocation ends open connections too (promise X5).
     pub fn identify(&self, fingerprint: &Digest, wall_ms: i64) -> Result<KnownMember, Failure> {
-        let members = self.0.read().expect("no holder panics");
+        let members = self.by_certificate.read().expect("no holder panics");
         let Some(entry) = members.get(fingerprint) else {
             let what = "this certificate is of the pool, but the manager does not know its member";
             return Err(Failure::new(ErrorKind::Auth, code::NOT_A_MEMBER, what).hint(

@@ -147,8 +147,8 @@ impl Handles {
         }
         // First, so that nothing is kept in memory of who may not make the call.
         access::check(caller, verb)?;
-        let member = caller.who.is_some().then_some(certificate).flatten();
-        let body = self.bodies.read(body, member).await?;
+        let owner = caller.who.as_ref().map(|who| self.members.owner(who.member));
+        let body = self.bodies.read(body, owner, verb.body_limits()).await?;
         answer(self, caller.clone(), verb, body).await
     }
 }

@@ -24,6 +24,7 @@ use crate::unproven_terms::UnprovenTerms;
 use crate::wakeup::Wakeup;
 use crate::watches::Watches;
 use potluck_catalog::Catalog;
+use potluck_core::ids::MemberId;
 use potluck_recovery::ca::Ca;
 use potluck_recovery::state_dir::StateDir;
 use potluck_recovery::whereabouts::Signpost;
@@ -71,7 +72,7 @@ parts! {
     /// The hard state of the pool.
     catalog: Catalog,
     /// Memory for what is asked.
-    bodies: Arc<Bodies>,
+    bodies: Arc<Bodies<MemberId>>,
     /// Turns of donors that list what they hold.
     inventory_turns: Arc<InventoryTurns>,
     /// The members and their certificates.

@@ -1,38 +1,61 @@
-//! Memory for the bodies of requests. Short ones are bounded by the number of connections; those that are longer
-//! share one budget, each member one at a time, so that what callers send never is what a manager dies of.
+//! Memory for the bodies of requests. The shortest are bounded by the number of connections; of all others what has
+//! arrived shares one budget, and each owner has a few of them at a time, so that what callers send never is what a manager
+//! dies of, and what they only announce costs nobody anything.
 
-use crate::control::MAX_MESSAGE;
+use crate::control::{Call, MAX_MESSAGE};
 use crate::error::{ErrorKind, Failure, code};
 use axum::body::{Body, Bytes, HttpBody};
 use futures_util::StreamExt;
-use potluck_core::chunk::Digest;
 use potluck_core::size::format_size;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
-/// The largest body that needs no part of the budget. Most are far shorter.
+/// The largest body that is read on the thread of its connection, and of which an owner has several at a time. Most are
+/// far shorter.
 pub const SHORT: usize = 256 << 10;
-/// Bytes that long bodies take together: that of the largest call, and of some more beside it.
-const TOGETHER: usize = 3 * MAX_MESSAGE;
 /// The largest body of a stranger: a join.
 pub const OF_A_STRANGER: usize = 16 << 10;
-/// How long a member's body may take.
-const DEADLINE: Duration = Duration::from_secs(60);
-/// How long a stranger's may.
+/// What every body may have without any part of the budget.
+const FREE: usize = 16 << 10;
+/// Bytes that bodies take together, beside [`Bodies::last`].
+const TOGETHER: usize = 2 * MAX_MESSAGE;
+/// Bodies that are not long and are no part of the free ones: so many has one owner at a time.
+const SHORT_AT_ONCE: usize = 256;
+/// How long a stranger's body may take.
 const DEADLINE_OF_A_STRANGER: Duration = Duration::from_secs(10);
-/// How long a long body waits for its turn; its sender tries again.
+/// How long a body waits for its turn, or for memory; its sender tries again.
 const TURN_DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes per permit of the budget.
 const GRAIN: usize = 4096;
 
-/// The budget of a server.
+/// The budget of a server, whose senders are known by owners of kind `K` (members, certificates).
 #[derive(Debug)]
-pub struct Bodies {
+pub struct Bodies<K> {
     budget: Arc<Semaphore>,
-    /// The turns of members that have or want a long body.
-    turns: Mutex<BTreeMap<Digest, Weak<tokio::sync::Mutex<()>>>>,
+    /// The place of the one body that goes on without the budget when that is used up: however many wait for memory with
+    /// a part of their bodies in it, one at a time ends, and gives back what it has.
+    last: Arc<tokio::sync::Mutex<()>>,
+    /// The turns of owners that have or want bodies, apart for long ones.
+    turns: Mutex<BTreeMap<(K, bool), Weak<Semaphore>>>,
+}
+
+/// The bounds of the body of a call.
+#[derive(Debug, Clone, Copy)]
+pub struct BodyLimits {
+    /// The most bytes.
+    pub most: usize,
+    /// How long it may take: as long as its caller waits for the answer. A shorter time by a rate in bytes a second would
+    /// cut off callers behind slow lines, and what one sends slowly takes no more memory than has arrived.
+    pub deadline: Duration,
+}
+
+impl BodyLimits {
+    /// The bounds of the body of a call `C`.
+    pub const fn of<C: Call>() -> Self {
+        Self { most: C::MOST_BODY, deadline: C::DEADLINE }
+    }
 }
 
 /// The body of a request that was received.
@@ -44,88 +67,131 @@ pub struct Received {
     pub claim: Option<BodyClaim>,
 }
 
-/// A part of the budget, and a member's turn. Given back when dropped.
+/// A part of the budget, and an owner's turn. Given back when dropped.
 #[derive(Debug)]
 pub struct BodyClaim {
-    _turn: OwnedMutexGuard<()>,
-    _memory: OwnedSemaphorePermit,
+    _turn: OwnedSemaphorePermit,
+    memory: OwnedSemaphorePermit,
+    last: Option<OwnedMutexGuard<()>>,
 }
 
-impl Default for Bodies {
+impl<K: Copy + Ord> Default for Bodies<K> {
     fn default() -> Self {
         let budget = Arc::new(Semaphore::new(TOGETHER / GRAIN));
-        Self { budget, turns: Mutex::default() }
+        Self { budget, last: Arc::default(), turns: Mutex::default() }
     }
 }
 
-impl Bodies {
-    /// Reads the body of a request of this member, by the fingerprint of its certificate, or of a stranger. One that
-    /// is long says its length, and is read when there is memory for it.
-    pub async fn read(&self, body: Body, member: Option<Digest>) -> Result<Received, Failure> {
-        let Some(member) = member else {
-            let bytes = collect(body, OF_A_STRANGER, DEADLINE_OF_A_STRANGER).await?;
+impl<K: Copy + Ord> Bodies<K> {
+    /// Reads the body of a request whose sender is of this owner, or of a stranger. One that is long says its length.
+    pub async fn read(
+        &self,
+        body: Body,
+        owner: Option<K>,
+        limits: BodyLimits,
+    ) -> Result<Received, Failure> {
+        let Some(owner) = owner else {
+            let reading = self.copied(body, limits.most.min(OF_A_STRANGER), None);
+            let bytes = in_time(DEADLINE_OF_A_STRANGER, reading).await?;
             return Ok(Received { bytes, claim: None });
         };
-        let len = usize::try_from(body.size_hint().exact().unwrap_or(0)).unwrap_or(usize::MAX);
-        if len > MAX_MESSAGE {
-            let (len, most) = (format_size(len as u64), format_size(MAX_MESSAGE as u64));
+        let said = body.size_hint().exact();
+        let len =
+            said.map_or(SHORT.min(limits.most), |len| usize::try_from(len).unwrap_or(usize::MAX));
+        if len > limits.most {
+            let (len, most) = (format_size(len as u64), format_size(limits.most as u64));
             return Err(bad(&format!("it has {len}, and at most {most} are read")));
         }
-        if len <= SHORT {
-            let bytes = collect(body, SHORT, DEADLINE).await?;
-            return Ok(Received { bytes, claim: None });
-        }
-        let claim = tokio::time::timeout(TURN_DEADLINE, self.claim(member, len)).await;
-        let claim = claim.map_err(|_| {
-            let what = "the manager has no memory left for long requests".to_string();
-            Failure::new(ErrorKind::Retry, code::NO_MANAGER, what)
-                .hint("others send them now: try again in a moment")
-        })?;
-        let bytes = collect(body, len, DEADLINE).await?;
-        Ok(Received { bytes, claim: Some(claim) })
+        let reading = async {
+            let mut claim = match len <= FREE {
+                true => None,
+                false => Some(self.claim(owner, len).await?),
+            };
+            let bytes = self.copied(body, len, claim.as_mut()).await?;
+            Ok(Received { bytes, claim })
+        };
+        in_time(limits.deadline, reading).await
     }
 
-    async fn claim(&self, member: Digest, len: usize) -> BodyClaim {
+    /// The turn of an owner for a body of so many bytes, without any memory yet.
+    async fn claim(&self, owner: K, len: usize) -> Result<BodyClaim, Failure> {
+        let is_long = len > SHORT;
         let turn = {
             let mut turns = self.turns.lock().expect("no holder panics");
             turns.retain(|_, turn| turn.strong_count() > 0);
-            let known = turns.get(&member).and_then(Weak::upgrade);
-            let turn = known.unwrap_or_default();
-            turns.insert(member, Arc::downgrade(&turn));
+            let known = turns.get(&(owner, is_long)).and_then(Weak::upgrade);
+            let at_once = if is_long { 1 } else { SHORT_AT_ONCE };
+            let turn = known.unwrap_or_else(|| Arc::new(Semaphore::new(at_once)));
+            turns.insert((owner, is_long), Arc::downgrade(&turn));
             turn
         };
-        let turn = turn.lock_owned().await;
-        let grains = len.div_ceil(GRAIN) as u32;
-        let memory = self.budget.clone().acquire_many_owned(grains).await;
-        BodyClaim { _turn: turn, _memory: memory.expect("never closed") }
+        let turn = tokio::time::timeout(TURN_DEADLINE, turn.acquire_owned()).await;
+        let turn = turn.map_err(|_| no_memory())?.expect("never closed");
+        let nothing = self.budget.clone().try_acquire_many_owned(0).expect("never closed");
+        Ok(BodyClaim { _turn: turn, memory: nothing, last: None })
     }
-}
 
-async fn collect(body: Body, most: usize, deadline: Duration) -> Result<Bytes, Failure> {
-    match tokio::time::timeout(deadline, copied(body, most)).await {
-        Ok(bytes) => bytes,
-        Err(_) => Err(bad("it did not arrive in time")),
-    }
-}
-
-/// Copies what arrives at once: each piece keeps the whole buffer that it was read into, of which the body would take
-/// twenty times its size.
-async fn copied(body: Body, most: usize) -> Result<Bytes, Failure> {
-    let len = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    let mut whole = Vec::with_capacity(len.min(most));
-    let mut pieces = body.into_data_stream();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|why| bad(&why.to_string()))?;
-        if piece.len() > most - whole.len() {
-            return Err(bad(&format!("it has more than {}", format_size(most as u64))));
+    /// Copies what arrives at once: each piece keeps the whole buffer that it was read into, of which the body would take
+    /// twenty times its size.
+    async fn copied(
+        &self,
+        body: Body,
+        most: usize,
+        mut claim: Option<&mut BodyClaim>,
+    ) -> Result<Bytes, Failure> {
+        let mut whole = Vec::with_capacity(most.min(FREE));
+        let mut pieces = body.into_data_stream();
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|why| bad(&why.to_string()))?;
+            if piece.len() > most - whole.len() {
+                return Err(bad(&format!("it has more than {}", format_size(most as u64))));
+            }
+            if let Some(claim) = &mut claim {
+                self.cover(claim, whole.len() + piece.len()).await?;
+            }
+            whole.extend_from_slice(&piece);
         }
-        whole.extend_from_slice(&piece);
+        Ok(whole.into())
     }
-    Ok(whole.into())
+
+    /// Sees to it that a body of which so many bytes have arrived has its part of the budget.
+    async fn cover(&self, claim: &mut BodyClaim, len: usize) -> Result<(), Failure> {
+        let needs = len.saturating_sub(FREE).div_ceil(GRAIN);
+        let more = needs.saturating_sub(claim.memory.num_permits()) as u32;
+        if more == 0 || claim.last.is_some() {
+            return Ok(());
+        }
+        let covered = async {
+            tokio::select! {
+                biased;
+                memory = self.budget.clone().acquire_many_owned(more) => {
+                    claim.memory.merge(memory.expect("never closed"));
+                }
+                last = Arc::clone(&self.last).lock_owned() => claim.last = Some(last),
+            }
+        };
+        tokio::time::timeout(TURN_DEADLINE, covered).await.map_err(|_| no_memory())
+    }
+}
+
+async fn in_time<T>(
+    deadline: Duration,
+    reading: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::time::timeout(deadline, reading).await.unwrap_or_else(|_| {
+        let what = "the request's body did not arrive in time";
+        Err(Failure::new(ErrorKind::Retry, code::NO_MANAGER, what).hint("try again"))
+    })
 }
 
 fn bad(why: &str) -> Failure {
     Failure::bad_request(format!("the request's body: {why}"))
+}
+
+fn no_memory() -> Failure {
+    let what = "the manager has no memory left for long requests";
+    Failure::new(ErrorKind::Retry, code::NO_MANAGER, what)
+        .hint("others send them now: try again in a moment")
 }
 
 #[cfg(test)]
@@ -133,8 +199,8 @@ mod tests {
     use super::*;
     use futures_util::{FutureExt, stream};
 
-    const ONE: Option<Digest> = Some(Digest([1; 32]));
-    const OTHER: Option<Digest> = Some(Digest([2; 32]));
+    const ONE: Option<u32> = Some(1);
+    const LARGEST: BodyLimits = BodyLimits { most: MAX_MESSAGE, deadline: Duration::from_secs(30) };
 
     fn body(len: usize) -> Body {
         Body::from(vec![b' '; len])
@@ -143,6 +209,25 @@ mod tests {
     /// Makes a body of a length that it does not tell.
     fn unsaid(len: usize) -> Body {
         Body::from_stream(stream::iter([Ok::<_, std::io::Error>(vec![b' '; len])]))
+    }
+
+    /// A body that says how long it is, and of which nothing comes.
+    struct Silent(u64);
+
+    impl HttpBody for Silent {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(
+            self: std::pin::Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
+            std::task::Poll::Pending
+        }
+
+        fn size_hint(&self) -> hyper::body::SizeHint {
+            hyper::body::SizeHint::with_exact(self.0)
+        }
     }
 
     /// A piece of a body, which knows how many of them there are.
@@ -172,50 +257,89 @@ mod tests {
             }
         });
         let body = Body::from_stream(stream::iter(pieces));
-        let read = Bodies::default().read(body, ONE).await.expect("read");
+        let read = Bodies::default().read(body, ONE, LARGEST).await.expect("read");
         assert_eq!(read.bytes, vec![7; 100 * 1024]);
         assert_eq!(Arc::strong_count(&alive), 1);
     }
 
     #[tokio::test]
-    async fn long_bodies_share_a_budget_and_each_member_has_one_at_a_time() {
+    async fn long_bodies_share_a_budget_and_each_owner_has_one_at_a_time() {
         let bodies = Bodies::default();
-        let first = bodies.read(body(MAX_MESSAGE), ONE).await.expect("read");
+        let first = bodies.read(body(MAX_MESSAGE), ONE, LARGEST).await.expect("read");
         assert_eq!(first.bytes.len(), MAX_MESSAGE);
-        assert!(bodies.read(body(SHORT + 1), ONE).now_or_never().is_none(), "its turn is taken");
-        let short = bodies.read(body(SHORT), ONE).await.expect("read");
-        let others: Vec<_> = [OTHER, Some(Digest([3; 32]))].to_vec();
+        let again = bodies.read(body(SHORT + 1), ONE, LARGEST);
+        assert!(again.now_or_never().is_none(), "its turn is taken");
+        assert!(
+            bodies.read(body(SHORT), ONE, LARGEST).await.is_ok(),
+            "others have turns of theirs"
+        );
         let mut held = Vec::new();
-        for other in others {
-            held.push(bodies.read(body(MAX_MESSAGE), other).await.expect("read"));
+        for other in [2, 3] {
+            held.push(bodies.read(body(MAX_MESSAGE), Some(other), LARGEST).await.expect("read"));
         }
-        let late = Some(Digest([4; 32]));
-        assert!(bodies.read(body(SHORT + 1), late).now_or_never().is_none(), "all is taken");
+        let late = Some(4);
+        let reading = bodies.read(body(SHORT + 1), late, LARGEST);
+        assert!(reading.now_or_never().is_none(), "all is taken");
+        assert!(bodies.read(body(FREE), late, LARGEST).await.is_ok(), "the shortest need nothing");
         drop(first);
-        assert!(bodies.read(body(SHORT + 1), late).await.is_ok());
-        assert!(bodies.read(body(SHORT + 1), ONE).await.is_ok(), "and its turn is free again");
-        drop((short, held));
+        assert!(bodies.read(body(MAX_MESSAGE), late, LARGEST).await.is_ok());
+        assert!(bodies.read(body(SHORT + 1), ONE, LARGEST).await.is_ok(), "its turn is free again");
+        drop(held);
         assert_eq!(bodies.budget.available_permits(), TOGETHER / GRAIN);
+    }
+
+    #[tokio::test]
+    async fn bodies_that_are_announced_and_do_not_come_delay_nobody() {
+        let bodies = Bodies::default();
+        let mut silent: Vec<_> = (1..=3)
+            .map(|owner| {
+                let body = Body::new(Silent(MAX_MESSAGE as u64));
+                Box::pin(bodies.read(body, Some(owner), LARGEST))
+            })
+            .collect();
+        let mut all = silent.iter_mut();
+        assert!(all.all(|reading| reading.as_mut().now_or_never().is_none()));
+        let fourth = bodies.read(body(MAX_MESSAGE), Some(4), LARGEST).now_or_never();
+        assert!(fourth.is_some_and(|read| read.is_ok()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_many_send_bodies_at_once_they_stay_within_the_budget() {
+        let bodies = Bodies::default();
+        let sending = (0..4000).map(|owner| bodies.read(body(SHORT), Some(owner), LARGEST));
+        let read = futures_util::future::join_all(sending).await;
+        let taken: usize = read.iter().flatten().map(|read| read.bytes.len() - FREE).sum();
+        assert!(taken <= TOGETHER + SHORT, "{taken}");
+        assert!(taken > TOGETHER - SHORT, "{taken}");
+        let refused = read.iter().filter_map(|read| read.as_ref().err());
+        assert!(refused.into_iter().all(|why| why.kind == ErrorKind::Retry));
+        // And of one owner only some.
+        drop(read);
+        let sending = (0..4000).map(|_| bodies.read(body(SHORT), ONE, LARGEST));
+        let read = futures_util::future::join_all(sending).await;
+        assert_eq!(read.iter().flatten().count(), SHORT_AT_ONCE);
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_waits_too_long_for_memory_is_told_to_try_again() {
         let bodies = Bodies::default();
-        let _first = bodies.read(body(SHORT + 1), ONE).await.expect("read");
-        let refused = bodies.read(body(SHORT + 1), ONE).await.expect_err("no turn");
+        let _first = bodies.read(body(SHORT + 1), ONE, LARGEST).await.expect("read");
+        let refused = bodies.read(body(SHORT + 1), ONE, LARGEST).await.expect_err("no turn");
         assert_eq!(refused.kind, ErrorKind::Retry);
     }
 
     #[tokio::test]
     async fn what_is_too_long_for_its_sender_is_refused() {
         let bodies = Bodies::default();
-        assert!(bodies.read(body(OF_A_STRANGER + 1), None).await.is_err());
-        assert!(bodies.read(body(OF_A_STRANGER), None).await.is_ok());
-        assert!(bodies.read(body(MAX_MESSAGE + 1), ONE).await.is_err());
-        assert!(bodies.read(unsaid(SHORT), ONE).await.is_ok());
-        assert!(
-            bodies.read(unsaid(SHORT + 1), ONE).await.is_err(),
-            "of a length that it does not say"
-        );
+        assert!(bodies.read(body(OF_A_STRANGER + 1), None, LARGEST).await.is_err());
+        assert!(bodies.read(body(OF_A_STRANGER), None, LARGEST).await.is_ok());
+        assert!(bodies.read(body(MAX_MESSAGE + 1), ONE, LARGEST).await.is_err());
+        assert!(bodies.read(unsaid(SHORT), ONE, LARGEST).await.is_ok());
+        let more = bodies.read(unsaid(SHORT + 1), ONE, LARGEST).await;
+        assert!(more.is_err(), "of a length that it does not say");
+        let small = BodyLimits { most: 100, ..LARGEST };
+        assert!(bodies.read(body(100), ONE, small).await.is_ok());
+        assert!(bodies.read(body(101), ONE, small).await.is_err(), "of a call that needs less");
+        assert!(bodies.read(unsaid(101), ONE, small).await.is_err());
     }
 }

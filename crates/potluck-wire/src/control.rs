@@ -104,6 +104,9 @@ pub trait Call: Serialize + DeserializeOwned + Send + Sync + 'static {
     const NAME: &'static str;
     /// How long the caller waits for the reply before it counts the manager as away.
     const DEADLINE: Duration = Duration::from_secs(15);
+    /// The largest request that is read, in bytes of JSON: those without lists are a path or two and some numbers. What one
+    /// caller may send is memory that all others lack.
+    const MOST_BODY: usize = 64 << 10;
     /// The reply to the call.
     type Reply: Serialize + DeserializeOwned + Send + 'static;
 
@@ -118,6 +121,13 @@ macro_rules! call {
     ($request:ident => $reply:ty, $name:literal) => {
         impl Call for $request {
             const NAME: &'static str = $name;
+            type Reply = $reply;
+        }
+    };
+    ($request:ident => $reply:ty, $name:literal, at most $most:expr) => {
+        impl Call for $request {
+            const NAME: &'static str = $name;
+            const MOST_BODY: usize = $most;
             type Reply = $reply;
         }
     };

@@ -25,6 +25,7 @@ pub mod packed;
 pub mod peer_connection;
 pub mod race;
 pub mod serve;
+mod stalled_writes;
 pub mod ticket;
 pub mod tls;
 pub mod token;

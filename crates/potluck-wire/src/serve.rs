@@ -2,7 +2,7 @@
 //! calls.
 //!
 //! Whatever arrives on the port, it costs its sender's connection and nothing else: handshakes,
-//! headers and bodies have deadlines, strangers have little room and few connections, and a panic
+//! headers, bodies and answers have deadlines, strangers have little room and few connections, and a panic
 //! ends one call.
 //!
 //! A connection is first of an address, in the handshake; then of a member, or of a stranger. Each
@@ -13,6 +13,7 @@ use crate::admission::{AdmittedPlace, PeerNetwork, STRANGERS_OF_A_MANAGER, Share
 use crate::bodies::OF_A_STRANGER;
 use crate::error::{ErrorKind, Failure, code};
 use crate::net::{BoxStream, Listener};
+use crate::stalled_writes::StalledWrites;
 use crate::tls::Admit;
 use crate::version;
 use axum::Router;
@@ -28,7 +29,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// Connections at once that are still in the handshake. They last for five seconds at most.
 const ARRIVALS: usize = 4096;
@@ -38,6 +39,9 @@ const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Bytes of a member's that are read at once, at most: what a connection keeps for as long as it is open.
 const READ_AT_ONCE: usize = 64 << 10;
+/// How long a member's connection that lost its place is kept until the call under way is answered: longer than any call
+/// takes.
+const LAST_ANSWER: Duration = Duration::from_secs(90);
 /// How long a stop waits for answers under way.
 const STOP_DEADLINE: Duration = Duration::from_secs(3);
 
@@ -74,6 +78,7 @@ pub async fn serve<S: Answers>(
         arrivals: SharedRoom::new(ARRIVALS.min(capacity / 4)),
         members: SharedRoom::new(capacity / 2),
         strangers: SharedRoom::new(STRANGERS_OF_A_MANAGER.min(capacity / 8)),
+        leaving: Semaphore::new(capacity / 8),
     });
     let (stop, stopped) = watch::channel(());
     tokio::select! {
@@ -121,6 +126,8 @@ struct Server<S> {
     members: Arc<SharedRoom<Digest>>,
     /// Connections whose handshake showed no certificate.
     strangers: Arc<SharedRoom<PeerNetwork>>,
+    /// Members' connections that lost their places and are kept until a last answer; those that are more end at once.
+    leaving: Semaphore,
 }
 
 /// The place of a connection after its handshake.
@@ -158,6 +165,7 @@ impl<S: Answers> Server<S> {
         arrival: AdmittedPlace<PeerNetwork>,
         stopped: watch::Receiver<()>,
     ) {
+        let stream = Box::new(StalledWrites::watch(stream));
         let admitted = tokio::select! {
             admitted = self.admit.admit(stream) => admitted,
             () = arrival.lost() => {
@@ -210,12 +218,17 @@ impl<S: Answers> Server<S> {
             }
             () = place.lost() => {
                 tracing::debug!(address = %peer.address, "too many connections: this one ends");
-                // A member's call is answered first; a stranger may be one that never asks.
-                if peer.certificate.is_none() {
+                // A member's call is answered first; a stranger may be one that never asks. A member that opens ever
+                // more connections and reads nothing has only so many of them.
+                let Some(_leaves) = peer.certificate.and_then(|_| self.leaving.try_acquire().ok())
+                else {
                     return false;
-                }
+                };
                 connection.as_mut().graceful_shutdown();
-                (connection.await, false)
+                let Ok(result) = tokio::time::timeout(LAST_ANSWER, connection).await else {
+                    return false;
+                };
+                (result, false)
             }
         };
         if let Err(why) = result {
@@ -284,4 +297,94 @@ fn plain(status: StatusCode, text: String) -> Response {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::BoxFuture;
+    use tokio::io::AsyncWriteExt;
+    use tokio::time::Instant;
+
+    const MEMBER: Digest = Digest([1; 32]);
+
+    /// Answers one call never, and another with more than any buffer takes.
+    struct Slow;
+
+    impl Answers for Slow {
+        async fn answer(
+            self: Arc<Self>,
+            _: Peer,
+            call: String,
+            _: Body,
+        ) -> Result<Vec<u8>, Failure> {
+            match &*call {
+                "long" => Ok(vec![b' '; 1 << 20]),
+                _ => std::future::pending().await,
+            }
+        }
+
+        async fn ready(&self) -> Result<(), String> {
+            Ok(())
+        }
+
+        async fn connection_ended(self: Arc<Self>, _: u64) {}
+    }
+
+    impl Admit for Slow {
+        fn admit(
+            &self,
+            stream: BoxStream,
+        ) -> BoxFuture<'_, std::io::Result<(BoxStream, Option<Digest>)>> {
+            Box::pin(async move { Ok((stream, Some(MEMBER))) })
+        }
+    }
+
+    fn server(places: usize) -> Arc<Server<Slow>> {
+        Arc::new(Server {
+            router: router(Arc::new(Slow)),
+            service: Arc::new(Slow),
+            connections: AtomicU64::new(0),
+            admit: Arc::new(Slow),
+            arrivals: SharedRoom::new(8),
+            members: SharedRoom::new(places),
+            strangers: SharedRoom::new(1),
+            leaving: Semaphore::new(1),
+        })
+    }
+
+    /// A connection that asks for something and reads nothing; gives for how many seconds it is kept.
+    async fn asks(server: &Arc<Server<Slow>>, call: &str) -> u64 {
+        let (ours, mut theirs) = tokio::io::duplex(1024);
+        let address = SocketAddr::from(([10, 0, 0, 1], 1));
+        let request = format!("POST /v1/{call} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n");
+        theirs.write_all(request.as_bytes()).await.expect("sent");
+        let (_running, stopped) = watch::channel(());
+        let (began, arrival) = (Instant::now(), server.arrivals.enter(address.into()));
+        Arc::clone(server).let_in(Box::new(ours), address, arrival, stopped).await;
+        began.elapsed().as_secs()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_nobody_reads_is_not_kept_for_long_x3() {
+        let kept = asks(&server(1), "long").await;
+        assert_eq!(kept, crate::stalled_writes::STALL_DEADLINE.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_lost_its_place_ends_whatever_its_call_does_x3() {
+        let server = server(1);
+        let second = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            asks(&server, "never").await
+        };
+        let third = async {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            tokio::time::timeout(Duration::from_secs(200), asks(&server, "never")).await
+        };
+        let (first, second, third) = tokio::join!(asks(&server, "never"), second, third);
+        assert_eq!(first, 1 + LAST_ANSWER.as_secs());
+        assert_eq!(second, 1, "one is waited for at a time");
+        assert!(third.is_err(), "this one has a place");
+    }
 }

@@ -1,5 +1,6 @@
 //! Every call by its name, for who may make it and for who answers it.
 
+use potluck_wire::bodies::BodyLimits;
 use potluck_wire::control::{self, Call};
 
 macro_rules! verbs {
@@ -23,6 +24,11 @@ macro_rules! verbs {
             /// The name of the call in paths.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$verb => <control::$verb as Call>::NAME,)* }
+            }
+
+            /// The bounds of the body of a request.
+            pub fn body_limits(self) -> BodyLimits {
+                match self { $(Self::$verb => BodyLimits::of::<control::$verb>(),)* }
             }
         }
     };

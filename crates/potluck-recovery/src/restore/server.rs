@@ -11,7 +11,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, Epoch, Incarnation};
 use potluck_pool::OutOfOrder;
 use potluck_wire::addresses::{Address, Addresses};
-use potluck_wire::bodies::Bodies;
+use potluck_wire::bodies::{Bodies, BodyLimits};
 use potluck_wire::control::{
     Call, Done, Heartbeat, HeartbeatReply, Inventory, Register, Registered,
 };
@@ -43,7 +43,7 @@ pub struct RestoreServer {
     /// Drawn at its beginning, as a manager draws one at its start.
     start: u64,
     donors: Mutex<BTreeMap<Digest, Donor>>,
-    bodies: Bodies,
+    bodies: Bodies<Digest>,
 }
 
 /// A donor: whoever shows a certificate of the pool.
@@ -235,7 +235,13 @@ impl Answers for RestoreServer {
         body: Body,
     ) -> Result<Vec<u8>, Failure> {
         let Some(certificate) = peer.certificate else { return Err(restoring()) };
-        let body = self.bodies.read(body, Some(certificate)).await?.bytes;
+        let limits = match &*call {
+            Register::NAME => BodyLimits::of::<Register>(),
+            Heartbeat::NAME => BodyLimits::of::<Heartbeat>(),
+            Inventory::NAME => BodyLimits::of::<Inventory>(),
+            _ => return Err(restoring()),
+        };
+        let body = self.bodies.read(body, Some(certificate), limits).await?.bytes;
         match &*call {
             Register::NAME => reply(self.register(certificate, peer.address.ip(), &read(&body)?)),
             Heartbeat::NAME => reply(Ok(self.heartbeat(certificate, &read(&body)?))),

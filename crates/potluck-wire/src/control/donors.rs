@@ -192,7 +192,7 @@ pub struct Inventory {
     /// Whether this was the last page: what was not listed since page 0 is not there.
     pub last: bool,
 }
-call!(Inventory => Done, "inventory");
+call!(Inventory => Done, "inventory", at most 1 << 20);
 
 /// Holdings per [`Inventory`] page.
 pub const INVENTORY_PAGE: usize = 16_384;
@@ -336,6 +336,7 @@ pub struct Scrubbed {
 }
 impl Call for Heartbeat {
     const NAME: &'static str = "heartbeat";
+    const MOST_BODY: usize = 4 << 20;
     const DEADLINE: Duration = Duration::from_secs(5);
     type Reply = HeartbeatReply;
 }

@@ -3,8 +3,8 @@
 use super::{Call, Condition};
 use crate::error::Failure;
 use potluck_core::attributes::{FileOwner, FileTime};
-use potluck_core::link_target::LinkTarget;
-use potluck_core::path::PoolPath;
+use potluck_core::link_target::{LinkTarget, MAX_TARGET};
+use potluck_core::path::{MAX_PATH, PoolPath};
 use serde::{Deserialize, Serialize};
 
 /// Makes symbolic links in one space. Those that can be made are, and the others are told.
@@ -21,6 +21,7 @@ pub struct MakeLinks {
 }
 impl Call for MakeLinks {
     const NAME: &'static str = "make-links";
+    const MOST_BODY: usize = MAX_LINKS * 2 * (MAX_PATH + MAX_TARGET);
     type Reply = MadeLinks;
     /// A call that replaces links replaces its own.
     fn is_repeatable(&self) -> bool {

@@ -3,7 +3,7 @@
 
 use super::{Call, Done, call};
 use potluck_core::ids::LockHolderId;
-use potluck_core::path::PoolPath;
+use potluck_core::path::{MAX_PATH, PoolPath};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -93,6 +93,8 @@ pub struct LockKeep {
 }
 impl Call for LockKeep {
     const NAME: &'static str = "lock-keep";
+    /// All authorities of a holder, and as many paths that others want, of any length.
+    const MOST_BODY: usize = MOST_LOCKED * 2 * (MAX_PATH + 64);
     const DEADLINE: Duration = LOCK_WAIT.saturating_mul(3);
     type Reply = LockKept;
 }

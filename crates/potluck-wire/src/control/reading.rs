@@ -57,7 +57,7 @@ pub struct RenewLeases {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub donors: Vec<DonorId>,
 }
-call!(RenewLeases => RenewedLeases, "renew-leases");
+call!(RenewLeases => RenewedLeases, "renew-leases", at most 1 << 20);
 
 /// The leases that could not be renewed, and the tickets.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -36,7 +36,7 @@ pub struct SharedClaim {
     #[serde(default)]
     pub is_all: bool,
 }
-call!(SharedClaim => SharedClaimed, "shared-claim");
+call!(SharedClaim => SharedClaimed, "shared-claim", at most MOST_CLAIMED_AT_ONCE * 80);
 
 /// The outcome of [`SharedClaim`]. Ranges that another has are an error that names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

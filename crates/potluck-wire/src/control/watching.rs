@@ -93,7 +93,7 @@ pub struct Refresh {
     /// The directories that are asked about.
     pub dirs: Vec<KnownDir>,
 }
-call!(Refresh => Refreshed, "refresh");
+call!(Refresh => Refreshed, "refresh", at most MAX_REFRESHED * 2048);
 
 /// A directory as a client remembers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! The calls to write files.
 
-use super::{Call, Done, call};
+use super::{Call, Done, MAX_MESSAGE, call};
 use crate::addresses::Addresses;
 use crate::error::{ErrorKind, Failure, code};
 use crate::packed::Blob;
@@ -118,7 +118,7 @@ pub struct Offer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub so_far: Option<GrowingFile>,
 }
-call!(Offer => Offered, "offer");
+call!(Offer => Offered, "offer", at most 1 << 20);
 
 /// Which of the offered chunks need not be sent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -161,7 +161,7 @@ pub struct Grow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<GrowingFile>,
 }
-call!(Grow => Grown, "grow");
+call!(Grow => Grown, "grow", at most 1 << 20);
 
 /// A file whose size is not known yet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -190,7 +190,7 @@ pub struct Renew {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<DonorId>,
 }
-call!(Renew => Renewed, "renew");
+call!(Renew => Renewed, "renew", at most 1 << 20);
 
 /// The session goes on.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -214,6 +214,7 @@ pub struct Commit {
 }
 impl Call for Commit {
     const NAME: &'static str = "commit";
+    const MOST_BODY: usize = MAX_MESSAGE;
     const DEADLINE: Duration = Duration::from_secs(30);
     type Reply = Committed;
 }
