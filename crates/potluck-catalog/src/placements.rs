@@ -198,22 +198,38 @@ pub(crate) fn compare(db: &Tx, donor: DonorId, holdings: &[Holding]) -> Result<C
     Ok(compared)
 }
 
-/// Writes down what a donor said; whether a copy that counted and that a file needs is not there.
+/// What a report of a donor changed.
+#[derive(Debug, Default)]
+pub(crate) struct ToldChanges {
+    /// Whether a copy that counted and that a file needs is not there.
+    pub lost: bool,
+    /// Copies of chunks that no file uses, which are gone.
+    pub unused_gone: u64,
+    /// Names of chunks that it says to have stored by order and of which no copy counts there.
+    pub not_there: Vec<ChunkName>,
+}
+
+/// Writes down what a donor said.
 ///
 /// A copy that is gone and that no file needs is forgotten; one that a file needs is kept as
 /// missing, to be counted and repaired.
-pub(crate) fn tell(db: &Tx, donor: DonorId, told: &ToldCopies, now_ms: u64) -> Result<bool, Error> {
-    let mut lost = false;
+pub(crate) fn tell(
+    db: &Tx,
+    donor: DonorId,
+    told: &ToldCopies,
+    now_ms: u64,
+) -> Result<ToldChanges, Error> {
+    let mut changes = ToldChanges::default();
     for name in &told.removed {
         if let Some(chunk) = chunks::get(db, name)? {
             if chunk.refs > 0 {
-                lost |= state_of(db, chunk.id, donor)? == Some(CopyState::Here);
+                changes.lost |= state_of(db, chunk.id, donor)? == Some(CopyState::Here);
                 // A copy that was to go is no loss.
                 db.prepare("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2 AND state = 3")?
                     .execute(params![chunk.id, donor.0])?;
                 mark(db, chunk.id, donor, CopyState::Missing)?;
             } else {
-                forget(db, chunk.id, donor, now_ms)?;
+                changes.unused_gone += u64::from(forget(db, chunk.id, donor, now_ms)?);
             }
         }
     }
@@ -222,7 +238,7 @@ pub(crate) fn tell(db: &Tx, donor: DonorId, told: &ToldCopies, now_ms: u64) -> R
             if chunk.refs > 0 {
                 mark(db, chunk.id, donor, CopyState::Spoiled)?;
             } else {
-                forget(db, chunk.id, donor, now_ms)?;
+                changes.unused_gone += u64::from(forget(db, chunk.id, donor, now_ms)?);
             }
         }
     }
@@ -238,8 +254,12 @@ pub(crate) fn tell(db: &Tx, donor: DonorId, told: &ToldCopies, now_ms: u64) -> R
             }
         }
     }
-    told.on_disk.iter().try_for_each(|name| on_disk(db, name, donor))?;
-    Ok(lost)
+    for name in &told.on_disk {
+        if !on_disk(db, name, donor)? {
+            changes.not_there.push(*name);
+        }
+    }
+    Ok(changes)
 }
 
 fn mark(db: &Tx, chunk: ChunkId, donor: DonorId, state: CopyState) -> Result<(), Error> {
@@ -248,16 +268,17 @@ fn mark(db: &Tx, chunk: ChunkId, donor: DonorId, state: CopyState) -> Result<(),
     Ok(())
 }
 
-/// Forgets a copy of a chunk that no file uses; the last one makes the chunk gone.
-pub(crate) fn forget(db: &Tx, chunk: ChunkId, donor: DonorId, now_ms: u64) -> Result<(), Error> {
-    db.prepare("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2")?
+/// Forgets a copy of a chunk that no file uses; the last one makes the chunk gone. Whether there was one.
+pub(crate) fn forget(db: &Tx, chunk: ChunkId, donor: DonorId, now_ms: u64) -> Result<bool, Error> {
+    let forgotten = db
+        .prepare("DELETE FROM placements WHERE chunk = ?1 AND donor = ?2")?
         .execute(params![chunk, donor.0])?;
     db.prepare(
         "UPDATE chunks SET state = 2, zero_since_ms = ?2 WHERE id = ?1 AND refs = 0 AND state = 1
          AND NOT EXISTS (SELECT 1 FROM placements WHERE chunk = ?1)",
     )?
     .execute(params![chunk, now_ms as i64])?;
-    Ok(())
+    Ok(forgotten > 0)
 }
 
 /// A page of the chunks counted at a donor, in order, after `after`.
@@ -343,14 +364,15 @@ pub(crate) fn used_at(db: &Tx, donor: DonorId) -> Result<(u64, u64), Error> {
     Ok((count as u64, bytes as u64))
 }
 
-/// A copy that an order had stored is on disk.
-fn on_disk(db: &Tx, name: &ChunkName, donor: DonorId) -> Result<(), Error> {
-    db.prepare(
-        "UPDATE placements SET ack = 1 WHERE state = 0 AND ack < 1 AND donor = ?2
-         AND chunk = (SELECT id FROM chunks WHERE name = ?1)",
-    )?
-    .execute(params![name.0, donor.0])?;
-    Ok(())
+/// A copy that an order had stored is on disk; whether it is a copy that counts.
+fn on_disk(db: &Tx, name: &ChunkName, donor: DonorId) -> Result<bool, Error> {
+    let updated = db
+        .prepare(
+            "UPDATE placements SET ack = 1 WHERE state = 0 AND donor = ?2
+             AND chunk = (SELECT id FROM chunks WHERE name = ?1)",
+        )?
+        .execute(params![name.0, donor.0])?;
+    Ok(updated > 0)
 }
 
 /// A copy counts no more: its donor is going to be told to delete it.

@@ -12,6 +12,7 @@ use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, MemberId};
 use potluck_pool::redundancy::{Encode, Purpose};
 use potluck_wire::control::{Holding, TaskFault, TaskOutcome, TaskResult};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 handles! {
@@ -36,8 +37,7 @@ impl ApplyingTaskResults {
             let purpose = self.pool.lock().task_answered(donor, task, now);
             match (purpose, outcome) {
                 (Some(Purpose::Make { chunk, len, .. }), TaskOutcome::Done) => {
-                    self.pool.lock().chunk_made(chunk, len, now);
-                    made.push(chunk);
+                    made.push((chunk, len));
                 }
                 (Some(Purpose::Encode { group, asked, .. }), TaskOutcome::Encoded { parity }) => {
                     self.pool.lock().parity_made(&group, now);
@@ -58,14 +58,17 @@ impl ApplyingTaskResults {
                     let copy = Holding { name: shard.name, len: shard.len };
                     self.failed((donor, task), copy, why, source, now);
                 }
+                (Some(Purpose::Make { .. } | Purpose::Encode { .. }), _) => {
+                    // An answer to something else: as good as a failure of its own.
+                    self.pool.lock().leave_alone(donor, now);
+                    self.scan_state.changed(now);
+                }
                 (Some(purpose), outcome) => others.push((purpose, outcome)),
                 (None, _) => {} // of an earlier term, or given up
             }
         }
         if !made.is_empty() {
-            let told = ToldCopies { on_disk: made, ..ToldCopies::default() };
-            self.catalog.tell(donor, told, self.time.now_ms()).await?;
-            self.finished(now);
+            self.made(donor, made, now).await?;
         }
         if !computed.is_empty() {
             self.learn(computed).await?;
@@ -80,6 +83,35 @@ impl ApplyingTaskResults {
             }
             self.audit.answered(donor, purpose, outcome);
         }
+        Ok(())
+    }
+
+    /// A donor says that it made chunks. What it stored it has listed among what arrived, before: who does not list it has
+    /// not got it, and would be given the same again by each scan if it says that it has most room.
+    async fn made(
+        &self,
+        donor: DonorId,
+        made: Vec<(ChunkName, u32)>,
+        now: Tick,
+    ) -> Result<(), Error> {
+        let names = made.iter().map(|(chunk, _)| *chunk).collect();
+        let told = ToldCopies { on_disk: names, ..ToldCopies::default() };
+        let written = self.catalog.tell(donor, told, self.time.now_ms()).await?;
+        let not_there: BTreeSet<ChunkName> = written.not_there.into_iter().collect();
+        {
+            let mut pool = self.pool.lock();
+            for (chunk, len) in made.into_iter().filter(|(chunk, _)| !not_there.contains(chunk)) {
+                pool.chunk_made(chunk, len, now);
+            }
+            if let Some(chunk) = not_there.first() {
+                tracing::debug!(%donor, %chunk, "a donor says that it made what it does not list");
+                pool.leave_alone(donor, now);
+            }
+        }
+        if !not_there.is_empty() {
+            self.scan_state.changed(now);
+        }
+        self.finished(now);
         Ok(())
     }
 

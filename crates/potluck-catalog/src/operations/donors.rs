@@ -38,6 +38,10 @@ pub struct WrittenDown {
     pub taken_in: Vec<ChunkId>,
     /// Whether a copy that counted and that a file needs is not there.
     pub lost: bool,
+    /// Copies of chunks that no file uses, which are gone.
+    pub unused_gone: u64,
+    /// Names of chunks that it says to have stored by order and of which no copy counts there.
+    pub not_there: Vec<ChunkName>,
 }
 
 impl Catalog {
@@ -112,9 +116,11 @@ impl Catalog {
                 let taken_in = unused_chunks::take_in(db, &part.unused, now_ms)?;
                 Ok((taken_in, placements::tell(db, donor, &part, now_ms)?))
             };
-            let (taken_in, lost) = self.write(durability, tell).await?;
+            let (taken_in, changes) = self.write(durability, tell).await?;
             written.taken_in.extend(taken_in);
-            written.lost |= lost;
+            written.lost |= changes.lost;
+            written.unused_gone += changes.unused_gone;
+            written.not_there.extend(changes.not_there);
         }
         Ok(written)
     }

@@ -28,6 +28,8 @@ pub struct Member {
     pub excess: u64,
     /// Who sends wrong bytes and says they are right, which this one may be itself.
     pub liar: Option<DonorId>,
+    /// Says that it has more room than any other, and to have stored what it was told to fetch, which it has not.
+    pub pretends: bool,
     /// Every task that it was ever given, once.
     pub tasks: Vec<Task>,
     /// Every chunk that it was ever told to verify.
@@ -60,6 +62,9 @@ impl Member {
         heartbeat.sound = Packed(std::mem::take(&mut self.sound));
         heartbeat.results = std::mem::take(&mut self.results);
         heartbeat.excess = self.excess;
+        if self.pretends {
+            heartbeat.room = 1 << 50;
+        }
         heartbeat.disk.lent_used = self.holds.len() as u64 * u64::from(LEN);
         let reply = self.donor.send_heartbeat(heartbeat).await;
         for Tombstone { chunk, write_sequence, .. } in reply.chunk_orders.delete {
@@ -86,6 +91,7 @@ impl Member {
 
     fn carry_out(&mut self, work: Work) -> TaskOutcome {
         match work {
+            Work::Copy { .. } if self.pretends => TaskOutcome::Done,
             Work::Copy { chunk, .. } | Work::Rebuild { chunk, .. } => {
                 self.store(chunk);
                 TaskOutcome::Done
@@ -212,6 +218,7 @@ impl Crew {
                 asleep: false,
                 excess: 0,
                 liar: None,
+                pretends: false,
                 tasks: Vec::new(),
                 verified: BTreeSet::new(),
                 write_sequence: 0,

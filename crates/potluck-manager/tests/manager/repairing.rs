@@ -58,6 +58,21 @@ async fn a_short_absence_moves_nothing_and_a_long_one_is_repaired_and_trimmed_a3
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_donor_that_only_says_that_it_makes_copies_keeps_no_other_from_making_them_a3() {
+    let mut crew = Crew::new(4).await;
+    crew.copies("pot://lab/a", &[1, 2, 3], &[0, 1]).await;
+    crew.members[2].pretends = true;
+    crew.members[0].asleep = true;
+    crew.until("repaired", async |crew: &Crew| {
+        (crew.repair().await.made >= 3 && crew.tolerates(1).await.is_some()).then_some(())
+    })
+    .await;
+    assert!(crew.members[2].made() > 0, "it was asked first, for it says that it has most room");
+    assert_eq!([1, 2, 3].map(|n| crew.members[3].holds.contains(&chunk(n))), [true; 3]);
+    assert_eq!(crew.repair().await.made, 3, "what was only said to be made is not counted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lost_chunk_of_a_group_is_rebuilt_from_the_others() {
     let mut crew = Crew::new(4).await;
     let names = crew.coded("pot://lab/a", &[1, 2], "2+1").await;

@@ -7,13 +7,13 @@ use crate::scan::Scan;
 use crate::scan_state::{Due, Priority, RETRY, ScanMemory, ScanScope, ScanState};
 use crate::{Manager, ManagerConfig, init};
 use potluck_catalog::Encoded;
-use potluck_catalog::{DonorNote, fixture::new_space};
+use potluck_catalog::{DonorNote, ToldCopies, fixture::new_space};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{DonorId, VersionId};
 use potluck_core::policy::Policy;
 use potluck_pool::redundancy::{Findings, Purpose};
-use potluck_wire::control::{TaskOutcome, TaskResult, Work};
+use potluck_wire::control::{Holding, TaskOutcome, TaskResult, Work};
 use potluck_wire::env::Env;
 use potluck_wire::tls::install_provider;
 use std::cell::Cell;
@@ -122,9 +122,10 @@ async fn a_leisurely_scan_gives_way_to_who_waits_s2() {
 async fn a_heartbeat_waits_for_the_writer_once_however_much_its_donor_did() {
     let (_dir, manager) = still().await;
     let (donor, count) = (DonorId(1), 400);
-    let mut results = Vec::new();
+    let (mut results, mut unused) = (Vec::new(), Vec::new());
     for n in 0..count {
         let chunk = ChunkName::of(&[n as u8, (n >> 8) as u8]);
+        unused.push(Holding { name: chunk, len: 1 });
         let unit = (VersionId(n), 0, false);
         let purpose = Purpose::Make { unit, chunk, len: 1, reads: Vec::new() };
         let mut pool = manager.pool.lock();
@@ -132,6 +133,9 @@ async fn a_heartbeat_waits_for_the_writer_once_however_much_its_donor_did() {
         let task = pool.repairs.tasks.last();
         results.push(TaskResult { task, outcome: TaskOutcome::Done });
     }
+    // As what it listed among the added before.
+    let listed = ToldCopies { unused, ..ToldCopies::default() };
+    manager.catalog.tell(donor, listed, 0).await.expect("written");
     // Whoever else writes gets one turn of the writer for each of ours.
     let turns = Cell::new(0);
     let others = async {
