@@ -110,8 +110,7 @@ impl Access {
 /// Whether a member with `role` may make the call. Join is for everybody, and not asked here.
 fn may(role: Role, verb: Verb) -> bool {
     match verb {
-        Verb::Join | Verb::Find => true,
-        Verb::Leave => true,
+        Verb::Join | Verb::Find | Verb::Leave => true,
         // A donor for further directories of its own machine.
         Verb::Invite => matches!(role, Role::Donor | Role::Admin),
         Verb::InvitationList

@@ -41,6 +41,8 @@ handles! {
 /// Number of chunks lost or spoiled since they were committed that are no accident any more. A bit flips now
 /// and then, and nobody needs to look at a disk for one.
 const MANY_BAD: u64 = 8;
+/// The number of members that have to say of a donor what only its own word stands against.
+const SEVERAL: usize = 2;
 /// Space is short when less than so many percent of what is lent are left.
 const SHORT_PERCENT: u64 = 5;
 
@@ -76,6 +78,7 @@ impl Alarms {
             alarms.extend(donors.iter().filter_map(|donor| Some(sort(donor)?.of(donor.donor))));
         }
         alarms.extend(donors.iter().filter_map(|donor| self.unproven(donor)));
+        alarms.extend(donors.iter().filter_map(|donor| self.false_receipts(donor)));
         alarms.extend(self.unreliable_members());
         alarms.extend(short_of_space(donors));
         alarms
@@ -92,6 +95,23 @@ impl Alarms {
                 names.join(", ")
             );
             Alarm::new(Kind::MemberUnreliable, what, "test the memory of their machines")
+        })
+    }
+
+    /// Makes the alarm for a donor that gave several members receipts which it did not make: one alone may have made them
+    /// up.
+    fn false_receipts(&self, donor: &DonorStatus) -> Option<Alarm> {
+        let members = self.pool.lock().distrusting(donor.donor, self.time.tick());
+        (members.len() >= SEVERAL).then(|| {
+            let DonorStatus { name, .. } = donor;
+            let what = format!(
+                "{name} answered the writes of {} with receipts that it did not make; what they write avoids it for a day",
+                count(members.len() as u64, "member")
+            );
+            let advice = format!(
+                "its machine or its program does not do what it says: `potluck nodes drain {name}`, or start it again"
+            );
+            Alarm::new(Kind::DonorFalseReceipts, what, advice).of(donor.donor)
         })
     }
 

@@ -2,11 +2,12 @@
 //! commits and readers go on meanwhile.
 //!
 //! A donor has its turn from the page with which it begins to its last one, and whoever has none is refused at once: it asks
-//! again by an empty page, and its heartbeats do not wait behind.
+//! again by an empty page, and its heartbeats do not wait behind. While others wait no turn is without end, and no owner of
+//! several donors has several: a donor whose turn was given to another goes on with the page at which it was, in its next turn.
 
 use potluck_catalog::CountedCopies;
 use potluck_core::clock::Tick;
-use potluck_core::ids::{DonorId, Incarnation};
+use potluck_core::ids::{DonorId, Incarnation, MemberId};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,6 +18,9 @@ use tokio::sync::OwnedMutexGuard;
 const AT_ONCE: usize = 8;
 /// A donor of which no page came for so long makes room for another, and asks for another turn.
 const IDLE: Duration = Duration::from_secs(30);
+/// A turn that has lasted longer is given to whoever asks for one. Most lists are compared in seconds; a donor that
+/// begins its list anew again and again, or that sends a page now and then, would otherwise keep its turn for ever.
+const LONGEST: Duration = Duration::from_secs(60);
 /// Copies of a donor, about, that are kept in memory to be compared with its list: 16 bytes each. The others are looked up
 /// one by one.
 pub const MOST_COUNTED: usize = 1 << 20;
@@ -28,6 +32,9 @@ pub struct InventoryTurns(Mutex<BTreeMap<DonorId, Turn>>);
 #[derive(Debug)]
 struct Turn {
     incarnation: Incarnation,
+    /// The first of the donors that invited one another, down to this one.
+    owner: MemberId,
+    began: Tick,
     /// When its last page came.
     heard: Tick,
     counted: Arc<tokio::sync::Mutex<Counted>>,
@@ -41,6 +48,7 @@ impl InventoryTurns {
     pub fn take(
         &self,
         donor: DonorId,
+        owner: MemberId,
         incarnation: Incarnation,
         now: Tick,
     ) -> Result<OwnedMutexGuard<Counted>, Failure> {
@@ -49,10 +57,13 @@ impl InventoryTurns {
         if !has_one {
             turns.retain(|other, turn| *other != donor && now.saturating_sub(turn.heard) < IDLE);
             if turns.len() >= AT_ONCE {
-                return Err(wait("the manager compares the inventories of other donors"));
+                let Some(other) = gives_way(&turns, owner, now) else {
+                    return Err(wait("the manager compares the inventories of other donors"));
+                };
+                turns.remove(&other);
             }
-            let turn = Turn { incarnation, heard: now, counted: Arc::default() };
-            turns.insert(donor, turn);
+            let counted = Arc::default();
+            turns.insert(donor, Turn { incarnation, owner, began: now, heard: now, counted });
         }
         let turn = turns.get_mut(&donor).ok_or_else(|| wait("the turn of this donor is over"))?;
         turn.heard = now;
@@ -70,6 +81,21 @@ impl InventoryTurns {
     }
 }
 
+/// The donor whose turn a donor of `owner` may have, when all are taken: the one that has lasted longest, if it has lasted
+/// long enough, or else the last to begin of those whose owner has several while `owner` has none.
+fn gives_way(turns: &BTreeMap<DonorId, Turn>, owner: MemberId, now: Tick) -> Option<DonorId> {
+    let oldest = turns.iter().min_by_key(|(_, turn)| turn.began);
+    if let Some((donor, _)) = oldest.filter(|(_, it)| now.saturating_sub(it.began) > LONGEST) {
+        return Some(*donor);
+    }
+    let of = |owner: MemberId| turns.values().filter(move |turn| turn.owner == owner).count();
+    if of(owner) > 0 {
+        return None;
+    }
+    let one_of_several = turns.iter().filter(|(_, turn)| of(turn.owner) > 1);
+    one_of_several.max_by_key(|(_, turn)| turn.began).map(|(donor, _)| *donor)
+}
+
 fn wait(what: &str) -> Failure {
     Failure::new(ErrorKind::Retry, code::NO_MANAGER, what).hint("ask again in a moment")
 }
@@ -84,41 +110,83 @@ mod tests {
         Tick::ZERO + Duration::from_secs(seconds)
     }
 
+    /// A page of a donor that nobody else owns.
+    fn page(turns: &InventoryTurns, donor: DonorId, now: Tick) -> Result<(), Failure> {
+        turns.take(donor, MemberId(donor.0), LIFE, now).map(drop)
+    }
+
     #[test]
     fn a_few_donors_list_at_once_and_the_others_are_told_to_wait() {
         let turns = InventoryTurns::default();
         let donors = || (1..=AT_ONCE as u32).map(DonorId);
-        donors().for_each(|donor| drop(turns.take(donor, LIFE, at(0)).expect("a turn")));
+        donors().for_each(|donor| page(&turns, donor, at(0)).expect("a turn"));
         let late = DonorId(99);
-        assert!(turns.take(late, LIFE, at(1)).is_err(), "all turns are taken");
-        donors().for_each(|donor| drop(turns.take(donor, LIFE, at(2)).expect("its next page")));
+        assert!(page(&turns, late, at(1)).is_err(), "all turns are taken");
+        donors().for_each(|donor| page(&turns, donor, at(2)).expect("its next page"));
         turns.end(DonorId(1));
-        assert!(turns.take(late, LIFE, at(3)).is_ok());
-        assert!(turns.take(DonorId(1), LIFE, at(3)).is_err(), "it asks for another turn");
+        assert!(page(&turns, late, at(3)).is_ok());
+        assert!(page(&turns, DonorId(1), at(3)).is_err(), "it asks for another turn");
     }
 
     #[test]
     fn a_donor_that_sends_no_page_makes_room_for_another() {
         let turns = InventoryTurns::default();
         for donor in (1..=AT_ONCE as u32).map(DonorId) {
-            drop(turns.take(donor, LIFE, at(0)).expect("a turn"));
+            page(&turns, donor, at(0)).expect("a turn");
         }
-        drop(turns.take(DonorId(1), LIFE, at(20)).expect("its next page"));
-        drop(turns.take(DonorId(98), LIFE, at(31)).expect("the turn of a silent one"));
-        assert!(turns.take(DonorId(1), LIFE, at(31)).is_ok(), "this one was heard");
+        page(&turns, DonorId(1), at(20)).expect("its next page");
+        page(&turns, DonorId(98), at(31)).expect("the turn of a silent one");
+        assert!(page(&turns, DonorId(1), at(31)).is_ok(), "this one was heard");
+    }
+
+    #[test]
+    fn donors_that_begin_again_and_again_keep_nobody_from_a_turn() {
+        let turns = InventoryTurns::default();
+        let late = DonorId(99);
+        let had = (0..120).find(|second| {
+            if second % 20 == 0 {
+                // Those that were made to wait ask again like all others.
+                (1..=AT_ONCE as u32)
+                    .for_each(|donor| drop(page(&turns, DonorId(donor), at(*second))));
+            }
+            page(&turns, late, at(*second)).is_ok()
+        });
+        let had = had.expect("a turn within two minutes");
+        for second in had..had + 60 {
+            (1..=AT_ONCE as u32).for_each(|donor| drop(page(&turns, DonorId(donor), at(second))));
+            assert!(page(&turns, late, at(second)).is_ok(), "its own turn lasts as long");
+        }
+    }
+
+    #[test]
+    fn of_an_owner_with_many_donors_one_has_a_turn_when_others_want_one() {
+        let turns = InventoryTurns::default();
+        for donor in (1..=AT_ONCE as u32).map(DonorId) {
+            drop(turns.take(donor, MemberId(1), LIFE, at(0)).expect("nobody else asks"));
+        }
+        for other in (11..11 + AT_ONCE as u32 - 1).map(DonorId) {
+            page(&turns, other, at(1)).expect("one of the many gives way");
+        }
+        assert!(page(&turns, DonorId(99), at(1)).is_err(), "each owner has one");
+        let more = (1..=AT_ONCE as u32).map(DonorId);
+        let taken = more.filter(|it| turns.take(*it, MemberId(1), LIFE, at(2)).is_ok()).count();
+        assert_eq!(taken, 1);
     }
 
     #[test]
     fn pages_of_one_donor_are_compared_one_after_the_other() {
         let turns = InventoryTurns::default();
-        let first = turns.take(DonorId(1), LIFE, at(0)).expect("a turn");
-        assert!(turns.take(DonorId(1), LIFE, at(0)).is_err(), "the first is under way");
+        let first = turns.take(DonorId(1), MemberId(1), LIFE, at(0)).expect("a turn");
+        assert!(
+            turns.take(DonorId(1), MemberId(1), LIFE, at(0)).is_err(),
+            "the first is under way"
+        );
         drop(first);
-        assert!(turns.take(DonorId(1), LIFE, at(0)).is_ok());
-        let mut counted = turns.take(DonorId(1), LIFE, at(0)).expect("a turn");
+        assert!(turns.take(DonorId(1), MemberId(1), LIFE, at(0)).is_ok());
+        let mut counted = turns.take(DonorId(1), MemberId(1), LIFE, at(0)).expect("a turn");
         *counted = Some(CountedCopies::default());
         drop(counted);
-        let anew = turns.take(DonorId(1), Incarnation(2), at(0)).expect("a turn");
+        let anew = turns.take(DonorId(1), MemberId(1), Incarnation(2), at(0)).expect("a turn");
         assert!(anew.is_none(), "what counted for another life of it is read again");
     }
 }

@@ -209,13 +209,21 @@ fn degraded(status: &PoolStatus) -> Option<Verdict> {
 
 /// Whether the pool is not well while there is this alarm. Chunks that a donor lost have been made again
 /// elsewhere, and it may lose no more; where little space is left, there still is some; words that nobody
-/// believes change nothing, nor does one member's of a donor that the manager reaches.
+/// believes change nothing, nor does one member's of a donor that the manager reaches, nor that of several on receipts,
+/// which they may have made up together.
 pub fn degrades(alarm: &Alarm) -> bool {
     use AlarmKind::{
-        DonorBadCopies, DonorUnproven, DonorUnreachedFromOnePlace, MemberUnreliable, SpaceShort,
+        DonorBadCopies, DonorFalseReceipts, DonorUnproven, DonorUnreachedFromOnePlace,
+        MemberUnreliable, SpaceShort,
     };
-    let notes =
-        [DonorBadCopies, DonorUnproven, DonorUnreachedFromOnePlace, MemberUnreliable, SpaceShort];
+    let notes = [
+        DonorBadCopies,
+        DonorFalseReceipts,
+        DonorUnproven,
+        DonorUnreachedFromOnePlace,
+        MemberUnreliable,
+        SpaceShort,
+    ];
     !notes.contains(&alarm.kind)
 }
 

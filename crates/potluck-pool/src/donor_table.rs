@@ -37,6 +37,8 @@ pub struct KnownDonor {
     pub(crate) hung_up: bool,
     /// How many are about to remove it: nothing is promised on its word meanwhile.
     pub(crate) removing: u32,
+    /// Chunks that no file uses and that the catalog knows on its word alone, as far as it has not said that they are gone.
+    pub(crate) taken_in: u64,
     pub record: DonorRecord,
 }
 
@@ -45,6 +47,8 @@ pub struct KnownDonor {
 pub struct Registration {
     pub(crate) incarnation: Incarnation,
     pub(crate) key: Secret,
+    /// The time since which it has this key, as far as this manager knows.
+    pub(crate) keyed: Tick,
     /// The addresses at which the donor is reached, the best first.
     pub addresses: Addresses,
     pub reach: ReachRecord,

@@ -10,7 +10,7 @@ use potluck_core::ids::DonorId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A donor that takes longer holds nobody else up.
+/// A donor of which no page comes for so long holds nobody else up, and is asked no more: what it holds stays unknown.
 const TURN: Duration = Duration::from_secs(600);
 
 /// The donors whose unknown chunks were given up, until they listed them.
@@ -23,7 +23,7 @@ pub(crate) enum ListingTurn {
     Waits,
     /// The donor was asked at this time to list what it holds.
     Asked(Tick),
-    /// The donor has been listing what it holds since this time.
+    /// The donor lists what it holds; a page of its list came at this time.
     Lists(Tick),
 }
 
@@ -41,6 +41,27 @@ impl GivenUpDonors {
     /// Nothing said of an earlier incarnation of the donor holds.
     pub(super) fn forget(&mut self, donor: DonorId) {
         self.0.remove(&donor);
+    }
+
+    /// A page of a list came that had begun when it was asked for.
+    pub(super) fn heard(&mut self, donor: DonorId, now: Tick) {
+        if let Some(ListingTurn::Lists(heard)) = self.0.get_mut(&donor) {
+            *heard = now;
+        }
+    }
+
+    /// Forgets a donor that was asked and of which no page came for too long; whether that is so.
+    pub(super) fn is_over(&mut self, donor: DonorId, now: Tick) -> bool {
+        let over = match self.0.get(&donor) {
+            Some(ListingTurn::Asked(since) | ListingTurn::Lists(since)) => {
+                now.saturating_sub(*since) >= TURN
+            }
+            _ => false,
+        };
+        if over {
+            self.0.remove(&donor);
+        }
+        over
     }
 
     /// The first page of a list came.

@@ -20,6 +20,8 @@ pub struct InventoryProgress {
     distinct: usize,
     /// Names that arrived meanwhile; asked by name only, never walked.
     pub(crate) arrived: HashSet<ChunkName>,
+    /// More arrived than are remembered: none of them is.
+    too_many_arrived: bool,
     /// Names that are about to be counted as missing.
     pub(crate) suspected: HashSet<ChunkName>,
     /// Whether one of the suspected names arrived since.
@@ -28,7 +30,7 @@ pub struct InventoryProgress {
 
 /// Names that are remembered to have arrived during one inventory; nothing is missing for an inventory during
 /// which more did, and the next one tells.
-const MOST_ARRIVED: usize = 1 << 20;
+const MOST_ARRIVED: usize = 1 << 18;
 
 impl InventoryProgress {
     /// Chunks that a page listed. A donor that lists some again and again takes no more memory for that.
@@ -43,7 +45,7 @@ impl InventoryProgress {
 
     /// Whether all that arrived meanwhile is known.
     pub fn knows_arrivals(&self) -> bool {
-        self.arrived.len() < MOST_ARRIVED
+        !self.too_many_arrived
     }
 
     pub fn arrived(&mut self, names: impl Iterator<Item = ChunkName>) {
@@ -51,8 +53,12 @@ impl InventoryProgress {
             if self.suspected.contains(&name) {
                 self.refuted.store(true, Ordering::Release);
             }
-            if self.knows_arrivals() {
+            if !self.too_many_arrived {
                 self.arrived.insert(name);
+            }
+            if self.arrived.len() >= MOST_ARRIVED {
+                // A donor that never ends its list keeps no memory for what nobody will ask about.
+                (self.arrived, self.too_many_arrived) = (HashSet::new(), true);
             }
         }
     }

@@ -17,6 +17,7 @@ mod shares;
 mod trust;
 mod unknown_chunks;
 
+pub use donors::UnknownArrivals;
 pub use reservations::{OpenReservation, ReservesTooMuch};
 
 use crate::circuit_breaker::CircuitBreaker;
@@ -24,6 +25,7 @@ use crate::complaints::Complaints;
 use crate::donor_snapshot::Losses;
 use crate::donor_table::DonorTable;
 use crate::expected_donors::ExpectedDonors;
+use crate::false_receipts::FalseReceipts;
 use crate::given_up_donors::GivenUpDonors;
 use crate::limits::PoolLimits;
 use crate::offered::OfferedChunks;
@@ -48,12 +50,15 @@ pub struct Pool {
     pub(crate) sessions: BTreeMap<SessionId, OpenSession>,
     /// How many of them each member has.
     pub(crate) sessions_of: BTreeMap<MemberId, usize>,
+    /// How many chunks the sessions of each member have offered that no file has yet.
+    pub(crate) open_names: BTreeMap<MemberId, usize>,
     pub(crate) ledger: Ledger,
     pub(crate) offered: OfferedChunks,
     pub(crate) uncommitted: Uncommitted,
     pub(crate) chunk_orders: PendingChunkOrders,
     pub(crate) circuit_breaker: CircuitBreaker,
     pub(crate) complaints: Complaints,
+    pub(crate) false_receipts: FalseReceipts,
     pub(crate) probation: RunningProbations,
     pub(crate) given_up: GivenUpDonors,
     pub(crate) losses: Losses,
@@ -72,12 +77,14 @@ impl Pool {
             expected: ExpectedDonors::default(),
             sessions: BTreeMap::new(),
             sessions_of: BTreeMap::new(),
+            open_names: BTreeMap::new(),
             ledger: Ledger::default(),
             offered: OfferedChunks::default(),
             uncommitted: Uncommitted::default(),
             chunk_orders: PendingChunkOrders::default(),
             circuit_breaker: CircuitBreaker::default(),
             complaints: Complaints::default(),
+            false_receipts: FalseReceipts::default(),
             probation: RunningProbations::default(),
             given_up: GivenUpDonors::default(),
             losses: Losses::default(),
@@ -96,12 +103,6 @@ impl Pool {
     pub fn heartbeat(&mut self, donor: DonorId, heartbeat: &Heartbeat, now: Tick) -> bool {
         if !self.donors.heartbeat(donor, heartbeat, now, &self.limits) {
             return false;
-        }
-        // Stored chunks are in the donor's own figures now, so their bytes are promised no more.
-        for holding in heartbeat.added.0.iter().map(|arrived| arrived.holding) {
-            if let Some(session) = self.offered.one_of(&holding.name) {
-                self.ledger.used(session, donor, u64::from(holding.len));
-            }
         }
         let quarantined = || heartbeat.spoiled.0.iter().chain(&heartbeat.unreadable.0);
         for name in heartbeat.removed.0.iter().chain(quarantined()) {

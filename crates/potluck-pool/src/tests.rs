@@ -1,5 +1,6 @@
 //! The state machine by itself: every moment is made up here.
 
+mod bounds;
 mod budgets;
 mod complaints;
 mod graces;
@@ -7,7 +8,7 @@ mod session_bytes;
 mod snapshots;
 
 use super::{Enlisted, Giving, NewSession, NoSession, PageDone, Pool, PoolLimits};
-use crate::InUseAgain;
+use crate::{InUseAgain, TooManyOffered};
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{ChunkId, DonorId, Incarnation, MemberId, SessionId, SpaceId};
@@ -16,7 +17,7 @@ use potluck_core::owner_limits::DiskState;
 use potluck_core::placement::{Plan, Refusal, Section};
 use potluck_core::policy::{AskedPolicy, Policy};
 use potluck_wire::addresses::Addresses;
-use potluck_wire::control::{DiskFault, DonorState, Heartbeat, Holding, Register};
+use potluck_wire::control::{Arrived, DiskFault, DonorState, Heartbeat, Holding, Register};
 use potluck_wire::packed::Packed;
 use potluck_wire::ticket::Secret;
 use std::time::Duration;
@@ -124,6 +125,22 @@ fn open(pool: &mut Pool, id: SessionId, bytes: u64, now: f64) -> Result<(), Refu
         room: None,
     };
     pool.open_session(new, Some(bytes), at(now)).map(|_| ())
+}
+
+/// Chunks arrive at a donor, of which the catalog knows some and others not; gives those that it is to be told of.
+fn arrive(
+    pool: &mut Pool,
+    donor: u32,
+    incarnation: u64,
+    known: &[Holding],
+    unknown: &[Holding],
+) -> Vec<Holding> {
+    let (donor, incarnation) = (DonorId(donor), Incarnation(incarnation));
+    let brought = |holding: &Holding| Arrived { holding: *holding, session: Some(S1) };
+    let unknown = unknown.iter().map(brought);
+    let arrived = pool.unknown_arrived(donor, incarnation, unknown, |_| true);
+    pool.arrivals_written(donor, incarnation, &arrived, known);
+    arrived.unwanted
 }
 
 /// Orders the deletion of chunk 1 at donor 1, as a step of garbage collection does.
@@ -251,11 +268,17 @@ fn promises_are_kept_apart_turned_into_bytes_and_given_back() {
 
     // A stored chunk shows in the donor's own room, and is promised no more.
     pool.offer(&S1, &[chunk(1)]).expect("few");
-    let stored = Packed(vec![Holding { name: chunk(1), len: 4 << 20 }.into()]);
-    pool.heartbeat(DonorId(1), &Heartbeat { added: stored, ..heartbeat(7, 1) }, at(1.0));
-    assert_eq!(promised(&pool), 596 * MIB);
+    let stored = Holding { name: chunk(1), len: 4 << 20 };
+    for _ in 0..2 {
+        // As a heartbeat is that is sent again, because its answer was lost.
+        arrive(&mut pool, 1, 7, &[], &[stored]);
+        assert_eq!(promised(&pool), 596 * MIB);
+    }
+    pool.offer(&S1, &[chunk(2)]).expect("few");
+    arrive(&mut pool, 1, 7, &[Holding { name: chunk(2), ..stored }], &[]);
+    assert_eq!(promised(&pool), 592 * MIB, "also of what a file has by now");
     pool.grow_session(&S1, 100 * MIB, &[], false, at(1.0)).expect("grown");
-    assert_eq!(promised(&pool), 696 * MIB);
+    assert_eq!(promised(&pool), 692 * MIB);
     pool.end_session(&S1);
     assert_eq!(promised(&pool), 0);
     assert!(!pool.unoffered(&[chunk(1)]).contains(&chunk(1)), "protected until accounted for");
@@ -424,7 +447,7 @@ fn a_chunk_that_a_session_offered_is_never_ordered_away_d5() {
     // Names take memory: no more of them than chunks that the session may write.
     let most = (64 << 20) / 4096;
     let many: Vec<_> = (2..=most + 1).map(chunk).collect();
-    assert_eq!(pool.offer(&S1, &many), Err(crate::TooManyOffered));
+    assert_eq!(pool.offer(&S1, &many), Err(TooManyOffered::Reserved));
     assert!(!pool.is_offered_by(&S1, &chunk(2)), "all or none of them");
     for session in [S1, S2] {
         collect(&mut pool, true, 1.0);
@@ -584,6 +607,17 @@ fn unknown_chunks_are_given_up_by_a_few_donors_at_a_time_and_for_one_list_of_eac
         rounds += 1;
     }
     assert_eq!(rounds, 2);
+
+    // One that does not list keeps its turn for a while, and one that lists for as long as it does.
+    let ten_minutes = now + Duration::from_secs(600);
+    pool.give_up_unknown(now);
+    assert!(all[..2].iter().all(|donor| pool.is_to_list(*donor, now)));
+    let _ = pool.inventory_page(DonorId(2), Incarnation(1), 0);
+    pool.heard_page(DonorId(2), now + Duration::from_secs(300));
+    pool.heard_page(DonorId(1), now + Duration::from_secs(300));
+    assert!(!pool.is_to_list(DonorId(1), ten_minutes) && !pool.is_given_up(DonorId(1)));
+    assert!(!pool.is_to_list(DonorId(2), ten_minutes) && pool.is_given_up(DonorId(2)));
+    pool.keep_unknown();
 
     // A list that had begun before does not end it: its first pages were taken as they were.
     let _ = pool.inventory_page(DonorId(1), Incarnation(1), 0);

@@ -16,38 +16,42 @@ pub struct Uncommitted {
 #[derive(Debug)]
 struct Stored {
     len: u32,
-    donors: BTreeSet<DonorId>,
+    /// The donors that have it, in order. They are one or a few: a set would take three times the memory, and there may be a million chunks.
+    donors: Vec<DonorId>,
     /// A session that offered the chunk, to which the bytes are counted.
     session: SessionId,
 }
 
 impl Uncommitted {
-    /// A donor has a chunk of `len` stored bytes that `session` offered.
-    pub fn add(&mut self, name: ChunkName, len: u32, donor: DonorId, session: SessionId) {
-        let new = || Stored { len, donors: BTreeSet::new(), session };
+    /// A donor has a chunk of `len` stored bytes that `session` offered; whether that is news.
+    pub fn add(&mut self, name: ChunkName, len: u32, donor: DonorId, session: SessionId) -> bool {
+        let new = || Stored { len, donors: Vec::new(), session };
         let stored = self.chunks.entry(name).or_insert_with(new);
-        if stored.donors.insert(donor) {
-            *self.bytes.entry(stored.session).or_default() += u64::from(stored.len);
-        }
+        let Err(at) = stored.donors.binary_search(&donor) else { return false };
+        stored.donors.reserve_exact(1);
+        stored.donors.insert(at, donor);
+        *self.bytes.entry(stored.session).or_default() += u64::from(stored.len);
+        true
     }
 
     /// The stored bytes of a chunk, and the donors that have it.
     pub fn get(&self, name: &ChunkName) -> Option<(u32, Vec<DonorId>)> {
         let stored = self.chunks.get(name)?;
-        Some((stored.len, stored.donors.iter().copied().collect()))
+        Some((stored.len, stored.donors.clone()))
     }
 
     /// The catalog learns of a chunk; gives the donors that have it.
     pub fn take(&mut self, name: &ChunkName) -> BTreeSet<DonorId> {
         let Some(stored) = self.chunks.remove(name) else { return BTreeSet::new() };
         self.discount(&stored, stored.donors.len());
-        stored.donors
+        stored.donors.into_iter().collect()
     }
 
     /// A donor has a chunk no more.
     pub fn lost(&mut self, name: &ChunkName, donor: DonorId) {
         let Some(mut stored) = self.chunks.remove(name) else { return };
-        if stored.donors.remove(&donor) {
+        if let Ok(at) = stored.donors.binary_search(&donor) {
+            stored.donors.remove(at);
             self.discount(&stored, 1);
         }
         if !stored.donors.is_empty() {

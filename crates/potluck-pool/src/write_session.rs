@@ -53,6 +53,8 @@ pub struct OpenSession {
     pub(crate) bytes: u64,
     /// Bytes that donors may take beyond their first budgets, because they are faster than others.
     pub(crate) more: BTreeMap<DonorId, u64>,
+    /// When it was opened; `None` for one of an earlier term of the manager.
+    pub(crate) began: Option<Tick>,
     pub(crate) heard: Tick,
     /// Calls being answered; the lease does not end meanwhile.
     pub(crate) busy: u32,
@@ -160,15 +162,36 @@ impl Ticketed {
     }
 }
 
-/// A session offered more chunks than it may write.
+/// A session offered more chunks than it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the write session offers more chunks than it has reserved room for")]
-pub struct TooManyOffered;
+pub enum TooManyOffered {
+    /// More than it may write.
+    #[error("the write session offers more chunks than it has reserved room for")]
+    Reserved,
+    /// More than one call may.
+    #[error("the write session offers more chunks at once than one call may")]
+    AtOnce,
+    /// More than all sessions of its member may have offered and not committed.
+    #[error("this member has offered as many chunks as one may before files of them are committed")]
+    OfMember,
+}
 
 impl From<TooManyOffered> for Failure {
     fn from(why: TooManyOffered) -> Self {
-        Failure::new(ErrorKind::Usage, code::BAD_REQUEST, why.to_string())
-            .hint("reserve as many bytes as are to be written")
+        let (kind, code, hint) = match why {
+            TooManyOffered::Reserved => {
+                (ErrorKind::Usage, code::BAD_REQUEST, "reserve as many bytes as are to be written")
+            }
+            TooManyOffered::AtOnce => {
+                (ErrorKind::Usage, code::BAD_REQUEST, "offer them in several calls")
+            }
+            TooManyOffered::OfMember => (
+                ErrorKind::Retry,
+                code::TOO_MANY_SESSIONS,
+                "let some of its uploads end first, or join as another member",
+            ),
+        };
+        Failure::new(kind, code, why.to_string()).hint(hint)
     }
 }
 
@@ -178,6 +201,31 @@ pub(crate) fn stored_len(policy: &Policy, plain: u32) -> u32 {
 }
 
 impl OpenSession {
+    /// A session that begins now.
+    pub(crate) fn new(new: NewSession, plan: Plan, bytes: u64, now: Tick) -> Self {
+        let NewSession { member, space, policy, asked, room, .. } = new;
+        Self {
+            member,
+            space,
+            policy,
+            asked,
+            plan,
+            bytes,
+            more: BTreeMap::new(),
+            began: Some(now),
+            heard: now,
+            busy: 0,
+            parked: None,
+            ending: false,
+            room,
+            draws_on: None,
+            counted: 0,
+            visible: 0,
+            committed: 0,
+            acknowledged: BTreeMap::new(),
+        }
+    }
+
     /// A donor has taken all that it may of this session: it may take more, as long as there is any.
     pub(crate) fn allow_more(&mut self, donor: DonorId) {
         let more = self.ticketed().next_allowance(donor);

@@ -164,8 +164,9 @@ impl CommitCalls {
         let wrote = files.iter().flatten().next().map(|file| file.path.clone());
         let first = wrote.as_ref().is_some_and(unseen);
         let Ticketed { space, policy: Policy { mirror, ack, .. }, asked, .. } = ticketed.clone();
-        let parts: Vec<BTreeSet<ChunkName>> =
-            files.iter().flatten().filter(|file| file.is_part()).map(PreparedFile::names).collect();
+        let named = |file: &PreparedFile| (file.is_part(), file.names());
+        let names: Vec<Option<(bool, BTreeSet<ChunkName>)>> =
+            files.iter().map(|file| file.as_ref().ok().map(named)).collect();
         let stored = files.iter().flatten().filter(|file| file.version.parts == 0);
         let stored: u64 =
             stored.filter(|file| !file.version.inline).map(|file| file.version.size).sum();
@@ -201,8 +202,15 @@ impl CommitCalls {
                     let mut pool = self.pool.lock();
                     pool.in_use_again(&again);
                     pool.note_committed(&id, stored, receipts.into_iter());
-                    if files.iter().all(Result::is_ok) {
-                        parts.iter().for_each(|names| pool.withdraw_offers(&id, names));
+                    let all = files.iter().all(Result::is_ok);
+                    for (file, named) in files.iter().zip(&names) {
+                        match named {
+                            Some((true, names)) if all => pool.withdraw_offers(&id, names),
+                            Some((false, names)) if file.is_ok() => {
+                                pool.offers_committed(&id, names);
+                            }
+                            _ => {}
+                        }
                     }
                 }
                 let visible = sizes.iter().zip(&files).filter(|(_, stored)| stored.is_ok());
@@ -371,9 +379,16 @@ impl CommitCalls {
             against
         };
         let check = move || {
-            files.into_iter().map(|file| against.prepare(file)).collect::<Result<Vec<_>, _>>()
+            let mut against = against;
+            let files = files.into_iter().map(|file| against.prepare(file));
+            let files = files.collect::<Result<Vec<_>, _>>();
+            (files, against.false_receipts)
         };
-        self.env.offload.run(check).await.map_err(|UnknownKey(donor)| {
+        let (files, false_receipts) = self.env.offload.run(check).await;
+        if !false_receipts.is_empty() {
+            self.pool.lock().note_false_receipts(&session, &false_receipts, self.time.tick());
+        }
+        files.map_err(|UnknownKey(donor)| {
             let what =
                 format!("the manager has just started and donor {donor} has not reported yet");
             Failure::new(ErrorKind::Retry, code::NOT_ACKNOWLEDGED, what)

@@ -2,7 +2,7 @@
 
 use super::Answer;
 use crate::applying_task_results::ApplyingTaskResults;
-use crate::callers::CallingMember;
+use crate::callers::{CallingMember, KnownMembers};
 use crate::donor_claims;
 use crate::gc_freeze::GcFreeze;
 use crate::handles::handles;
@@ -17,7 +17,7 @@ use potluck_catalog::{Catalog, Compared, DonorNote, Term, ToldCopies};
 use potluck_core::chunk::{ChunkName, Digest};
 use potluck_core::ids::{ChunkId, DonorId, Epoch, Incarnation, SessionId};
 use potluck_core::size::count;
-use potluck_pool::{Enlisted, PageDone, Pool};
+use potluck_pool::{Enlisted, PageDone, Pool, UnknownArrivals};
 use potluck_recovery::ca::Ca;
 use potluck_wire::control::{
     Arrived, Done, Heartbeat, HeartbeatReply, Holding, Inventory, Locate, Located, Register,
@@ -34,6 +34,7 @@ handles! {
         term: Arc<OwnTerm>,
         pool: SharedPool,
         catalog: Catalog,
+        members: Arc<KnownMembers>,
         inventory_turns: Arc<InventoryTurns>,
         gc_freeze: Arc<GcFreeze>,
         scan_state: Arc<ScanState>,
@@ -66,10 +67,12 @@ impl Answer<Register> for DonorCalls {
         let now = self.time.tick();
         let told = (addresses.to_string(), call.version.clone());
         let enlisted = self.pool.lock().register(donor, &call, addresses.clone(), now);
-        let moved = self.pool.lock().moved(donor, &addresses);
+        let moved = !self.pool.lock().is_at(donor, &addresses);
         if moved {
-            // For a manager that starts elsewhere and looks for its donors.
-            self.catalog.note_donor(donor, DonorNote::At(addresses)).await?;
+            // For a manager that starts elsewhere and looks for its donors. Where the catalog refuses, the donor registers
+            // again, and has still moved.
+            self.catalog.note_donor(donor, DonorNote::At(addresses.clone())).await?;
+            self.pool.lock().moved(donor, addresses);
         }
         match enlisted {
             Enlisted::Again if moved => {
@@ -233,21 +236,29 @@ impl DonorCalls {
         }
         let compared = self.catalog.compare(donor, told.added.clone()).await?;
         let mut unknown = compared.unknown.iter().peekable();
-        let unknown = arrived
+        let (unknown, known): (Vec<Arrived>, Vec<Arrived>) = arrived
             .into_iter()
-            .filter(|arrived| unknown.next_if(|next| **next == arrived.holding).is_some());
-        let unwanted = self.unwanted(donor, incarnation, unknown);
-        self.take_in(donor, &unwanted).await?;
+            .partition(|it| unknown.next_if(|next| **next == it.holding).is_some());
+        let known: Vec<Holding> = known.into_iter().map(|arrived| arrived.holding).collect();
+        let arrived = self.unwanted(donor, incarnation, unknown);
+        self.take_in(donor, &arrived.unwanted).await?;
         if told.removed.is_empty() && told.spoiled.is_empty() {
             // The commonest case by far: chunks of open sessions, which the catalog need not hear of.
             told.added = [compared.uncounted, compared.leaving].concat();
         }
-        if told.is_empty() {
-            return Ok(());
+        if !told.is_empty() {
+            self.write_down(donor, told).await?;
         }
-        let now_ms = self.time.now_ms();
+        // Who could not be written down says all of it again.
+        self.pool.lock().arrivals_written(donor, incarnation, &arrived, &known);
+        Ok(())
+    }
+
+    async fn write_down(&self, donor: DonorId, told: ToldCopies) -> Result<(), Failure> {
         let spoiled = !told.spoiled.is_empty();
-        if self.catalog.tell(donor, told, now_ms).await?.lost || spoiled {
+        let written = self.catalog.tell(donor, told, self.time.now_ms()).await?;
+        self.pool.lock().unused_gone(donor, written.unused_gone);
+        if written.lost || spoiled {
             self.scan_state.changed_at(donor, self.time.tick());
         }
         if spoiled {
@@ -262,12 +273,14 @@ impl Answer<Inventory> for DonorCalls {
     async fn answer(self, call: Inventory, caller: CallingMember) -> Result<Done, Failure> {
         let donor = donor_of(&caller)?;
         let (incarnation, last) = (call.incarnation, call.last);
-        let mut turn = self.inventory_turns.take(donor, incarnation, self.time.tick())?;
-        let page = self
-            .pool
-            .lock()
-            .inventory_page(donor, incarnation, call.page)
-            .map_err(Failure::from)?;
+        let (owner, now) = (self.members.owner(caller.member()?.member), self.time.tick());
+        let mut turn = self.inventory_turns.take(donor, owner, incarnation, now)?;
+        let page = {
+            let mut pool = self.pool.lock();
+            let page = pool.inventory_page(donor, incarnation, call.page)?;
+            pool.heard_page(donor, now);
+            page
+        };
         if call.page == 0 {
             *turn = None;
         }
@@ -332,18 +345,18 @@ impl DonorCalls {
         Ok(compared)
     }
 
-    /// Gives those chunks that arrived at a donor, that the catalog does not know, and that nobody wants: write
+    /// Takes down chunks that arrived at a donor and that the catalog does not know. Nobody wants some of them: write
     /// sessions brought them that this very process opened, and never offered them. Of a session that
     /// another term opened nobody can say that here: another catalog may have files of it.
     fn unwanted(
         &self,
         donor: DonorId,
         incarnation: Incarnation,
-        unknown: impl Iterator<Item = Arrived>,
-    ) -> Vec<Holding> {
+        unknown: Vec<Arrived>,
+    ) -> UnknownArrivals {
         let is_frozen = self.gc_freeze.why().is_some();
         let is_own = |session: &SessionId| !is_frozen && session.is_of_term(self.term.start);
-        self.pool.lock().unknown_arrived(donor, incarnation, unknown, is_own)
+        self.pool.lock().unknown_arrived(donor, incarnation, unknown.into_iter(), is_own)
     }
 
     /// Makes chunks of a donor known that no file uses and nobody is writing; gives their numbers.

@@ -29,6 +29,8 @@ pub struct Against {
     pub keys: BTreeMap<DonorId, Secret>,
     /// Donors that have a key the manager has not been told since its start.
     pub unregistered: BTreeSet<DonorId>,
+    /// Donors of which receipts were found that are not theirs.
+    pub false_receipts: BTreeSet<DonorId>,
 }
 
 /// Why a batch cannot be checked now.
@@ -38,11 +40,15 @@ pub struct UnknownKey(pub DonorId);
 impl Against {
     /// Collects the facts that a commit to `space` is checked against.
     pub fn new(session: SessionId, space: &Space, keys: BTreeMap<DonorId, Secret>) -> Self {
-        Self { session, sealed: space.key.is_some(), keys, unregistered: BTreeSet::new() }
+        let (unregistered, false_receipts) = Default::default();
+        Self { session, sealed: space.key.is_some(), keys, unregistered, false_receipts }
     }
 
     /// Checks a file. The outer error is about the batch, the inner about the file.
-    pub fn prepare(&self, file: FileCommit) -> Result<Result<PreparedFile, Failure>, UnknownKey> {
+    pub fn prepare(
+        &mut self,
+        file: FileCommit,
+    ) -> Result<Result<PreparedFile, Failure>, UnknownKey> {
         let unknown = |said: &&Acknowledged| self.unregistered.contains(&said.donor);
         if let Some(said) = file.acknowledged.0.iter().find(unknown) {
             return Err(UnknownKey(said.donor));
@@ -50,7 +56,7 @@ impl Against {
         Ok(self.checked(file))
     }
 
-    fn checked(&self, mut file: FileCommit) -> Result<PreparedFile, Failure> {
+    fn checked(&mut self, mut file: FileCommit) -> Result<PreparedFile, Failure> {
         check_numbers(&file)?;
         if let Some(InParts::Whole { parts, .. }) = file.in_parts {
             return whole(file, parts);
@@ -132,8 +138,10 @@ impl Against {
         Ok(entries)
     }
 
+    /// The chunks with their holders: the donors that gave a receipt themselves. Receipts that they did not give are worth
+    /// nothing, and are left out.
     fn chunks(
-        &self,
+        &mut self,
         path: &PoolPath,
         entries: &[Entry],
         parity: &[(ChunkName, u32)],
@@ -150,20 +158,16 @@ impl Against {
                 );
                 Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what).hint(WRITE_AGAIN)
             })?;
-            if self.is_genuine(said, &chunk.name, chunk.len)
-                && !chunk.holders.contains(&(said.donor, said.ack))
-            {
+            // A donor without a key was removed, or has not registered yet.
+            let Some(key) = self.keys.get(&said.donor) else { continue };
+            let genuine = Receipt::issue(key, &self.session, &chunk.name, chunk.len, said.ack);
+            if genuine != said.receipt {
+                self.false_receipts.insert(said.donor);
+            } else if !chunk.holders.contains(&(said.donor, said.ack)) {
                 chunk.holders.push((said.donor, said.ack));
             }
         }
         Ok(chunks)
-    }
-
-    /// Whether the donor itself gave this receipt. Others are worth nothing, and are left out.
-    fn is_genuine(&self, said: &Acknowledged, name: &ChunkName, len: u32) -> bool {
-        self.keys.get(&said.donor).is_some_and(|key| {
-            Receipt::issue(key, &self.session, name, len, said.ack) == said.receipt
-        })
     }
 }
 

@@ -100,7 +100,7 @@ impl Answer<RoomReserve> for ReservationCalls {
             room: new.room,
         };
         if let Err(why) = self.catalog.open_session(kept).await {
-            self.pool.lock().forget_session(&new.id);
+            self.pool.lock().take_back(&new.id);
             return Err(why.into());
         }
         let opened = OpenReservation { member: who.member, space: space.id, left: bytes, room };

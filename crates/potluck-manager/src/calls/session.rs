@@ -156,11 +156,25 @@ impl WriteSessionCalls {
         Ok(self.catalog.admit_write(root, Condition::Always, 0).await?.limits)
     }
 
-    /// How a session reaches the donors of its plan.
-    fn access(&self, session: SessionId, ticketed: &Ticketed) -> Vec<DonorAccess> {
-        let now = self.time.tick();
-        let contacts = tickets::contacts(&self.pool.lock(), ticketed.plan.donors(), now);
-        self.tickets.for_writing(session, ticketed, contacts)
+    /// How a session reaches the donors of its plan. Those whose receipts its member found false are shown as away, so
+    /// that what they said to have stored is sent to others.
+    fn access(
+        &self,
+        caller: &CallingMember,
+        session: SessionId,
+        ticketed: &Ticketed,
+    ) -> Result<Vec<DonorAccess>, Failure> {
+        let (member, now) = (caller.member()?.member, self.time.tick());
+        let contacts = {
+            let pool = self.pool.lock();
+            let distrusted = pool.distrusted_by(member, now);
+            let mut contacts = tickets::contacts(&pool, ticketed.plan.donors(), now);
+            for contact in contacts.iter_mut().filter(|it| distrusted.contains(&it.donor)) {
+                contact.live = false;
+            }
+            contacts
+        };
+        Ok(self.tickets.for_writing(session, ticketed, contacts))
     }
 
     /// Keeps a new session, so that it survives the manager; a session that cannot be kept is none.
@@ -178,7 +192,7 @@ impl WriteSessionCalls {
         };
         let kept = self.catalog.open_session(stored).await;
         if kept.is_err() {
-            self.pool.lock().forget_session(&new.id);
+            self.pool.lock().take_back(&new.id);
         }
         Ok(kept?)
     }
@@ -194,7 +208,7 @@ impl Answer<Grow> for WriteSessionCalls {
         self.wait_until.donors_reported(Pool::expects_reports).await;
         let (session, redundancy) = (call.session, entered.policy.redundancy());
         if call.bytes == 0 {
-            let mut donors = self.access(session, &entered);
+            let mut donors = self.access(&caller, session, &entered)?;
             let others = call.holders.into_iter().collect::<BTreeSet<_>>();
             let others = &others - &entered.plan.donors().into_iter().collect();
             let contacts = tickets::contacts(&self.pool.lock(), others, self.time.tick());
@@ -231,7 +245,7 @@ impl Answer<Renew> for WriteSessionCalls {
             pool.allow_more(&call.session, &call.refused);
             ticketed = pool.ticketed(&call.session).unwrap_or(ticketed);
         }
-        Ok(Renewed { donors: self.access(call.session, &ticketed) })
+        Ok(Renewed { donors: self.access(&caller, call.session, &ticketed)? })
     }
 }
 

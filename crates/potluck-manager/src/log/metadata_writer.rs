@@ -95,7 +95,7 @@ impl MetadataWriter {
             room: None,
         };
         if let Err(why) = handles.catalog.open_session(stored).await {
-            handles.pool.lock().forget_session(&new.id);
+            handles.pool.lock().take_back(&new.id);
             return Err(why.into());
         }
         Ok(Self {

@@ -5,9 +5,10 @@ use potluck_core::attributes::{FileTime, Permissions};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::{MemberId, SessionId};
 use potluck_core::policy::{Override, Width};
+use potluck_wire::call::Caller;
 use potluck_wire::control::{
-    Abort, Committed, Condition, DonorAccess, FileCommit, Grow, HeartbeatReply, Open, Outcome,
-    Renew, Reserve, Stat, Status,
+    Abort, AlarmKind, Committed, Condition, DonorAccess, FileCommit, Grow, HeartbeatReply, Open,
+    Outcome, Renew, Reserve, Stat, Status,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::{Blob, Packed};
@@ -346,4 +347,55 @@ async fn revoking_a_user_ends_what_it_was_writing_x5() {
         refused(&lab.admin(), &Renew { session, refused: Vec::new() }).await.code,
         code::NO_SESSION
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_got_false_receipts_of_a_donor_writes_to_others_from_then_on() {
+    let lab = Lab::new().await;
+    let user = lab.user().await;
+    let mut donors = Vec::new();
+    for name in ["attic", "basement", "cellar"] {
+        let donor = lab.donor(name).await;
+        donor.report(&[]).await;
+        donors.push(donor);
+    }
+    let liar = donors[0].id;
+    let two = Override { copies: Some(2), ..Override::default() };
+    let open = async |user: &Caller| {
+        let path = "pot://lab/a".parse().expect("a path");
+        let bytes = Some(64 << 20);
+        let call = Reserve { path, bytes, policy: two, condition: Condition::Always };
+        user.call(&call).await.expect("reserved")
+    };
+    let fails = async |user: &Caller| {
+        let session = open(user).await.session;
+        offer(user, session, &[1]).await;
+        let mut file = file(&session, "pot://lab/a", &[1], &[&donors[0], &donors[1]]);
+        file.copies = 2;
+        file.acknowledged.0[0].receipt = Receipt([7; 16]);
+        let committed = commit(user, session, 0, vec![file], false).await.expect("answered");
+        assert!(committed.files[0].is_sent_again(), "{committed:?}");
+        session
+    };
+    let session = fails(&user).await;
+    // What goes on is told that nothing is there, and what begins does not go there.
+    let (bytes, holders, avoid, whole, file) = Default::default();
+    let reach = Grow { session, bytes, holders, avoid, whole, file };
+    let reached = user.call(&reach).await.expect("answered").donors;
+    let live: Vec<_> = reached.iter().filter(|it| it.live).map(|it| it.donor).collect();
+    assert!(reached.iter().any(|it| it.donor == liar) && !live.contains(&liar), "{live:?}");
+    for _ in 0..4 {
+        let reserved = open(&user).await;
+        assert!(!reserved.plan.donors().contains(&liar), "{:?}", reserved.plan);
+    }
+    // Others are not bound by its word, until two say the same.
+    let other = lab.user().await;
+    assert!(open(&other).await.plan.donors().contains(&liar));
+    let alarmed = async || {
+        let alarms = lab.admin().call(&Status {}).await.expect("status").alarms;
+        alarms.iter().any(|alarm| alarm.kind == AlarmKind::DonorFalseReceipts)
+    };
+    assert!(!alarmed().await);
+    fails(&other).await;
+    assert!(alarmed().await);
 }

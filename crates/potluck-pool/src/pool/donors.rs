@@ -19,6 +19,19 @@ use std::time::Duration;
 /// replace each other at every heartbeat.
 const IN_TURNS: Duration = Duration::from_secs(30);
 
+/// Chunks at one donor that the catalog takes in on its word alone. What a donor names may be invented, and each name is a
+/// row until the donor says that its copy is gone.
+const MOST_TAKEN_IN: u64 = 65_536;
+
+/// Chunks that arrived at a donor and that the catalog does not know.
+#[derive(Debug, Default)]
+pub struct UnknownArrivals {
+    /// The chunks that no file will use, of which the catalog is to be told.
+    pub unwanted: Vec<Holding>,
+    /// How many are unknown for good, as far as is known.
+    others: u64,
+}
+
 impl Pool {
     /// A member that lends disk; one that another donor invited is of that one's machine.
     pub fn add_donor(&mut self, donor: DonorId, name: &str, invited_by: Option<DonorId>) {
@@ -60,6 +73,7 @@ impl Pool {
         self.uncommitted.forget_donor(donor);
         self.chunk_orders.forget(donor);
         self.given_up.forget(donor);
+        self.false_receipts.forget(donor);
         self.forget_tasks(donor);
         self.settle_complaints(donor);
         self.end_probation(donor);
@@ -94,6 +108,10 @@ impl Pool {
         let again = earlier
             .as_ref()
             .is_some_and(|registration| registration.incarnation == register.incarnation);
+        let keyed = earlier
+            .as_ref()
+            .filter(|registration| registration.key == register.key)
+            .map_or(now, |registration| registration.keyed);
         let earlier_load =
             earlier.as_ref().map(|registration| registration.load).unwrap_or_default();
         let earlier_write_sequence =
@@ -101,6 +119,7 @@ impl Pool {
         donor.registration = Some(Registration {
             incarnation: register.incarnation,
             key: register.key.clone(),
+            keyed,
             addresses,
             reach: ReachRecord::default(),
             version: register.version.clone(),
@@ -267,37 +286,99 @@ impl Pool {
             .collect()
     }
 
-    /// Counts chunks that a donor holds and the catalog does not know; those that a session offered
-    /// are merely not committed yet.
+    /// Takes down chunks that a donor lists and the catalog does not know: those that a session offered are merely not
+    /// committed yet, and the others are counted.
     pub fn unknown_at(&mut self, donor: DonorId, incarnation: Incarnation, chunks: &[Holding]) {
-        let computes = self.repairs.computes(donor);
-        let Some(registration) = self.donors.registration_of(donor, incarnation) else { return };
+        let others = self.take_down_offered(donor, incarnation, chunks);
+        self.count_unknown(donor, incarnation, others);
+    }
+
+    /// Takes down those of some unknown chunks that a session offered; gives how many others there are. However often it is
+    /// told of one, it does so once.
+    fn take_down_offered(
+        &mut self,
+        donor: DonorId,
+        incarnation: Incarnation,
+        chunks: &[Holding],
+    ) -> u64 {
+        if self.donors.registration_of(donor, incarnation).is_none() {
+            return 0;
+        }
+        let mut others = 0;
         for Holding { name, len } in chunks {
             match self.offered.one_of(name) {
-                Some(session) => self.uncommitted.add(*name, *len, donor, session),
-                None if computes => registration.computed += 1,
-                None => registration.unclaimed += 1,
+                Some(session) => {
+                    if self.uncommitted.add(*name, *len, donor, session) {
+                        self.ledger.used(session, donor, u64::from(*len));
+                    }
+                }
+                None => others += 1,
+            }
+        }
+        others
+    }
+
+    fn count_unknown(&mut self, donor: DonorId, incarnation: Incarnation, chunks: u64) {
+        let computes = self.repairs.computes(donor);
+        if let Some(registration) = self.donors.registration_of(donor, incarnation) {
+            match computes {
+                true => registration.computed += chunks,
+                false => registration.unclaimed += chunks,
             }
         }
     }
 
-    /// Takes down chunks that arrived at a donor and that the catalog does not know. Gives those that sessions for
-    /// which `is_known` holds brought without ever having offered them: no file will use them.
+    /// Takes down chunks that arrived at a donor and that the catalog does not know. Of those that sessions for which
+    /// `is_known` holds brought without ever having offered them, which no file will use, the catalog is to be told, as
+    /// far as the donor may have more of them there: its word is all there is for it.
     pub fn unknown_arrived(
         &mut self,
         donor: DonorId,
         incarnation: Incarnation,
         chunks: impl Iterator<Item = Arrived>,
         is_known: impl Fn(&SessionId) -> bool,
-    ) -> Vec<Holding> {
+    ) -> UnknownArrivals {
         let is_unwanted = |arrived: &Arrived| {
             let brought = arrived.session.is_some_and(|session| is_known(&session));
             brought && !self.offered.is_offered(&arrived.holding.name)
         };
         let (unwanted, others): (Vec<_>, Vec<_>) = chunks.partition(is_unwanted);
         let holdings = |chunks: Vec<Arrived>| chunks.into_iter().map(|chunk| chunk.holding);
-        self.unknown_at(donor, incarnation, &holdings(others).collect::<Vec<_>>());
-        holdings(unwanted).collect()
+        let others: Vec<Holding> = holdings(others).collect();
+        let taken_in = self.donors.get(donor).map_or(0, |donor| donor.taken_in);
+        let left = MOST_TAKEN_IN.saturating_sub(taken_in) as usize;
+        let mut unwanted: Vec<Holding> = holdings(unwanted).collect();
+        let too_many = unwanted.split_off(left.min(unwanted.len())).len() as u64;
+        let others = self.take_down_offered(donor, incarnation, &others) + too_many;
+        UnknownArrivals { unwanted, others }
+    }
+
+    /// A donor's word on what arrived is written down: what is left of it is counted here, once. Of the chunks that it
+    /// brought the catalog knew `known`.
+    pub fn arrivals_written(
+        &mut self,
+        donor: DonorId,
+        incarnation: Incarnation,
+        arrived: &UnknownArrivals,
+        known: &[Holding],
+    ) {
+        self.count_unknown(donor, incarnation, arrived.others);
+        // Stored chunks are in the donor's own figures now, so their bytes are promised no more.
+        for holding in known {
+            if let Some(session) = self.offered.one_of(&holding.name) {
+                self.ledger.used(session, donor, u64::from(holding.len));
+            }
+        }
+        if let Some(donor) = self.donors.get_mut(donor) {
+            donor.taken_in = donor.taken_in.saturating_add(arrived.unwanted.len() as u64);
+        }
+    }
+
+    /// Notes that so many copies of chunks that no file uses are gone from a donor.
+    pub fn unused_gone(&mut self, donor: DonorId, copies: u64) {
+        if let Some(donor) = self.donors.get_mut(donor) {
+            donor.taken_in = donor.taken_in.saturating_sub(copies);
+        }
     }
 
     /// The stored bytes of a chunk that no file uses yet, and the donors that told of it.
@@ -354,7 +435,9 @@ impl Pool {
                 status.used = registration.disk.lent_used;
                 status.room = registration.room;
                 status.lends = registration.lends;
-                status.unclaimed = registration.unclaimed;
+                // What a dead donor has nobody can reclaim, nor anybody else take.
+                let is_dead = status.state == DonorState::Dead;
+                status.unclaimed = if is_dead { 0 } else { registration.unclaimed };
                 status.load = registration.load;
                 status.disk_fault.clone_from(&registration.fault);
                 status.settings_fault.clone_from(&registration.settings_fault);

@@ -20,12 +20,16 @@ impl Pool {
         known.filter(|(_, addresses)| !addresses.is_empty())
     }
 
-    /// Notes where a donor is; whether that is news.
-    pub fn moved(&mut self, donor: DonorId, addresses: &Addresses) -> bool {
-        let Some(donor) = self.donors.get_mut(donor) else { return false };
-        let moved = donor.record.addresses != *addresses;
-        donor.record.addresses.clone_from(addresses);
-        moved
+    /// Whether a donor is where the catalog says, as far as it is known at all.
+    pub fn is_at(&self, donor: DonorId, addresses: &Addresses) -> bool {
+        self.donors.get(donor).is_none_or(|donor| donor.record.addresses == *addresses)
+    }
+
+    /// Notes where a donor is, as the catalog has it by now.
+    pub fn moved(&mut self, donor: DonorId, addresses: Addresses) {
+        if let Some(donor) = self.donors.get_mut(donor) {
+            donor.record.addresses = addresses;
+        }
     }
 
     /// Donors that are heard and whose addresses are to be tried.

@@ -1,6 +1,7 @@
 //! Write sessions begin, grow, end and are resumed.
 
 use super::Pool;
+use crate::offered::OfferedChunks;
 use crate::write_session::{
     EndingSession, NewSession, NoSession, OpenSession, Ticketed, TooManyOffered, stored_len,
 };
@@ -26,6 +27,12 @@ const LONGEST_CALL: Duration = Duration::from_secs(30);
 /// Sessions of one member at once: of a few processes on each of a thousand machines that share an identity.
 const MOST_SESSIONS: usize = 4096;
 
+/// Chunks that one call may offer: they are looked up under the lock of the pool, and written in one job of the catalog.
+const MOST_OFFERED_AT_ONCE: usize = 16_384;
+/// Chunks that the sessions of one member may have offered and not committed. Each takes some 150 bytes of memory, and a
+/// part of a row of the catalog, for as long as its session lasts, whatever was promised to that.
+const MOST_OPEN_NAMES: usize = 1 << 20;
+
 impl Pool {
     /// Opens a session and promises it `bytes` of plaintext: `None` a starting amount, `Some(0)`
     /// nothing, which needs no donor.
@@ -39,33 +46,16 @@ impl Pool {
             Some(0) => (no_plan(&new.policy), 0),
             Some(bytes) => {
                 let bytes = stored(&new.policy, bytes);
-                (self.plan(&new.policy, bytes, &[], false, now)?, bytes)
+                (self.plan(new.member, &new.policy, bytes, &[], false, now)?, bytes)
             }
-            None => self.starting_plan(&new.policy, now)?,
+            None => self.starting_plan(new.member, &new.policy, now)?,
         };
         let bytes = bytes.saturating_mul(data_chunks(&new.policy));
         self.ledger.reserve(new.id, plan.promised());
-        let session = OpenSession {
-            member: new.member,
-            space: new.space,
-            policy: new.policy,
-            asked: new.asked,
-            plan,
-            bytes,
-            more: BTreeMap::new(),
-            heard: now,
-            busy: 0,
-            parked: None,
-            ending: false,
-            room: new.room,
-            draws_on: None,
-            counted: 0,
-            visible: 0,
-            committed: 0,
-            acknowledged: BTreeMap::new(),
-        };
+        let id = new.id;
+        let session = OpenSession::new(new, plan, bytes, now);
         let ticketed = session.ticketed();
-        self.insert_session(new.id, session);
+        self.insert_session(id, session);
         Ok(ticketed)
     }
 
@@ -94,26 +84,12 @@ impl Pool {
             self.ledger.reserve(stored.id, plan.promised());
         }
         self.offered.add(stored.id, offered);
-        let session = OpenSession {
-            member: stored.member,
-            space: stored.space,
-            policy: stored.policy,
-            asked: stored.asked,
-            plan,
-            bytes,
-            more: BTreeMap::new(),
-            heard: now,
-            busy: 0,
-            parked: None,
-            ending,
-            room: stored.room,
-            draws_on: None,
-            counted: bytes,
-            visible: 0,
-            committed: 0,
-            acknowledged: BTreeMap::new(),
-        };
-        self.insert_session(stored.id, session);
+        // Nobody knows any more which of them files have, and a long upload goes on: none of them counts for its member.
+        self.offered.committed(&stored.id, offered.iter());
+        let id = stored.id;
+        let opened = OpenSession::new(stored, plan, bytes, now);
+        let session = OpenSession { began: None, ending, counted: bytes, ..opened };
+        self.insert_session(id, session);
     }
 
     /// Promises `bytes` of plaintext more; gives the new part of the plan, with all its redundancy
@@ -127,9 +103,10 @@ impl Pool {
         now: Tick,
     ) -> Result<Plan, Refusal> {
         let Some(session) = self.sessions.get(id) else { return Err(Refusal::NoDonors) };
-        let policy = session.policy.clone();
+        let (member, policy) = (session.member, session.policy.clone());
         let (bytes, draws_on) = (stored(&policy, bytes), session.draws_on);
-        let plan = self.drawing(draws_on, |pool| pool.plan(&policy, bytes, avoid, whole, now))?;
+        let plan =
+            self.drawing(draws_on, |pool| pool.plan(member, &policy, bytes, avoid, whole, now))?;
         self.ledger.grow(*id, plan.promised());
         if let Some(session) = self.sessions.get_mut(id) {
             session.plan.extend(plan.clone());
@@ -139,7 +116,26 @@ impl Pool {
         Ok(plan)
     }
 
+    /// Plans where a member writes: not at donors whose receipts it found false, unless it could not write without them.
     fn plan(
+        &self,
+        member: MemberId,
+        policy: &Policy,
+        bytes: u64,
+        avoid: &[DonorId],
+        whole: bool,
+        now: Tick,
+    ) -> Result<Plan, Refusal> {
+        let distrusted = self.false_receipts.seen_by(member, now);
+        let planned = self.plan_beside(policy, bytes, avoid, whole, now);
+        if distrusted.is_empty() {
+            return planned;
+        }
+        let avoid: Vec<DonorId> = avoid.iter().copied().chain(distrusted).collect();
+        self.plan_beside(policy, bytes, &avoid, whole, now).or(planned)
+    }
+
+    fn plan_beside(
         &self,
         policy: &Policy,
         bytes: u64,
@@ -163,15 +159,44 @@ impl Pool {
         placement::plan(&candidates, &request)
     }
 
-    fn starting_plan(&self, policy: &Policy, now: Tick) -> Result<(Plan, u64), Refusal> {
+    fn starting_plan(
+        &self,
+        member: MemberId,
+        policy: &Policy,
+        now: Tick,
+    ) -> Result<(Plan, u64), Refusal> {
         let mut plain = STARTING_BYTES.max(group(policy));
         loop {
             let bytes = stored(policy, plain);
-            match self.plan(policy, bytes, &[], false, now) {
+            match self.plan(member, policy, bytes, &[], false, now) {
                 Err(Refusal::NoSpace { .. }) if plain > LEAST_STARTING_BYTES => plain /= 2,
                 planned => return planned.map(|plan| (plan, bytes)),
             }
         }
+    }
+
+    /// A session brought receipts that these donors did not give, or that they gave under another key. It says something
+    /// of them if they had their keys before the session began, and if they gave the receipts to its client themselves.
+    pub fn note_false_receipts(&mut self, id: &SessionId, donors: &BTreeSet<DonorId>, now: Tick) {
+        let Some(session) = self.sessions.get(id).filter(|it| !it.policy.mirror.is_server()) else {
+            return;
+        };
+        for donor in donors {
+            let keyed = self.donors.registration(*donor).map(|registration| registration.keyed);
+            if keyed.zip(session.began).is_some_and(|(keyed, began)| keyed < began) {
+                self.false_receipts.note(session.member, *donor, now);
+            }
+        }
+    }
+
+    /// The donors whose receipts a member found false.
+    pub fn distrusted_by(&self, member: MemberId, now: Tick) -> BTreeSet<DonorId> {
+        self.false_receipts.seen_by(member, now)
+    }
+
+    /// The members that found receipts of a donor false.
+    pub fn distrusting(&self, donor: DonorId, now: Tick) -> Vec<MemberId> {
+        self.false_receipts.witnesses(donor, now)
     }
 
     /// One of a session's own calls arrives from `member`: the lease is renewed, and does not end
@@ -219,24 +244,56 @@ impl Pool {
     /// A session is going to write these chunks: they are no garbage until it ends. Gives those
     /// it had not offered before.
     ///
-    /// Errors: they would be more than it may write; none of them is protected then.
+    /// Errors: they would be more than it may write, or than its member may have open; none of them is protected then.
     pub fn offer(
         &mut self,
         id: &SessionId,
         names: &[ChunkName],
     ) -> Result<Vec<ChunkName>, TooManyOffered> {
         let Some(session) = self.sessions.get(id) else { return Ok(Vec::new()) };
+        if names.len() > MOST_OFFERED_AT_ONCE {
+            return Err(TooManyOffered::AtOnce);
+        }
         let before = self.offered.count_by(id);
         let new = names.iter().filter(|name| !self.offered.is_offered_by(id, name)).count();
-        match (before + new) as u64 > session.ticketed().most_names() {
-            true => Err(TooManyOffered),
-            false => Ok(self.offered.add(*id, names)),
+        if (before + new) as u64 > session.ticketed().most_names() {
+            return Err(TooManyOffered::Reserved);
         }
+        let (member, of_member) = (session.member, self.open_names.get(&session.member));
+        if of_member.copied().unwrap_or_default() + new > MOST_OPEN_NAMES {
+            return Err(TooManyOffered::OfMember);
+        }
+        Ok(self.offering(member, id, |offered| offered.add(*id, names)))
+    }
+
+    /// Changes what a session has offered, and with it how many chunks its member has open.
+    fn offering<T>(
+        &mut self,
+        member: MemberId,
+        id: &SessionId,
+        change: impl FnOnce(&mut OfferedChunks) -> T,
+    ) -> T {
+        let before = self.offered.open_by(id);
+        let changed = change(&mut self.offered);
+        let after = self.offered.open_by(id);
+        let open = self.open_names.entry(member).or_default();
+        *open = (*open + after).saturating_sub(before);
+        if *open == 0 {
+            self.open_names.remove(&member);
+        }
+        changed
     }
 
     /// Chunks that a session offered are in use from now on, and no garbage for that reason.
     pub fn withdraw_offers(&mut self, id: &SessionId, names: &BTreeSet<ChunkName>) {
-        self.offered.withdraw(id, names);
+        let Some(member) = self.sessions.get(id).map(|session| session.member) else { return };
+        self.offering(member, id, |offered| offered.withdraw(id, names));
+    }
+
+    /// A session committed a file of these chunks, which stay offered: their writer may use them for others.
+    pub fn offers_committed(&mut self, id: &SessionId, names: &BTreeSet<ChunkName>) {
+        let Some(member) = self.sessions.get(id).map(|session| session.member) else { return };
+        self.offering(member, id, |offered| offered.committed(id, names.iter()));
     }
 
     /// A session committed files of so many bytes, of which donors have so many `acknowledged`.
@@ -334,6 +391,13 @@ impl Pool {
         }
     }
 
+    /// Takes a session back that was just opened and could not be kept, with all that was promised to it: what was drawn
+    /// from a reservation is there again.
+    pub fn take_back(&mut self, id: &SessionId) {
+        self.end_session(id);
+        self.forget_session(id);
+    }
+
     /// Sessions that are ending.
     pub fn ending(&self) -> Vec<EndingSession> {
         let ending = self.sessions.iter().filter(|(_, session)| session.ending);
@@ -344,16 +408,17 @@ impl Pool {
 
     /// The session is no more. Gives the copies that donors told of, of chunks that nobody is writing now.
     pub fn forget_session(&mut self, id: &SessionId) -> BTreeMap<DonorId, Vec<Holding>> {
-        if let Some(session) = self.sessions.remove(id)
-            && let Entry::Occupied(mut count) = self.sessions_of.entry(session.member)
-        {
+        let Some(member) = self.sessions.remove(id).map(|session| session.member) else {
+            return BTreeMap::new();
+        };
+        if let Entry::Occupied(mut count) = self.sessions_of.entry(member) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
             }
         }
         self.ledger.release(*id);
-        let names = self.offered.forget(id);
+        let names = self.offering(member, id, |offered| offered.forget(id));
         self.uncommitted.forget_session(id, names.iter(), |name| self.offered.one_of(name))
     }
 

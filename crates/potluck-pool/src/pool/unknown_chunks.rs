@@ -27,6 +27,9 @@ impl Pool {
 
     /// Whether to ask a donor, which has just been heard, to list what it holds.
     pub fn is_to_list(&mut self, donor: DonorId, now: Tick) -> bool {
+        if self.given_up.is_over(donor, now) {
+            return false;
+        }
         match self.given_up.0.get(&donor) {
             Some(ListingTurn::Waits) if self.given_up.at_work(now) < AT_ONCE => {
                 self.given_up.0.insert(donor, ListingTurn::Asked(now));
@@ -35,6 +38,11 @@ impl Pool {
             Some(ListingTurn::Asked(_)) => true,
             _ => false,
         }
+    }
+
+    /// A page of a donor's list came, which holds its turn.
+    pub fn heard_page(&mut self, donor: DonorId, now: Tick) {
+        self.given_up.heard(donor, now);
     }
 
     /// Whether a donor's unknown chunks were given up, and it has not yet listed all.

@@ -120,6 +120,8 @@ pub enum AlarmKind {
     DonorQuarantined,
     /// A donor tells of a manager that nobody can have been.
     DonorUnproven,
+    /// Members got receipts of a donor that are not its own.
+    DonorFalseReceipts,
     /// A member complained about copies that others found right.
     MemberUnreliable,
     /// The catalog is not backed up.

@@ -1,0 +1,45 @@
+//! Donors that answered puts with receipts which are not theirs: they say to have stored what nobody can count on, and each
+//! file that is written over them fails. What a member brings is proof for that member alone, which may have made the
+//! receipt up itself: only what it writes itself avoids the donor.
+
+use potluck_core::clock::Tick;
+use potluck_core::ids::{DonorId, MemberId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long a member's sessions avoid a donor.
+const REMEMBERED: Duration = Duration::from_secs(86_400);
+
+/// When each member last brought a receipt of a donor that was not genuine.
+#[derive(Debug, Default)]
+pub struct FalseReceipts(BTreeMap<(MemberId, DonorId), Tick>);
+
+impl FalseReceipts {
+    /// A member brought one.
+    pub fn note(&mut self, member: MemberId, donor: DonorId, now: Tick) {
+        self.0.retain(|_, at| is_remembered(*at, now));
+        self.0.insert((member, donor), now);
+    }
+
+    /// The donors of which a member brought any.
+    pub fn seen_by(&self, member: MemberId, now: Tick) -> BTreeSet<DonorId> {
+        let all = (member, DonorId(0))..=(member, DonorId(u32::MAX));
+        let seen = self.0.range(all).filter(|(_, at)| is_remembered(**at, now));
+        seen.map(|((_, donor), _)| *donor).collect()
+    }
+
+    /// The members that brought any of a donor.
+    pub fn witnesses(&self, donor: DonorId, now: Tick) -> Vec<MemberId> {
+        let seen = self.0.iter().filter(|((_, of), at)| *of == donor && is_remembered(**at, now));
+        seen.map(|((member, _), _)| *member).collect()
+    }
+
+    /// A donor is no more.
+    pub fn forget(&mut self, donor: DonorId) {
+        self.0.retain(|(_, of), _| *of != donor);
+    }
+}
+
+fn is_remembered(at: Tick, now: Tick) -> bool {
+    now.saturating_sub(at) < REMEMBERED
+}

@@ -1,0 +1,100 @@
+//! Bounds of what one member or donor can have remembered, and what is given back.
+
+use super::{ME, MIB, S1, S2, arrive, at, chunk, open, pool, register};
+use crate::{NewSession, Pool, TooManyOffered};
+use potluck_core::ids::{DonorId, SessionId, SpaceId};
+use potluck_core::path::PoolPath;
+use potluck_core::policy::{AskedPolicy, Policy};
+use potluck_core::reserved_room::ReservedRoom;
+use potluck_wire::control::Holding;
+
+#[test]
+fn a_donor_that_invents_chunks_has_few_of_them_written_down() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    let invented = |names: std::ops::Range<u64>| {
+        names.map(|n| Holding { name: chunk(n), len: 1 }).collect::<Vec<_>>()
+    };
+    let unclaimed = |pool: &Pool| pool.status(at(0.0))[0].unclaimed;
+    assert_eq!(arrive(&mut pool, 1, 7, &[], &invented(0..65_000)).len(), 65_000);
+    assert_eq!(arrive(&mut pool, 1, 7, &[], &invented(70_000..75_000)).len(), 536);
+    assert_eq!(unclaimed(&pool), 5000 - 536, "the others are shown");
+    register(&mut pool, 1, 8, 1.0);
+    assert_eq!(arrive(&mut pool, 1, 8, &[], &invented(80_000..80_010)).len(), 0);
+    pool.unused_gone(DonorId(1), 7);
+    assert_eq!(arrive(&mut pool, 1, 8, &[], &invented(90_000..90_010)).len(), 7);
+    assert_eq!(unclaimed(&pool), 13);
+    assert_eq!(pool.status(at(1000.0))[0].unclaimed, 0, "what a dead donor has is out of reach");
+}
+
+#[test]
+fn a_member_has_so_many_chunks_offered_and_no_more() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    let names = |session: u64, batch: u64| -> Vec<_> {
+        (0..16_384).map(|n| chunk(session << 40 | batch << 20 | n)).collect()
+    };
+    let mut one_more = names(1, 0);
+    one_more.push(chunk(u64::MAX));
+    open(&mut pool, S1, 700 * MIB, 0.0).expect("opened");
+    assert_eq!(pool.offer(&S1, &one_more), Err(TooManyOffered::AtOnce));
+    // Each of the sessions may offer by far more than this by what is promised to it.
+    open(&mut pool, S2, 200 * MIB, 0.0).expect("opened");
+    for batch in 0..22 {
+        pool.offer(&S1, &names(1, batch)).expect("few");
+    }
+    let mut offered = 22;
+    let sessions = (3..).map(|n| SessionId([n; 16]));
+    let mut last = S2;
+    for (number, session) in sessions.enumerate() {
+        open(&mut pool, session, 0, 0.0).expect("opened");
+        // Of what was promised to nobody each has its first bytes.
+        if offered == 64 {
+            assert_eq!(pool.offer(&session, &[chunk(7)]), Err(TooManyOffered::OfMember));
+            break;
+        }
+        pool.offer(&session, &names(3 + number as u64, 0)).expect("few");
+        (offered, last) = (offered + 1, session);
+    }
+    // What files have is open no more, and what is over neither.
+    pool.offers_committed(&S1, &names(1, 0).into_iter().collect());
+    pool.offers_committed(&S1, &names(1, 0).into_iter().collect());
+    pool.offer(&S2, &names(2, 0)).expect("as many as were committed");
+    // Another one goes on where the first was, and has the same files.
+    pool.offers_committed(&S1, &names(1, 1).into_iter().collect());
+    pool.offer(&S2, &names(1, 1)).expect("as many as were committed");
+    pool.offers_committed(&S2, &names(1, 1).into_iter().collect());
+    pool.offer(&S2, &names(1, 0)).expect("as many as were committed");
+    assert_eq!(pool.offer(&S2, &[chunk(7)]), Err(TooManyOffered::OfMember));
+    assert!(pool.is_offered_by(&S1, &names(1, 0)[0]), "what files have is protected, too");
+    pool.end_session(&last);
+    pool.forget_session(&last);
+    pool.offer(&S2, &names(2, 1)).expect("as many as that had");
+    pool.withdraw_offers(&S2, &names(2, 1).into_iter().collect());
+    pool.offer(&S2, &names(2, 2)).expect("as many as were withdrawn");
+    assert_eq!(pool.offer(&S2, &[chunk(7)]), Err(TooManyOffered::OfMember));
+}
+
+#[test]
+fn what_was_drawn_from_a_reservation_is_there_again_when_a_session_cannot_be_kept_f4() {
+    let mut pool = pool();
+    register(&mut pool, 1, 7, 0.0);
+    let path: PoolPath = "pot://lab/run".parse().expect("a path");
+    let room = ReservedRoom { path: path.clone(), bytes: 100 * MIB, until_ms: 1000 };
+    let new = |id, room| NewSession {
+        id,
+        member: ME,
+        space: SpaceId(1),
+        policy: Policy { sealed: false, ..Policy::default() },
+        asked: AskedPolicy::default(),
+        room,
+    };
+    pool.open_session(new(S1, Some(room)), Some(100 * MIB), at(0.0)).expect("reserved");
+    let left = |pool: &Pool| pool.reservations()[0].1.left;
+    let file = path.join("file").expect("a path");
+    let opened = pool.open_session_at(&file, new(S2, None), Some(40 * MIB), u64::MAX, at(0.0));
+    opened.expect("opened");
+    assert_eq!(left(&pool), 60 * MIB);
+    pool.take_back(&S2);
+    assert_eq!(left(&pool), 100 * MIB);
+}
