@@ -345,6 +345,7 @@ mod tests {
     use std::sync::Arc;
 
     #[tokio::test]
+    #[allow(clippy::disallowed_methods)] // it is about the machine's sockets
     async fn answers_wait_for_others_and_for_nothing_else() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("its address");
