@@ -34,7 +34,6 @@ pub struct CacheDir {
 impl CacheDir {
     /// The directory `dir` with at most `most` bytes; it is made if need be, and only its owner may look in.
     pub fn open(dir: &Path, most: u64) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let cache = Self { dir: dir.into(), most, next: AtomicU64::new(0) };
         // What another process may have had more is too much for this one; what it just writes is not counted.
         let mut sum = cache.sum()?;
@@ -114,8 +113,9 @@ impl CacheDir {
         self.dir.join(format!("new.{}.{number}", std::process::id()))
     }
 
-    /// Waits for the lock on the sum.
+    /// Waits for the lock on the sum. The directory is made anew where somebody has removed it, as anybody may at any time.
     fn sum(&self) -> io::Result<Sum> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = file.open(self.dir.join(SUM))?;
@@ -268,6 +268,17 @@ mod tests {
         cache.write(&run(1, 0..4), &content(1)).expect("written");
         fs::rename(&path, cache.path(&run(4, 0..4))).expect("renamed");
         assert_eq!(cache.read(&run(4, 0..4)), None);
+    }
+
+    #[test]
+    fn a_directory_that_is_removed_is_made_anew_for_what_is_read_next() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let cache = CacheDir::open(&dir.path().join("cache"), 10 << 20).expect("made");
+        cache.write(&run(1, 0..4), &content(1)).expect("written");
+        fs::remove_dir_all(dir.path().join("cache")).expect("removed");
+        assert_eq!(cache.read(&run(1, 0..4)), None);
+        cache.write(&run(2, 0..4), &content(2)).expect("written");
+        assert_eq!(cache.read(&run(2, 0..4)), Some(content(2)));
     }
 
     #[test]
