@@ -55,8 +55,14 @@ pub(crate) fn reap(db: &Tx, limit: usize, kept_ms: u64, now_ms: u64) -> Result<b
         trash::keep_longer(db, id, now_ms)?;
         return Ok(true);
     }
-    // Nobody has used the chunks of what was left whole since it was removed, or nobody had it open any more.
-    let mut counts = ReferenceCounts::new(db, since_ms.unwrap_or(now_ms));
+    let unused_since_ms = match (&thrown, since_ms) {
+        // Nobody has used the chunks of what was left whole since it was removed, or nobody had it open any more.
+        (_, Some(since_ms)) => since_ms,
+        // Its file never became visible: nobody could open it, and whoever needs the room may be waiting for it (promise D2).
+        (Thrown::Whole(_), None) => now_ms.saturating_sub(kept_ms),
+        (_, None) => now_ms,
+    };
+    let mut counts = ReferenceCounts::new(db, unused_since_ms);
     let done = match thrown {
         Thrown::Dir(dir, space) => take_entries(db, dir, space, limit, &mut counts)?,
         Thrown::Version(version, digest) => take_page(db, version, &digest, &mut counts)?,

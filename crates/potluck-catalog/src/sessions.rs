@@ -170,13 +170,13 @@ pub(crate) fn offered(db: &Tx, id: &SessionId) -> Result<Vec<ChunkName>, Error> 
     Ok(names)
 }
 
-/// Accounts for some of what an ended session offered; `true` when all is accounted for and the
+/// Accounts for some of what an ended session offered, and no file has used since a time; `true` when all is accounted for and the
 /// session is forgotten.
 ///
 /// A name that no file uses becomes a chunk without references. Where it is, its donors say, or have said
 /// before: a row for each donor that may have been sent it would be as many as names times donors, of which
 /// hardly any is true.
-pub(crate) fn account(db: &Tx, id: &SessionId, now_ms: u64) -> Result<bool, Error> {
+pub(crate) fn account(db: &Tx, id: &SessionId, unused_since_ms: u64) -> Result<bool, Error> {
     let next: Option<(i64, Vec<u8>)> = db
         .prepare("SELECT id, names FROM offers WHERE session = ?1 ORDER BY id LIMIT 1")?
         .query_one(params![id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -192,7 +192,7 @@ pub(crate) fn account(db: &Tx, id: &SessionId, now_ms: u64) -> Result<bool, Erro
             }
             Some(_) => {}
             None => {
-                chunks::insert_unused(db, &name, 0, now_ms)?;
+                chunks::insert_unused(db, &name, 0, unused_since_ms)?;
             }
         }
     }

@@ -83,15 +83,6 @@ pub struct Parked {
     pub(crate) promised: BTreeMap<DonorId, u64>,
 }
 
-/// A session that is ending.
-#[derive(Debug)]
-pub struct EndingSession {
-    /// The id of the session.
-    pub id: SessionId,
-    /// Whether it was parked before, so that its chunks have been unused for long enough.
-    pub parked: bool,
-}
-
 /// The session is over, never was, or is somebody else's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoSession;

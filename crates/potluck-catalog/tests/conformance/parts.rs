@@ -116,7 +116,7 @@ async fn parts_of_a_session_that_ends_are_taken_apart_one_by_one() {
     let (mut steps, mut before) = (0, 0);
     while stage
         .catalog
-        .upkeep(Upkeep::Trash { entries: 32, kept_ms: 9999 }, 500)
+        .upkeep(Upkeep::Trash { entries: 32, kept_ms: 400 }, 500)
         .await
         .expect("a step")
     {
@@ -125,6 +125,12 @@ async fn parts_of_a_session_that_ends_are_taken_apart_one_by_one() {
         (steps, before) = (steps + 1, now);
     }
     assert_eq!((steps, before as u64), (4, CHUNKS));
+    let unused = stage.catalog.unused_chunks(100, UnusedSince::FIRST, 10_000).await.expect("read");
+    assert_eq!(
+        unused.len() as u64,
+        CHUNKS,
+        "nobody reads what never was visible: it waits for nothing"
+    );
     assert!(matches!(stage.commit_batch(99, vec![whole], false, 0).await, Err(Error::NoSession)));
 }
 

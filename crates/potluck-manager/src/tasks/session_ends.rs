@@ -8,7 +8,6 @@ use crate::settings::Settings;
 use crate::shared_pool::SharedPool;
 use potluck_catalog::{Catalog, Error, ToldCopies, Upkeep};
 use potluck_core::ids::DonorId;
-use potluck_pool::EndingSession;
 use potluck_wire::control::Holding;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,16 +53,16 @@ impl SessionEnds {
         Ok(())
     }
 
-    /// Accounts for the chunks of sessions that have ended.
+    /// Accounts for the chunks of sessions that have ended. What no file has used since nobody reads, and the GC delay,
+    /// which is for readers, counts as over: whoever needs the room may be waiting for it (promise D2).
     pub async fn account_ended(&self) -> Result<(), Error> {
         let ending = self.pool.lock().ending();
         let gc_delay_ms = self.settings.get().gc_delay.as_millis() as u64;
-        for EndingSession { id, parked } in ending {
+        for id in ending {
             for _ in 0..STEPS {
                 let now_ms = self.time.now_ms();
-                // Whoever needs the room is waiting for it.
-                let unused_since = if parked { now_ms.saturating_sub(gc_delay_ms) } else { now_ms };
-                let ended = Upkeep::EndedSession { id, unused_since_ms: unused_since };
+                let unused_since_ms = now_ms.saturating_sub(gc_delay_ms);
+                let ended = Upkeep::EndedSession { id, unused_since_ms };
                 if !self.catalog.upkeep(ended, now_ms).await? {
                     let copies = self.pool.lock().forget_session(&id);
                     self.count(copies).await?;

@@ -3,7 +3,7 @@
 use super::Pool;
 use crate::offered::OfferedChunks;
 use crate::write_session::{
-    EndingSession, NewSession, NoSession, OpenSession, Ticketed, TooManyOffered, stored_len,
+    NewSession, NoSession, OpenSession, Ticketed, TooManyOffered, stored_len,
 };
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
@@ -399,11 +399,9 @@ impl Pool {
     }
 
     /// Sessions that are ending.
-    pub fn ending(&self) -> Vec<EndingSession> {
+    pub fn ending(&self) -> Vec<SessionId> {
         let ending = self.sessions.iter().filter(|(_, session)| session.ending);
-        ending
-            .map(|(id, session)| EndingSession { id: *id, parked: session.parked.is_some() })
-            .collect()
+        ending.map(|(id, _)| *id).collect()
     }
 
     /// The session is no more. Gives the copies that donors told of, of chunks that nobody is writing now.
