@@ -25,7 +25,7 @@ pub struct Donors {
     rates: Arc<Mutex<Rates>>,
     /// Rung whenever a donor has more room in its window.
     pub room: Arc<Notify>,
-    /// Is told of donors that cannot be reached.
+    /// Is told of donors that are reached, and of those that cannot be.
     client: Option<Pool>,
 }
 
@@ -57,8 +57,8 @@ impl Donors {
         Self { env, buffers, known, rates, room, client: None }
     }
 
-    /// Returns these donors, of which `client` hears those that cannot be reached.
-    pub(crate) fn missed_by(self, client: Pool) -> Self {
+    /// Returns these donors, of which `client` hears whether they are reached.
+    pub(crate) fn told_to(self, client: Pool) -> Self {
         Self { client: Some(client), ..self }
     }
 
@@ -181,6 +181,7 @@ impl Donors {
             self.discard(donor); // the ticket may be why
         }
         let opened = opened?;
+        self.client.iter().for_each(|client| client.reach(donor));
         let link = Link::start(opened, self.buffers.clone());
         *slot = Some(link.clone());
         Ok(link)

@@ -1,7 +1,7 @@
 //! Calls to the manager, and the rule by which one that was not answered is made again.
 
 use crate::pool::Pool;
-use crate::retry_limits::{Asked, Pauses, STRANGERS};
+use crate::retry_limits::{Asked, Pauses, RetryLimits, STRANGERS};
 use potluck_wire::call::Unanswered;
 use potluck_wire::control::Call;
 use potluck_wire::error::{ErrorKind, Failure, code};
@@ -17,6 +17,20 @@ impl Pool {
         let at_first = self.retry_limits.at_first;
         self.repeat(request, |failure| match failure.code.as_str() {
             code::NO_MANAGER => at_first,
+            _ => Duration::ZERO,
+        })
+        .await
+    }
+
+    /// Calls the manager to begin a write. Where donors are silent that this client has reached before, in whatever work,
+    /// they are waited for as in the middle of a write: a mount makes a write of each file that is closed, and its
+    /// programs know nothing of that. Who reached nobody is told at once.
+    pub(crate) async fn call_to_begin<C: Call>(&self, request: &C) -> Result<C::Reply, Failure> {
+        let RetryLimits { at_first, donors, .. } = self.retry_limits;
+        let donors = if self.reached().is_empty() { Duration::ZERO } else { donors };
+        self.repeat(request, |failure| match failure.code.as_str() {
+            code::NO_MANAGER => at_first,
+            code::DONORS_SILENT => donors,
             _ => Duration::ZERO,
         })
         .await

@@ -15,9 +15,9 @@ use potluck_core::policy::{Policy, Width};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{Find, Unreached};
 use potluck_wire::env::Env;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -64,6 +64,8 @@ pub struct Pool {
     bad_copies: Arc<AtomicU64>,
     /// When it was told last of which donor that it cannot be reached.
     missed: Arc<Mutex<BTreeMap<DonorId, Tick>>>,
+    /// Donors to which a link was open once: this machine does reach them.
+    reached: Arc<Mutex<BTreeSet<DonorId>>>,
 }
 
 impl Pool {
@@ -82,6 +84,7 @@ impl Pool {
             leases: OpenLeases::default(),
             bad_copies: Arc::default(),
             missed: Arc::default(),
+            reached: Arc::default(),
         }
     }
 
@@ -213,6 +216,16 @@ impl Pool {
         });
     }
 
+    /// A donor let this client in: where it falls silent, it or the link to it is away for a while.
+    pub(crate) fn reach(&self, donor: DonorId) {
+        self.reached.lock().expect("no holder panics").insert(donor);
+    }
+
+    /// The donors that were reached by this client, or by any that was made from it, in whatever work that was.
+    pub(crate) fn reached(&self) -> MutexGuard<'_, BTreeSet<DonorId>> {
+        self.reached.lock().expect("no holder panics")
+    }
+
     /// Does something that nobody waits for now, such as telling the manager of a bad copy.
     pub(crate) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         // Without a runtime the work is lost, which its nature allows.
@@ -236,7 +249,7 @@ impl Pool {
     /// Links to donors, for one session or read, that receive into `buffers`.
     pub(crate) fn donors(&self, buffers: Buffers) -> Donors {
         let donors = Donors::new(self.env.clone(), buffers);
-        donors.missed_by(self.clone())
+        donors.told_to(self.clone())
     }
 }
 

@@ -11,13 +11,13 @@ pub struct RetryLimits {
     pub at_first: Duration,
     /// Once work has begun: for the manager.
     pub under_way: Duration,
-    /// How long a transfer waits for donors that took or brought something in it and are away now; others only
-    /// as long as [`STRANGERS`] says. Where this is nothing, too few donors are an error as soon as they are
+    /// How long a transfer waits for donors that are away now and that this client reached before, in whatever transfer;
+    /// others only as long as [`STRANGERS`] says. Where this is nothing, too few donors are an error as soon as they are
     /// known to be (promise A2).
     pub donors: Duration,
 }
 
-/// How long a transfer waits for donors that it has not reached yet: those that have still to report to
+/// How long a transfer waits for donors that this client has not reached yet: those that have still to report to
 /// a manager which has just started, and those that the manager hears and this machine does not, of
 /// which nothing says that they ever will be reached.
 pub const STRANGERS: Duration = Duration::from_secs(10);

@@ -382,7 +382,8 @@ impl Draft {
         }
         if matches!(stream, Streamed::Nothing) {
             let Some(slot) = self.limits.stream() else { return Ok(false) };
-            let begun = match self.small_files.begin(path).await {
+            let small = self.small_files.begin(path).await;
+            let begun = match small.map_err(|failure| errno(&failure))? {
                 Some(small) => Streamed::Small(small, slot),
                 None => Streamed::Stream(Box::new(self.begin_stream(path, slot).await?)),
             };

@@ -5,7 +5,7 @@ use potluck_client::{Attributes, Pool, PutOptions, Session, VisibleFile};
 use potluck_core::clock::Tick;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::Condition;
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
@@ -43,15 +43,21 @@ impl SmallFiles {
     /// A file at `path` that may be small; `None` where it is to have a session of its own from the start: because copies
     /// are made after it is visible, of which only the report of such a session tells, or because none can be opened for its
     /// directory.
-    pub async fn begin(self: &Arc<Self>, path: &PoolPath) -> Option<SmallFile> {
-        let dir = path.parent()?;
+    ///
+    /// Errors: whom it waited for in vain, so that another session would wait for the same.
+    pub async fn begin(self: &Arc<Self>, path: &PoolPath) -> Result<Option<SmallFile>, Failure> {
+        let Some(dir) = path.parent() else { return Ok(None) };
         let known = self.known(&dir);
         let session = match known {
             Some(session) => session,
-            None => self.open_session(dir.clone()).await.ok()?,
+            None => match self.open_session(dir.clone()).await {
+                Ok(session) => session,
+                Err(failure) if was_waited_for(&failure) => return Err(failure),
+                Err(_) => return Ok(None),
+            },
         };
         let is_stored_when_visible = !session.policy().mirror.is_async();
-        is_stored_when_visible.then(|| SmallFile { session, dir, bytes: Vec::new() })
+        Ok(is_stored_when_visible.then(|| SmallFile { session, dir, bytes: Vec::new() }))
     }
 
     async fn open_session(self: &Arc<Self>, dir: PoolPath) -> Result<Arc<Session>, Failure> {
@@ -81,6 +87,11 @@ impl SmallFiles {
     pub fn begin_anew(&self) {
         self.open().clear();
     }
+}
+
+/// Whether somebody who is away was waited for, for as long as that is done.
+fn was_waited_for(failure: &Failure) -> bool {
+    [code::DONORS_SILENT, code::NO_MANAGER].contains(&failure.code.as_str())
 }
 
 /// Lets go of a session when no file begins in it any more; its files go on.
@@ -126,8 +137,10 @@ impl SmallFile {
         writer.make_visible().await
     }
 
-    /// Whether its session has failed, of which other files may be the reason.
-    pub fn may_try_alone(&self) -> bool {
-        self.session.has_failed()
+    /// Whether its session has failed, of which other files may be the reason. Whoever was waited for in vain would be by
+    /// another session, too, and who may not write may not in another.
+    pub fn may_try_alone(&self, failure: &Failure) -> bool {
+        let is_for_all = was_waited_for(failure) || failure.kind == ErrorKind::Auth;
+        self.session.has_failed() && !is_for_all
     }
 }

@@ -48,8 +48,6 @@ pub(super) struct Outage {
 struct State {
     /// Whether anything was read yet. A chunk of a group that cannot be put together is nothing.
     begun: bool,
-    /// Donors that have answered.
-    answered: BTreeSet<DonorId>,
     /// Donors that did not answer once.
     away: BTreeMap<DonorId, Away>,
     /// When donors last did not let this client in.
@@ -97,7 +95,6 @@ impl Outage {
         let mut state = self.state.lock().expect("no holder panics");
         match answer {
             Ok(_) => {
-                state.answered.insert(donor);
                 state.away.entry(donor).and_modify(|away| away.since = None);
             }
             // Where it is, or what lets a client in there, may have changed.
@@ -122,22 +119,31 @@ impl Outage {
     }
 
     /// Donors that are away, or were while the unit was tried, since when the first of them is, and how
-    /// long they are waited for for as long as `limit` says; `None` if waiting does not help.
-    fn away(&self, failed: &Failed, limit: Duration) -> Option<(Vec<DonorId>, Tick, Duration)> {
+    /// long they are waited for for as long as `limit` says, by a client that has `reached` some; `None` if waiting does
+    /// not help.
+    fn away(
+        &self,
+        failed: &Failed,
+        reached: &BTreeSet<DonorId>,
+        limit: Duration,
+    ) -> Option<(Vec<DonorId>, Tick, Duration)> {
         let state = self.state.lock().expect("no holder panics");
         let concerned = state.away.iter().filter(|(donor, away)| {
             let was_away = away.since.is_some() || away.last >= failed.began;
-            let may_read = state.refused.is_none();
-            may_read && state.begun && was_away && failed.holders.contains(donor)
+            was_away && failed.holders.contains(donor)
         });
         let away: Vec<(DonorId, Tick)> =
             concerned.map(|(donor, away)| (*donor, away.since.unwrap_or(away.last))).collect();
         let since = away.iter().map(|(_, since)| *since).min()?;
-        // Where one that answered before is away, too, so may be the link to all of them.
         let away: Vec<DonorId> = away.into_iter().map(|(donor, _)| donor).collect();
+        let may_come_back = state.begun || away.iter().any(|donor| reached.contains(donor));
+        if state.refused.is_some() || !may_come_back {
+            return None;
+        }
+        // Where one that was reached before is away, too, so may be the link to all of them.
         let others = state.away.iter().filter(|(_, away)| away.since.is_some());
         let mut all = away.iter().chain(others.map(|(donor, _)| donor));
-        let is_outage = all.any(|donor| state.answered.contains(donor));
+        let is_outage = all.any(|donor| reached.contains(donor));
         let limit = if is_outage { limit } else { limit.min(STRANGERS) };
         Some((away, since, limit))
     }
@@ -271,7 +277,8 @@ impl Fetcher {
         failed: Failed,
     ) -> Result<(), Failure> {
         let limit = self.client.retry_limits.donors;
-        let away = self.outage.away(&failed, limit).filter(|_| !limit.is_zero());
+        let away = self.outage.away(&failed, &self.client.reached(), limit);
+        let away = away.filter(|_| !limit.is_zero());
         let Some((away, since, limit)) = away else {
             return Err(self.with_advice(recipe, failed));
         };
@@ -299,7 +306,8 @@ impl Fetcher {
                 return refused.clone();
             }
             let away = state.away.keys().filter(|donor| failed.holders.contains(donor));
-            away.filter(|donor| !state.answered.contains(donor)).copied().collect()
+            let reached = self.client.reached();
+            away.filter(|donor| !reached.contains(donor)).copied().collect()
         };
         match self.donors.unreached_advice(strangers.into_iter()) {
             Some(advice) => failed.failure.hint(advice),

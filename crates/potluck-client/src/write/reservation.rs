@@ -60,7 +60,7 @@ const OFFERED_AT_ONCE: usize = 8192;
 impl Reservation {
     /// Opens a write session with the bytes that `reserve` asks for.
     pub async fn open(client: &Pool, reserve: &Reserve) -> Result<Self, Failure> {
-        let reserved = client.call(reserve).await?;
+        let reserved = client.call_to_begin(reserve).await?;
         let calls = SessionCalls {
             client: client.clone(),
             session: reserved.session,

@@ -92,8 +92,9 @@ impl Draft {
             Streamed::Stream(stream) => self.finish_begun(*stream, path, options, size).await,
             Streamed::Small(small, _) => self.finish_small(small, path, options, size).await,
             Streamed::Nothing => match self.small_files.begin(path).await {
-                Some(small) => self.finish_small(small, path, options, size).await,
-                None => self.finish_alone(&[], path, options, size).await,
+                Ok(Some(small)) => self.finish_small(small, path, options, size).await,
+                Ok(None) => self.finish_alone(&[], path, options, size).await,
+                Err(failure) => Err(errno(&failure)),
             },
         };
         self.content = match finished {
@@ -129,7 +130,7 @@ impl Draft {
             small.bytes.resize(size as usize, 0);
             match small.make_visible(path, self.attributes, self.condition).await {
                 Ok(visible) => return Ok((visible, AllCopies::WhenVisible)),
-                Err(_) if small.may_try_alone() => {}
+                Err(failure) if small.may_try_alone(&failure) => {}
                 Err(failure) => return Err(errno(&failure)),
             }
         }

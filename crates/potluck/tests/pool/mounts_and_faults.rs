@@ -3,14 +3,16 @@
 use super::content::{arg, assert_same, bytes};
 use super::mounts::{Mount, mounted};
 use super::waiting::{DEADLINE, pause, wait_until};
+use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SIZE: usize = 24 << 20;
 /// Bytes that a program writes or reads at a time.
@@ -178,6 +180,72 @@ fn programs_do_not_notice_that_one_of_the_donors_of_two_copies_is_killed() {
     assert_same(&part, &old[20 << 20..][..1000], "a part");
     drop(file);
     lab.cli.ok(&["umount", arg(&mount.dir)]);
+}
+
+/// Longer than a link may stand still, and than donors are waited for that nobody ever reached.
+const FROZEN: Duration = Duration::from_secs(25);
+
+#[test]
+fn programs_begin_to_write_and_to_read_while_all_donors_are_frozen_and_meet_no_error() {
+    let test = "programs_begin_to_write_and_to_read_while_all_donors_are_frozen";
+    let policy = ["--copies", "1", "--chunk-size", "256KiB"];
+    let Some((mut lab, mount)) = mounted(test, 2, &policy, &[]) else { return };
+    let (unread, late) = (bytes(7, 2 << 20), bytes(8, 2 << 20));
+    fs::write(mount.at("unread"), &unread).expect("written");
+    let donors = lab.donor_names();
+    donors.iter().for_each(|donor| lab.donor(donor).signal(Signal::STOP));
+    let writing = {
+        let (path, content) = (mount.at("late"), late.clone());
+        thread::spawn(move || {
+            let mut file = File::create(path).expect("made");
+            file.write_all(&content).and_then(|()| file.sync_all())
+        })
+    };
+    let reading = {
+        let path = mount.at("unread");
+        thread::spawn(move || fs::read(path))
+    };
+    pause(FROZEN);
+    // By now the manager has heard none of them for long.
+    let small = {
+        let path = mount.at("small");
+        thread::spawn(move || fs::write(path, "small"))
+    };
+    pause(Duration::from_secs(1));
+    assert!(!writing.is_finished() && !reading.is_finished(), "nobody answers");
+    donors.iter().for_each(|donor| lab.donor(donor).signal(Signal::CONT));
+    writing.join().expect("no panic").expect("donors have it");
+    assert_same(&reading.join().expect("no panic").expect("read"), &unread, "what was read");
+    small.join().expect("no panic").expect("closed");
+    assert_same(&lab.cli.cat("pot://lab/late"), &late, "what was written");
+    assert_eq!(lab.cli.cat("pot://lab/small"), b"small");
+}
+
+#[test]
+fn a_close_that_waits_for_donors_in_vain_waits_once() {
+    let test = "a_close_that_waits_for_donors_in_vain_waits_once";
+    let policy = ["--copies", "1", "--chunk-size", "256KiB"];
+    let Some((mut lab, mount)) = mounted(test, 1, &policy, &["--retry-for", "12s"]) else { return };
+    fs::write(mount.at("before"), bytes(9, 1 << 20)).expect("written");
+    lab.donor("donor-1").signal(Signal::STOP);
+    let began = Instant::now();
+    let mut file = File::create(mount.at("small")).expect("made");
+    file.write_all(&bytes(10, 100_000)).expect("written");
+    // SAFETY: the descriptor is this test's own, and nobody else closes it.
+    let closed = unsafe { libc::close(file.into_raw_fd()) };
+    let why = std::io::Error::last_os_error().raw_os_error();
+    assert_eq!((closed, why), (-1, Some(libc::ETIMEDOUT)));
+    let took = began.elapsed();
+    // A link may stand still for eight seconds before.
+    assert!(took < Duration::from_secs(32), "it waited twice: {took:?}");
+    // By now the manager knows that the donor is silent.
+    let began = Instant::now();
+    let mut other = File::create(mount.at("other")).expect("made");
+    let refused = other.write_all(&bytes(11, 100_000)).expect_err("nobody would take it");
+    assert_eq!(refused.raw_os_error(), Some(libc::ETIMEDOUT));
+    let took = began.elapsed();
+    assert!((12..20).contains(&took.as_secs()), "{took:?}");
+    lab.donor("donor-1").signal(Signal::CONT);
 }
 
 #[test]

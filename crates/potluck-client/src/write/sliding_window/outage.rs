@@ -1,7 +1,8 @@
 //! Outages: too few donors answer for a write, because they or the link to them are away for a while. All
 //! that was sent stays; the donors are asked for again and again until one answers, for as long as the
-//! client's retry limits say. That is short with donors that never answered this write: perhaps this
-//! machine cannot reach them at all, whatever the manager hears of them.
+//! client's retry limits say. That is short with donors that this client never reached: perhaps this
+//! machine cannot reach them at all, whatever the manager hears of them. Whom it reached in an earlier write or
+//! read is as well known to it as whom it reached in this one.
 
 use super::{Event, Window};
 use crate::link::LinkError;
@@ -19,8 +20,8 @@ const GOES_ON: &str = "what was sent is kept for a while: run the same command a
 /// How the donors of a write answer.
 #[derive(Default)]
 pub(super) struct Outage {
-    /// Donors that have taken anything.
-    answered: BTreeSet<DonorId>,
+    /// Whether any donor has taken anything.
+    has_taken_some: bool,
     /// The last failure of each donor.
     faults: BTreeMap<DonorId, LinkError>,
     /// Donors that are waited for.
@@ -42,7 +43,7 @@ impl Outage {
 
     /// A donor took something.
     pub fn answered(&mut self, donor: DonorId) {
-        self.answered.insert(donor);
+        self.has_taken_some = true;
         if self.waited_for.contains(&donor) {
             self.end();
         }
@@ -59,15 +60,15 @@ impl Outage {
         self.given_up = false;
         self.pauses = None;
     }
+}
 
-    /// How long `donors` are waited for for as long as `limit` says.
-    fn limit(&self, donors: &[DonorId], limit: Duration) -> Duration {
-        let known = |donor: &DonorId| self.answered.contains(donor);
-        match !self.answered.is_empty() && (donors.is_empty() || donors.iter().any(known)) {
-            true => limit,
-            false => limit.min(STRANGERS),
-        }
-    }
+/// How long `donors` are waited for for as long as `limit` says, by a client that has `reached` some.
+fn limit_for(donors: &[DonorId], reached: &BTreeSet<DonorId>, limit: Duration) -> Duration {
+    let is_known = match donors {
+        [] => !reached.is_empty(),
+        donors => donors.iter().any(|donor| reached.contains(donor)),
+    };
+    if is_known { limit } else { limit.min(STRANGERS) }
 }
 
 impl Window {
@@ -82,7 +83,8 @@ impl Window {
         let failed = self.targets.failed();
         let names: Vec<String> = failed.iter().map(|donor| self.donors.name(*donor)).collect();
         let why = do_not_answer(&names);
-        let limit = self.outage.limit(&failed, self.client.retry_limits.donors);
+        let limit = self.client.retry_limits.donors;
+        let limit = limit_for(&failed, &self.client.reached(), limit);
         self.outage.waited_for = failed;
         let calls = self.session.calls();
         self.events.push(Box::pin(async move {
@@ -142,20 +144,41 @@ impl Window {
 
     /// The failure with what helps, for a write that may work later.
     pub(super) fn with_advice(&self, failure: Failure) -> Failure {
+        let reached = self.client.reached().clone();
         let is_stranger = |donor: &DonorId| {
             matches!(self.outage.faults.get(donor), Some(LinkError::Away(_)))
-                && !self.outage.answered.contains(donor)
+                && !reached.contains(donor)
         };
         let strangers = self.targets.failed().into_iter().filter(is_stranger);
         let unreached = match failure.code == code::DONORS_SILENT {
             true => self.donors.unreached_advice(strangers),
             false => None,
         };
-        let goes_on = (!self.outage.answered.is_empty()).then(|| GOES_ON.to_owned());
+        let goes_on = self.outage.has_taken_some.then(|| GOES_ON.to_owned());
         let advice: Vec<_> = unreached.into_iter().chain(goes_on).collect();
         match advice.is_empty() {
             true => failure,
             false => failure.hint(advice.join("; ")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn donors_that_were_reached_in_any_work_are_waited_for_for_long_and_others_briefly() {
+        let (long, reached) = (Duration::from_secs(600), BTreeSet::from([DonorId(1)]));
+        let limit = |donors: &[u32], reached| {
+            let donors: Vec<_> = donors.iter().map(|donor| DonorId(*donor)).collect();
+            limit_for(&donors, reached, long)
+        };
+        assert_eq!(limit(&[1], &reached), long);
+        assert_eq!(limit(&[2, 1], &reached), long, "the link to all of them may be away");
+        assert_eq!(limit(&[], &reached), long, "whoever it is that the manager misses");
+        assert_eq!(limit(&[2], &reached), STRANGERS);
+        assert_eq!(limit(&[], &BTreeSet::new()), STRANGERS);
+        assert_eq!(limit_for(&[DonorId(2)], &reached, Duration::from_secs(1)).as_secs(), 1);
     }
 }
