@@ -11,7 +11,7 @@ use potluck_wire::control::{
     Abort, Commit, Committed, CommittedParts, FileCommit, Grow, GrowingFile, Grown, LostParts,
     Offer, Offered, Renew, Renewed, Reserve, Reserved,
 };
-use potluck_wire::error::Failure;
+use potluck_wire::error::{ErrorKind, Failure, code};
 use potluck_wire::packed::Packed;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -141,6 +141,23 @@ impl SessionCalls {
         let all: BTreeSet<DonorId> = holders.values().flatten().copied().collect();
         let donors = self.reach(all.into_iter().collect()).await?.donors;
         Ok(LocatedChunks { holders, donors })
+    }
+
+    /// The reason for which the manager does not know the session any more, if it is that the right to write was taken from
+    /// this member: with that its sessions end.
+    pub async fn lost_right(&self) -> Option<Failure> {
+        let so_far = Some(GrowingFile { path: self.root.clone(), bytes: 0 });
+        let (session, chunks, ack) = (self.session, Packed(Vec::new()), AckLevel::Memory);
+        let failure =
+            self.client.caller.call(&Offer { session, chunks, ack, so_far }).await.err()?;
+        match failure.code.as_str() {
+            code::NO_RIGHT => Some(failure),
+            // Nor may it list the space any more, which it has just written to.
+            code::NO_SPACE_NAMED => {
+                Some(Failure { kind: ErrorKind::Auth, code: code::NO_RIGHT.into(), ..failure })
+            }
+            _ => None,
+        }
     }
 
     /// Asks for more room; `wait` while donors may still report to a new manager.

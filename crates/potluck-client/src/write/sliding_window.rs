@@ -73,7 +73,14 @@ pub(crate) async fn write(
             Ok(window.settle().await)
         }
         Err(failure) => {
+            let failure = match failure.code.as_str() {
+                code::NO_SESSION => window.session.calls().lost_right().await.unwrap_or(failure),
+                _ => failure,
+            };
             let _ = ended.set(failure.clone()); // set once, here
+            for finished in window.refused.drain(..) {
+                let _ = finished.send(Err(failure.clone())); // its writer may be gone
+            }
             // A write that may work later goes on from here; any other is not tried again as it is.
             let goes_on = failure.kind == ErrorKind::Retry;
             let failure = if goes_on { window.with_advice(failure) } else { failure };
@@ -127,6 +134,8 @@ struct Window {
     last_number: u32,
     /// Files that are stored in parts, each of which is among `files` until it is committed.
     wholes: BTreeMap<u32, Whole>,
+    /// The writers of files whose commit was refused with all of the session. They hear why when that is known.
+    refused: Vec<Finished>,
     groups: Groups,
     report: PutReport,
     /// When the session was opened.
@@ -185,6 +194,7 @@ impl Window {
             files: BTreeMap::new(),
             last_number: u32::MAX,
             wholes: BTreeMap::new(),
+            refused: Vec::new(),
             groups: Groups::new(policy),
             report: PutReport::default(),
             opened: client.env.clock.now(),
@@ -231,9 +241,7 @@ impl Window {
             Event::Grown(bytes, grown) => self.take_grown(bytes, grown)?,
             Event::Committed(files, Ok(committed)) => self.take_committed(files, committed),
             Event::Committed(files, Err(failure)) => {
-                for finished in files.into_iter().filter_map(|(_, finished)| finished) {
-                    let _ = finished.send(Err(failure.clone())); // its writer may be gone
-                }
+                self.refused.extend(files.into_iter().filter_map(|(_, finished)| finished));
                 return Err(failure);
             }
             Event::LostParts(file, lost) => self.take_lost_parts(file, lost?),

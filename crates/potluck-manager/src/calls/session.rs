@@ -264,9 +264,12 @@ impl Answer<Abort> for WriteSessionCalls {
 
 impl Answer<Offer> for WriteSessionCalls {
     async fn answer(self, call: Offer, caller: CallingMember) -> Result<Offered, Failure> {
+        // Who may not write any more is told so: that is why the session is over.
+        if let Some(GrowingFile { path, .. }) = &call.so_far {
+            self.access.need(&caller, Right::Write, path).await?;
+        }
         let (_, _in_session) = self.sessions.enter(call.session, &caller)?;
         if let Some(GrowingFile { path, bytes }) = call.so_far {
-            self.access.need(&caller, Right::Write, &path).await?;
             self.catalog.admit_write(path, Condition::Always, bytes).await?;
         }
         // Copies of a donor that has not listed them count for nothing: all would be sent again.

@@ -10,11 +10,13 @@ use potluck_core::rights::{Grantee, Right, Rights};
 use potluck_wire::call::Caller;
 use potluck_wire::control::{
     AuditEntry, AuditKind, AuditRead, Call, Condition, CopyFiles, EntryKind, Fsck, GroupChange,
-    GroupCreate, GroupList, GroupRemove, List, MakeDir, MakeLinks, Move, NewLink, Open, Outcome,
-    PolicySet, QuotaList, QuotaSet, Remove, Reserve, Reserved, Revoke, SetAttributes, SpaceCreate,
-    SpaceGrant, SpaceList, SpaceRemove, SpaceRevoke, SpaceWho, Stat, Status, Usage,
+    GroupCreate, GroupList, GroupRemove, GrowingFile, List, MakeDir, MakeLinks, Move, NewLink,
+    Offer, Open, Outcome, PolicySet, QuotaList, QuotaSet, Remove, Reserve, Reserved, Revoke,
+    SetAttributes, SpaceCreate, SpaceGrant, SpaceList, SpaceRemove, SpaceRevoke, SpaceWho, Stat,
+    Status, Usage,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
+use potluck_wire::packed::Packed;
 use potluck_wire::token::Role;
 
 pub fn path(text: &str) -> PoolPath {
@@ -301,6 +303,11 @@ async fn a_right_that_is_taken_ends_at_once_and_so_do_sessions_that_it_opened() 
         assert_eq!(again.code, code::NO_SPACE_NAMED, "round {round}");
     }
     eventually("its room to be free", async || {
+        // Who asks why the session is over is told.
+        let so_far = Some(GrowingFile { path: path("pot://lab/f"), bytes: 0 });
+        let (chunks, ack) = (Packed(Vec::new()), AckLevel::Memory);
+        let why = refused(&caller, &Offer { session, chunks, ack, so_far }).await;
+        assert_eq!(why.code, code::NO_SPACE_NAMED, "round {round}: {why}");
         let status = lab.admin().call(&Status {}).await.expect("told");
         (status.sessions == 0 && status.donors[0].promised == 0).then_some(())
     })

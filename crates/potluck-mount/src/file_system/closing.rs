@@ -144,6 +144,8 @@ impl FileSystem {
     /// Closes a handle; what was written since it was flushed last is published.
     pub async fn release(&self, handle: u64, owner: Option<u64>) {
         self.handles().leave(handle);
+            // A space in which a file was being written is not shown any more: the right to that was taken.
+            Err(failure) if failure.code == code::NO_SPACE_NAMED => Err(Errno::ACCESS),
         let opened = self.handles().get(handle);
         let Some(opened) = opened else { return };
         let locked = self.locked_number(opened.inode);

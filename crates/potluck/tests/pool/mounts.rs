@@ -16,7 +16,7 @@ mod small_files;
 mod streams;
 
 use super::content::{arg, assert_same, bytes};
-use super::lab::{Lab, stop};
+use super::lab::{Cli, Lab, stop};
 use super::machines::{Machine, Machines, Naming};
 use super::program::Running;
 use super::waiting::{DEADLINE, has_program, is_root, pause, skip, wait_until};
@@ -42,14 +42,19 @@ impl Mount {
 
     /// Mounts a path of a pool in a directory of this name.
     pub fn start_in(lab: &Lab, name: &str, path: &str, options: &[&str]) -> Self {
-        let (dir, ready) = (lab.dir().join(name), lab.dir().join(format!("{name}.ready")));
+        Self::start_as(&lab.cli, lab.dir(), name, path, options)
+    }
+
+    /// Mounts a path of a pool as `user`, in a directory of this name in `place`.
+    pub fn start_as(user: &Cli, place: &Path, name: &str, path: &str, options: &[&str]) -> Self {
+        let (dir, ready) = (place.join(name), place.join(format!("{name}.ready")));
         let _ = fs::create_dir(&dir); // it is there where a mount died
         let _ = fs::remove_file(&ready); // of an earlier mount
         let args = ["mount", "--foreground", path, arg(&dir), "--ready-file", arg(&ready)];
         let args = [&args, options].concat();
-        let mut running = lab.cli.start(&args);
+        let mut running = user.start(&args);
         wait_until("the mount to serve", DEADLINE, || {
-            assert!(running.ended().is_none(), "{}", lab.cli.said_by_the_last());
+            assert!(running.ended().is_none(), "{}", user.said_by_the_last());
             ready.exists()
         });
         Self { running, dir }

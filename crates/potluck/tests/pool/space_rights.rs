@@ -1,7 +1,11 @@
 //! What a user may do in a space of another, step by step, through the command line.
 
-use super::content::{arg, assert_same, file};
+use super::content::{arg, assert_same, bytes, file};
 use super::lab::{Cli, Lab};
+use super::mounts::{Mount, can_mount};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::IntoRawFd;
 
 fn join(lab: &Lab, name: &str) -> Cli {
     let cli = lab.cli.at_home(&lab.dir().join(name));
@@ -26,6 +30,37 @@ fn what_was_removed_or_replaced_shows_to_nobody_who_may_not_list_the_space() {
     // Series are in spaces: whoever names none is shown, and purges, nothing.
     for command in [&["ckpt", "purge", "-n", "pot://"][..], &["ckpt", "purge", "pot://"]] {
         assert_eq!(bert.fails(2, command).code, "POT-E001", "{command:?}");
+    }
+}
+
+#[test]
+fn a_program_from_whose_user_the_right_is_taken_in_the_middle_of_a_write_hears_so_from_close() {
+    if !can_mount("a_program_from_whose_user_the_right_is_taken_in_the_middle_of_a_write") {
+        return;
+    }
+    let lab = Lab::with_donors(1);
+    let (ada, bert) = (join(&lab, "ada"), join(&lab, "bert"));
+    ada.ok(&["space", "create", "lab"]);
+    ada.ok(&["mkdir", "pot://lab/d"]);
+    for (name, taken) in [("writes-no-more", &["write"][..]), ("sees-no-more", &[])] {
+        ada.ok(&["space", "grant", "lab", "bert", "read", "write"]);
+        let mount = Mount::start_as(&bert, lab.dir(), name, "pot://lab", &[]);
+        let files: Vec<File> = ["f", "d/f"]
+            .iter()
+            .map(|path| {
+                let mut file = File::create(mount.at(path)).expect("made");
+                file.write_all(&bytes(1, 8 << 20)).expect("written");
+                file
+            })
+            .collect();
+        ada.ok(&[&["space", "revoke", "lab", "bert"], taken].concat());
+        for (file, path) in files.into_iter().zip(["f", "d/f"]) {
+            // SAFETY: the descriptor is this test's own, and nobody else closes it.
+            let closed = unsafe { libc::close(file.into_raw_fd()) };
+            let why = std::io::Error::last_os_error().raw_os_error();
+            assert_eq!((closed, why), (-1, Some(libc::EACCES)), "{name}: {path}");
+        }
+        assert_eq!(ada.fails(3, &["stat", "pot://lab/f"]).code, "POT-E010");
     }
 }
 
@@ -116,15 +151,14 @@ fn a_user_may_do_in_another_s_space_what_was_granted_and_nothing_else() {
 
     // What is taken ends at once: also for an upload that is under way.
     let mut upload = bert.start(&["--retry-for", "1s", "cp", "-", "pot://lab/late"]);
-    std::io::Write::write_all(upload.child().stdin.as_mut().expect("a pipe"), &content)
-        .expect("fed");
+    Write::write_all(upload.child().stdin.as_mut().expect("a pipe"), &content).expect("fed");
     super::waiting::wait_until("the upload to begin", super::waiting::DEADLINE, || {
         lab.cli.status()["sessions"] == 1
     });
     ada.ok(&["space", "revoke", "lab", "bert"]);
     drop(upload.child().stdin.take());
     let ended = super::program::code_of(upload.end("the upload"));
-    assert!(ended != 0, "an upload that may not be");
+    assert_eq!(ended, 8, "he has not the right any more");
     assert_eq!(ada.fails(3, &["stat", "pot://lab/late"]).code, "POT-E010");
     assert_eq!(bert.fails(8, &["cp", arg(&input), "pot://lab/g"]).code, "POT-E067");
     assert_same(&bert.cat("pot://lab/f"), &content, "his group still reads");
