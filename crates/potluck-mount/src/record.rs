@@ -7,7 +7,7 @@
 use potluck_core::chunk::Digest;
 use potluck_core::path::PoolPath;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
@@ -76,6 +76,8 @@ struct RecordState {
     /// Where the next line begins.
     end: u64,
     open: BTreeMap<u64, Unpublished>,
+    /// Which of these could not be published, at most one of a path: whatever is published asks by its path.
+    failures: HashMap<PoolPath, u64>,
     last: u64,
     /// The record says what it will ever say.
     has_ended: bool,
@@ -116,6 +118,7 @@ impl MountRecord {
             first_line,
             end,
             open,
+            failures: HashMap::new(),
             last: 0,
             has_ended: false,
             has_failed: false,
@@ -138,13 +141,7 @@ impl MountRecord {
     /// A file of this name is published or removed: what failed under its name before is no loss any more.
     pub fn forget_failures(&self, path: &PoolPath) {
         let mut state = self.state();
-        let is_failure = |kept: &Unpublished| {
-            kept.path == *path && matches!(kept.state, UnpublishedState::Failed { .. })
-        };
-        let open = state.open.iter();
-        let failures: Vec<u64> =
-            open.filter_map(|(draft, kept)| is_failure(kept).then_some(*draft)).collect();
-        for draft in failures {
+        if let Some(draft) = state.failures.remove(path) {
             state.say(draft, None);
         }
     }
@@ -169,6 +166,11 @@ impl RecordState {
     fn say(&mut self, draft: u64, unpublished: Option<Unpublished>) {
         if self.has_ended {
             return;
+        }
+        if let Some(Unpublished { path, state: UnpublishedState::Failed { .. } }) = &unpublished
+            && let Some(before) = self.failures.insert(path.clone(), draft)
+        {
+            self.say(before, None);
         }
         let was_there = match &unpublished {
             Some(unpublished) => self.open.insert(draft, unpublished.clone()),
@@ -232,7 +234,6 @@ impl DraftNote {
 
     /// Notes that it could not be published. That outlasts the draft, until a file of its name is published.
     pub fn failed(&mut self, path: &PoolPath, why: String) {
-        self.record.forget_failures(path);
         self.say(path, UnpublishedState::Failed { why });
         self.noted = None;
         let mut state = self.record.state();
@@ -439,6 +440,7 @@ mod tests {
         let failed =
             Unpublished { state: UnpublishedState::Failed { why: "no space".into() }, ..open("b") };
         note.unpublished(&path("c"));
+        assert_eq!(record.state().failures.keys().collect::<Vec<_>>(), [&path("b")]);
         assert_eq!(record.end(), [failed.clone(), open("c")]);
         note.unpublished(&path("too late"));
         assert_eq!(fixture.after_death(record), [failed, open("c")]);
