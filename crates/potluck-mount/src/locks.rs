@@ -281,8 +281,10 @@ impl MountLocks {
     }
 
     /// Whether what is written to a file may be published: no program that has it locked lost its locks. Waits while that
-    /// is not known.
-    pub async fn may_publish(&self, inode: u64) -> bool {
+    /// is not known, for as long as a manager that is away is waited for in the middle of a transfer.
+    ///
+    /// Errors: [`Errno::TIMEDOUT`].
+    pub async fn may_publish(&self, inode: u64) -> Result<bool, Errno> {
         let may = || {
             let (now, state) = (self.pool.now(), self.state());
             let Some(file) = state.files.get(&inode) else { return Some(true) };
@@ -293,7 +295,8 @@ impl MountLocks {
                 false => Some(false),
             }
         };
-        self.changed(may).await
+        let known = tokio::time::timeout(self.pool.retry_limits().under_way, self.changed(may));
+        known.await.map_err(|_| Errno::TIMEDOUT)
     }
 
     /// Waits for what `check` looks for, which is asked again when something about locks changed.

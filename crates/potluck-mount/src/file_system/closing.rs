@@ -97,10 +97,18 @@ impl FileSystem {
             draft.withdraw().await;
             return Ok(());
         }
-        if !self.locks.may_publish(inode).await {
-            draft.lose(Errno::IO);
-        }
         let path = self.inodes().last_path(inode)?;
+        if draft.is_dirty() {
+            match self.locks.may_publish(inode).await {
+                Ok(true) => {}
+                Ok(false) => draft.lose(Errno::IO),
+                // The locks may still be there: a later close, or the end of the mount, publishes what was written.
+                Err(why) => {
+                    draft.failed(&path, why);
+                    return Err(why);
+                }
+            }
+        }
         self.publish_at(draft, &path).await
     }
 

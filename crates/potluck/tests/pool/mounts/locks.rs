@@ -4,9 +4,11 @@ use super::attributes::run;
 use super::{Mount, has_program, mounted, skip};
 use crate::pool::content::arg;
 use crate::pool::waiting::{DEADLINE, pause, wait_until};
+use potluck_wire::control::LOCK_LEASE;
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -128,6 +130,24 @@ fn locks_outlive_a_restart_of_the_manager_and_those_of_a_dead_mount_end_with_the
     });
     println!("the lock of a dead mount was free after {took:?}");
     drop(here);
+}
+
+#[test]
+fn a_close_of_a_locked_file_ends_though_the_manager_stays_away() {
+    let test = "a_close_of_a_locked_file_ends_though_the_manager_stays_away";
+    let Some((mut lab, mount)) = mounted(test, 1, &[], &["--retry-for", "2s"]) else { return };
+    let file = open(&mount.at("f"));
+    fcntl_lock(&file, NonBlockingLockExclusive).expect("free");
+    file.write_all_at(b"content", 0).expect("written");
+    lab.kill_manager();
+    pause(LOCK_LEASE); // nobody knows from now on whether the lock is still there
+    let closing = thread::spawn(move || {
+        // SAFETY: the descriptor is this test's own, and nobody else closes it.
+        let closed = unsafe { libc::close(file.into_raw_fd()) };
+        (closed != 0).then(|| std::io::Error::last_os_error().raw_os_error()).flatten()
+    });
+    wait_until("the close to end", DEADLINE, || closing.is_finished());
+    assert_eq!(closing.join().expect("no panic"), Some(libc::ETIMEDOUT));
 }
 
 /// Runs a script of SQL in a process of its own.
