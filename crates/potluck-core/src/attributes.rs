@@ -57,6 +57,8 @@ impl Permissions {
     const NINE: u16 = 0o777;
     /// The bit by which what is made in a directory gets the group of the directory.
     const SET_GROUP: u16 = 0o2000;
+    const SET_USER: u16 = 0o4000;
+    const GROUP_EXECUTES: u16 = 0o010;
 
     /// The permissions in the mode of a file; what says its kind is left out.
     pub const fn of_mode(mode: u32) -> Self {
@@ -76,6 +78,14 @@ impl Permissions {
     /// These with the bit that [`Self::hands_group_on`] looks at.
     pub const fn handing_group_on(self) -> Self {
         Self(self.0 | Self::SET_GROUP)
+    }
+
+    /// These without the set-user-ID bit, and without the set-group-ID bit where the group may execute: what they are
+    /// once somebody has written the file who is not trusted with them. Without that right of the group the bit once
+    /// stood for mandatory locks, and stays, as on a local disk.
+    pub const fn without_set_ids(self) -> Self {
+        let set_group = if self.0 & Self::GROUP_EXECUTES == 0 { 0 } else { Self::SET_GROUP };
+        Self(self.0 & !(Self::SET_USER | set_group))
     }
 
     /// The permissions as bits of a mode.
@@ -232,5 +242,15 @@ mod tests {
         assert_eq!(Permissions::of_mode(0o104_755).to_string(), "4755");
         assert_eq!(Permissions::of_mode(0o104_755).nine_bits().to_string(), "755");
         assert_eq!(Permissions::of_mode(0o7).to_string(), "007");
+    }
+
+    #[test]
+    fn a_write_that_is_not_trusted_leaves_no_bit_by_which_a_program_would_run_as_somebody_else() {
+        for (before, after) in
+            [(0o4755, 0o755), (0o2755, 0o755), (0o6710, 0o710), (0o6744, 0o2744), (0o1644, 0o1644)]
+        {
+            let cleared = Permissions::of_mode(before).without_set_ids();
+            assert_eq!(cleared, Permissions::of_mode(after), "{before:o}");
+        }
     }
 }

@@ -474,8 +474,15 @@ impl FileSystem {
         }
     }
 
-    /// Writes to an open file.
-    pub async fn write(&self, handle: u64, offset: u64, bytes: Vec<u8>) -> Result<(), Errno> {
+    /// Writes to an open file, which with `clears_set_ids` has no set-user-ID and set-group-ID bits from then on: who writes is
+    /// not trusted with them.
+    pub async fn write(
+        &self,
+        handle: u64,
+        offset: u64,
+        bytes: Vec<u8>,
+        clears_set_ids: bool,
+    ) -> Result<(), Errno> {
         let opened = self.handles().get(handle).ok_or(Errno::BADF)?;
         let Handle::Writing { draft, appends } = opened.handle else { return Err(Errno::BADF) };
         let path = self.inodes().last_path(opened.inode);
@@ -488,6 +495,14 @@ impl FileSystem {
         }
         written
     }
+            return Err(why);
+        }
+        let before = draft.attributes();
+        let permissions = before.permissions.without_set_ids();
+        if clears_set_ids && permissions != before.permissions {
+            draft.set_attributes(Attributes { permissions, ..before });
+            drop(draft); // what the kernel asks for now is what it is told
+            self.forget_attributes(opened.inode);
 
     /// Returns when what was written so far is as safe as [`Draft::sync`] says.
     pub async fn sync(&self, handle: u64) -> Result<(), Errno> {

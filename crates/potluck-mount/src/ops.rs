@@ -336,7 +336,7 @@ impl Filesystem for KernelRequests {
         handle: FileHandle,
         offset: u64,
         bytes: &[u8],
-        _: WriteFlags,
+        flags: WriteFlags,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
@@ -344,8 +344,10 @@ impl Filesystem for KernelRequests {
         let bytes = bytes.to_vec();
         let len = bytes.len() as u32;
         self.spawn(|files| async move {
-            match files.write(handle.0, offset, bytes).await {
+            match files.write(handle.0, offset, bytes, clears_set_ids).await {
                 Ok(()) => reply.written(len),
+        // Past the page cache the kernel leaves it to this daemon to take the set-user-ID and set-group-ID bits away.
+        let clears_set_ids = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
                 Err(why) => reply.error(number(why)),
             }
         });

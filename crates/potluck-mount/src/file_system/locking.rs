@@ -131,9 +131,7 @@ impl FileSystem {
         if let Some(handle) = shared {
             self.handles().replace_readings(inode, &handle);
         }
-        if let Some(forget) = self.forgetting.get() {
-            forget(inode);
-        }
+        self.forget_attributes(inode);
         self.refresh_journals(&path);
         Ok(())
     }
@@ -149,8 +147,8 @@ impl FileSystem {
                 self.metadata.changed_here(&path);
             }
             let number = parent.and_then(|parent| self.number(parent, &journal));
-            if let (Some(number), Some(forget)) = (number, self.forgetting.get()) {
-                forget(number);
+            if let Some(number) = number {
+                self.forget_attributes(number);
             }
         }
     }
@@ -162,9 +160,7 @@ impl FileSystem {
             None => Handle::Reading(Arc::new(self.open_version(inode).await?)),
         };
         self.handles().replace_readings(reader, &handle);
-        if let Some(forget) = self.forgetting.get() {
-            forget(reader);
-        }
+        self.forget_attributes(reader);
         Ok(())
     }
 

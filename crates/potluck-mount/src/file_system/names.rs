@@ -31,10 +31,16 @@ impl FileSystem {
         path.is_ok_and(|path| self.metadata.is_as_listed(&path, entry))
     }
 
+    /// Has the kernel forget the attributes of a number, so that it asks for them.
+    pub(super) fn forget_attributes(&self, inode: u64) {
+        if let Some(forget) = self.forgetting.get() {
+            forget(inode);
+        }
+    }
+
     /// Has the kernel forget the attributes of a directory and of all below it, so that it asks what is there now.
     pub(super) fn forget_below(&self, dir: u64) {
-        let Some(forget) = self.forgetting.get() else { return };
         let below = self.inodes().below(dir);
-        below.into_iter().for_each(forget);
+        below.into_iter().for_each(|number| self.forget_attributes(number));
     }
 }

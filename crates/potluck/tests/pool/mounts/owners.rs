@@ -120,6 +120,33 @@ fn in_a_mount_of_root_the_kernel_holds_all_users_to_owners_and_modes() {
 }
 
 #[test]
+fn a_write_of_somebody_who_is_not_root_takes_set_id_bits_from_a_file_as_on_a_local_disk() {
+    let Some((lab, mount)) = mounted("a_write_takes_set_id_bits", 1, &[], &["--allow-other"])
+    else {
+        return;
+    };
+    for dir in lab.dir().ancestors().filter(|dir| dir.starts_with(std::env::temp_dir())) {
+        run(&format!("chmod o+x {}", arg(dir)), Path::new("/"));
+    }
+    run("mkdir shared; chmod 777 shared", &mount.dir);
+    let write = "exec 3<>shared/f; printf x >&3; stat -L -c %a /proc/self/fd/3; exec 3>&-; stat -c %a shared/f";
+    for mode in ["4755", "2755"] {
+        let script = format!("echo content > shared/f; chmod {mode} shared/f; stat -c %a shared/f");
+        let user = "setpriv --reuid 1000 --regid 1000 --clear-groups";
+        let said = run(&format!("{user} sh -c '{script}; {write}'"), &mount.dir);
+        assert_eq!(said, format!("{mode}\n755\n755\n"));
+        let entry = lab.cli.json(&["stat", "pot://lab/shared/f"])["entry"].clone();
+        assert_eq!(entry["permissions"], "755");
+        run(&format!("chmod {mode} shared/f"), &mount.dir);
+        assert_eq!(
+            run(write, &mount.dir),
+            format!("{mode}\n{mode}\n"),
+            "root's writes are trusted"
+        );
+    }
+}
+
+#[test]
 fn a_directory_is_modified_when_its_entries_change_and_others_see_that() {
     let Some((lab, mount)) =
         mounted("a_directory_is_modified_when_its_entries_change", 1, &[], &[])
