@@ -203,6 +203,18 @@ fn throw_emptied(db: &Tx, dir: DirId, path: &PoolPath) -> Result<(), Error> {
     }
 }
 
+/// Refuses a change of something that has to be a directory and is none, or the other way round.
+pub(crate) fn check_kind(db: &Tx, path: &PoolPath, only_dir: Option<bool>) -> Result<(), Error> {
+    let Some(only_dir) = only_dir else { return Ok(()) };
+    match (entries::existing(db, path)?.place, only_dir) {
+        (EntryPlace::Dir(_), false) => Err(Error::IsADirectory(path.clone())),
+        (EntryPlace::File(_) | EntryPlace::Link(_), true) => {
+            Err(Error::NotADirectory(path.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Removes a file, or a directory: an empty one, or with `recursive` any. A tree is unlinked at
 /// once and taken apart in the background; until then its files are in the sums of its space, as
 /// their chunks are on donors.

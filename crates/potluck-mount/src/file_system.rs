@@ -36,7 +36,7 @@ use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::ids::{LockHolderId, VersionId};
 use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{Condition, EntryKind, ListedEntry, MakeDir};
+use potluck_wire::control::{Condition, EntryKind, ListedEntry, MakeDir, Remove};
 use potluck_wire::error::{Failure, code};
 use rustix::io::Errno;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -544,8 +544,8 @@ impl FileSystem {
         self.lookup(parent, name).await
     }
 
-    /// Removes a file or an empty directory.
-    pub async fn remove(&self, parent: u64, name: &str) -> Result<(), Errno> {
+    /// Removes an empty directory, or what is none: what others have put there meanwhile may be of the other kind.
+    pub async fn remove(&self, parent: u64, name: &str, is_dir: bool) -> Result<(), Errno> {
         self.check_unstaged(parent, name)?;
         self.check_empty(parent, name)?;
         let path = self.child(parent, name)?;
@@ -553,7 +553,9 @@ impl FileSystem {
         if let Some(draft) = &draft {
             self.will_have_no_name(&path, draft).await;
         }
-        let removed = self.once(code::NO_ENTRY, || self.pool.remove(&path, false)).await;
+        let only_dir = Some(is_dir);
+        let remove = Remove { path: path.clone(), recursive: false, forever: false, only_dir };
+        let removed = self.once(code::NO_ENTRY, || self.pool.call(&remove)).await;
         self.metadata.changed_here(&path);
         match removed {
             Err(Errno::NOENT) if draft.is_some() => {} // it was never published
@@ -564,6 +566,7 @@ impl FileSystem {
         Ok(())
     }
 
+            Err(Errno::NOTDIR) if !is_dir => return Err(Errno::ISDIR),
     /// Does something that may be done once: where the answer was lost it is tried again, and what then says
     /// that it is done is no error.
     async fn once<T, F: Future<Output = Result<T, Failure>>>(

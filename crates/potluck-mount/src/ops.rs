@@ -215,12 +215,15 @@ impl Filesystem for KernelRequests {
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = text(name);
         self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
-            files.remove(parent.0, &name?).await
+            files.remove(parent.0, &name?, false).await
         });
     }
 
-    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.unlink(request, parent, name, reply);
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let name = text(name);
+        self.reply_empty(reply, move |files: Arc<FileSystem>| async move {
+            files.remove(parent.0, &name?, true).await
+        });
     }
 
     fn symlink(

@@ -239,8 +239,24 @@ impl Member {
             }
             2 => self.forbidden(&Stat { path: file, chunks: true }).await,
             3 => self.forbidden(&List { path: all, recursive: true, after: None }).await,
-            4 => self.forbidden(&Remove { path: file, recursive: false, forever: false }).await,
-            5 => self.forbidden(&Remove { path: all, recursive: true, forever: false }).await,
+            4 => {
+                self.forbidden(&Remove {
+                    path: file,
+                    recursive: false,
+                    forever: false,
+                    only_dir: None,
+                })
+                .await
+            }
+            5 => {
+                self.forbidden(&Remove {
+                    path: all,
+                    recursive: true,
+                    forever: false,
+                    only_dir: None,
+                })
+                .await
+            }
             6 => self.forbidden(&Move { from: file, to: own, no_replace: false }).await,
             7 => {
                 self.forbidden(&MakeDir {

@@ -119,6 +119,17 @@ impl Catalog {
         recursive: bool,
         when: When,
     ) -> Result<Removed, Error> {
+        self.remove_of_kind(path, None, recursive, when).await
+    }
+
+    /// Removes what [`Self::remove`] does if it is a directory, or if it is none, as `only_dir` says.
+    pub async fn remove_of_kind(
+        &self,
+        path: PoolPath,
+        only_dir: Option<bool>,
+        recursive: bool,
+        when: When,
+    ) -> Result<Removed, Error> {
         let there = path.clone();
         let count = move |db: &_| {
             history::check_lengths(db, &there, when)?;
@@ -127,6 +138,7 @@ impl Catalog {
         let removed = self.read(count).await?;
         let remove = move |db: &_| {
             checkpoint_rows::check_removable(db, &path)?;
+            names::check_kind(db, &path, only_dir)?;
             checkpoints::end_sharing(db, &path, when.pool_ms)?;
             names::remove(db, &path, recursive, when)
         };

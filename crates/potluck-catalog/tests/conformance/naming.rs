@@ -160,7 +160,17 @@ async fn directories_are_made_and_removed_as_asked() {
     let whole = remove("pot://lab/b", false).await;
     assert_eq!(whole.err(), Some(Error::NotRecursive(path("pot://lab/b"))));
     assert!(matches!(remove("pot://lab", true).await, Err(Error::OutsideSpaces(_))));
-    remove("pot://lab/x/y/z", false).await.expect("an empty one");
+    let of_kind = async |at, is_dir| {
+        stage.catalog.remove_of_kind(path(at), Some(is_dir), false, when(1)).await
+    };
+    let z = "pot://lab/x/y/z";
+    assert_eq!(of_kind(z, false).await.err(), Some(Error::IsADirectory(path(z))));
+    let a = "pot://lab/a";
+    assert_eq!(of_kind(a, true).await.err(), Some(Error::NotADirectory(path(a))));
+    assert_eq!(of_kind(a, false).await.expect("a file").files, 1);
+    of_kind(z, true).await.expect("an empty one");
+    make(z, false).await.expect("made");
+    remove(z, false).await.expect("an empty one");
     assert_eq!(remove("pot://lab/b", true).await.expect("removed").files, 3);
 }
 

@@ -247,7 +247,8 @@ impl Answer<Remove> for NamingCalls {
         };
         let when = self.time.when().made_by(caller.member()?.member);
         let when = When { keeps, ..when };
-        let removed = self.catalog.remove(call.path, call.recursive, when).await?;
+        let Remove { path, recursive, only_dir, .. } = call;
+        let removed = self.catalog.remove_of_kind(path, only_dir, recursive, when).await?;
         self.background.wake();
         Ok(removed)
     }

@@ -10,7 +10,8 @@ use potluck_wire::packed::Packed;
 use potluck_wire::token::Role;
 
 async fn remove(lab: &Lab, at: &str) {
-    let remove = Remove { path: at.parse().expect("path"), recursive: true, forever: false };
+    let remove =
+        Remove { path: at.parse().expect("path"), recursive: true, forever: false, only_dir: None };
     lab.admin().call(&remove).await.expect("removed");
 }
 

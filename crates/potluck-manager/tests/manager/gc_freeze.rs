@@ -17,7 +17,12 @@ async fn status(lab: &Lab) -> PoolStatus {
 }
 
 async fn remove(lab: &Lab, at: &str) {
-    let remove = Remove { path: at.parse().expect("path"), recursive: false, forever: false };
+    let remove = Remove {
+        path: at.parse().expect("path"),
+        recursive: false,
+        forever: false,
+        only_dir: None,
+    };
     lab.admin().call(&remove).await.expect("removed");
 }
 

@@ -115,7 +115,11 @@ async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
         refused(caller, &link(&at("l"))).await,
         refused(caller, &Move { from: path(&at("f")), to: path(&at("g")), no_replace: false })
             .await,
-        refused(caller, &Remove { path: path(&at("f")), recursive: true, forever: false }).await,
+        refused(
+            caller,
+            &Remove { path: path(&at("f")), recursive: true, forever: false, only_dir: None },
+        )
+        .await,
         refused(caller, &copy(&at("f"), "pot://lab/copy", 1)).await,
         refused(caller, &copy("pot://lab/f", &at("copy"), 2)).await,
         refused(caller, &policy_set(&at(""))).await,
@@ -216,7 +220,7 @@ async fn who_may_list_sees_names_and_neither_digests_nor_recipes_nor_keys() {
     }
     lacks(
         &bert,
-        &Remove { path: path("pot://lab/d"), recursive: true, forever: false },
+        &Remove { path: path("pot://lab/d"), recursive: true, forever: false, only_dir: None },
         Right::Write,
     )
     .await;
@@ -299,15 +303,15 @@ async fn a_right_that_is_taken_ends_at_once_and_so_do_sessions_that_it_opened() 
         }
         let late = commit(&caller, session, 1, vec![written], false).await.expect_err("too late");
         assert_eq!(late.code, code::NO_SESSION, "round {round}: {late}");
-        let again = reserve(&caller, 1 << 20).await.expect_err("no right");
-        assert_eq!(again.code, code::NO_SPACE_NAMED, "round {round}");
-    }
-    eventually("its room to be free", async || {
         // Who asks why the session is over is told.
         let so_far = Some(GrowingFile { path: path("pot://lab/f"), bytes: 0 });
         let (chunks, ack) = (Packed(Vec::new()), AckLevel::Memory);
         let why = refused(&caller, &Offer { session, chunks, ack, so_far }).await;
         assert_eq!(why.code, code::NO_SPACE_NAMED, "round {round}: {why}");
+        let again = reserve(&caller, 1 << 20).await.expect_err("no right");
+        assert_eq!(again.code, code::NO_SPACE_NAMED, "round {round}");
+    }
+    eventually("its room to be free", async || {
         let status = lab.admin().call(&Status {}).await.expect("told");
         (status.sessions == 0 && status.donors[0].promised == 0).then_some(())
     })

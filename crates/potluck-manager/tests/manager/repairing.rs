@@ -170,8 +170,12 @@ async fn the_first_file_of_a_space_that_was_looked_at_is_seen_soon() {
     let known = async |crew: &Crew| space(crew).await.filter(|space| space.all_in_catalog);
     crew.until("known to be in the catalog", known).await;
 
-    let removed =
-        Remove { path: "pot://lab/a".parse().expect("a path"), recursive: false, forever: false };
+    let removed = Remove {
+        path: "pot://lab/a".parse().expect("a path"),
+        recursive: false,
+        forever: false,
+        only_dir: None,
+    };
     crew.user.call(&removed).await.expect("removed");
     let empty = space(&crew).await.expect("it stays scanned");
     assert_eq!((empty.files, empty.in_catalog, empty.all_in_catalog), (0, 0, false), "at once");
@@ -189,8 +193,12 @@ async fn a_file_that_is_removed_while_it_waits_for_a_donor_is_waited_for_no_more
     };
     crew.members[0].asleep = true;
     crew.until("missed", async |crew: &Crew| is_silent(crew).await.then_some(())).await;
-    let remove =
-        Remove { path: "pot://lab/a".parse().expect("a path"), recursive: true, forever: false };
+    let remove = Remove {
+        path: "pot://lab/a".parse().expect("a path"),
+        recursive: true,
+        forever: false,
+        only_dir: None,
+    };
     crew.user.call(&remove).await.expect("removed");
     crew.members[0].asleep = false;
     crew.until("safe again", async |crew: &Crew| (!is_silent(crew).await).then_some(())).await;

@@ -165,7 +165,12 @@ async fn names_are_told_to_who_may_list_them_and_to_nobody_else() {
     let failure = refused(&mallory, &Watch { stream: Some(stream), heard: 0 }).await;
     assert_eq!(failure.code, code::REVOKED);
     admin
-        .call(&Remove { path: path("pot://shared/a"), recursive: true, forever: false })
+        .call(&Remove {
+            path: path("pot://shared/a"),
+            recursive: true,
+            forever: false,
+            only_dir: None,
+        })
         .await
         .expect("removed");
 }

@@ -422,6 +422,10 @@ pub struct Remove {
     /// Nothing of it is kept, whatever the policy says, nor what was kept of its name before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forever: bool,
+    /// Whether it has to be a directory, or has not to be one; `None`: whichever it is. A mount that is asked to remove a
+    /// file may not know that it is another's directory by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_dir: Option<bool>,
 }
 call!(Remove => Removed, "remove", once);
 
