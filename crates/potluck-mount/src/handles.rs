@@ -87,6 +87,12 @@ impl OpenHandles {
 
     /// The process that opened a handle has closed it, and others write it.
     pub fn hand_on(&mut self, number: u64) {
+    /// The handles of a file, each with its number. That most files have none is known without a look at all that are open.
+    fn of_file(&self, inode: u64) -> impl Iterator<Item = (u64, &OpenHandle)> {
+        let open = self.is_open(inode).then_some(&self.open).into_iter().flatten();
+        open.filter(move |(_, opened)| opened.inode == inode).map(|(number, it)| (*number, it))
+    }
+
         if let Some(opened) = self.open.get_mut(&number) {
             opened.opener = None;
         }
@@ -94,8 +100,7 @@ impl OpenHandles {
 
     /// The processes that have closed a file which they wrote.
     pub fn left_by(&self, inode: u64) -> Vec<u32> {
-        let of_file = self.open.values().filter(|opened| opened.inode == inode);
-        of_file.filter_map(|opened| opened.left_by).collect()
+        self.of_file(inode).filter_map(|(_, opened)| opened.left_by).collect()
     }
 
     /// Whether a program has a file open that it writes.
@@ -105,13 +110,12 @@ impl OpenHandles {
 
     /// Whether a program has this file open and writes it.
     pub fn is_file_written(&self, inode: u64) -> bool {
-        self.open.values().any(|opened| opened.inode == inode && is_written(opened))
+        self.of_file(inode).any(|(_, opened)| is_written(opened))
     }
 
     /// Whether a program has this file open by another handle than this, and writes it.
     pub fn is_written_beside(&self, inode: u64, number: u64) -> bool {
-        let mut open = self.open.iter();
-        open.any(|(other, opened)| *other != number && opened.inode == inode && is_written(opened))
+        self.of_file(inode).any(|(other, opened)| other != number && is_written(opened))
     }
 
     /// Whether a process, if it is known, does not read a file.
@@ -121,7 +125,7 @@ impl OpenHandles {
             let is_read = opened.inode == inode && matches!(opened.handle, Handle::Reading(_));
             is_read && (reader.is_none() || reader == process)
         };
-        process.is_some() && !self.open.values().any(reads)
+        process.is_some() && !self.of_file(inode).any(|(_, opened)| reads(opened))
     }
 
     /// The draft of a file that is being written.
@@ -131,11 +135,7 @@ impl OpenHandles {
 
     /// The versions of a file that are being read.
     pub fn readings(&self, inode: u64) -> Vec<Arc<Reading>> {
-        if !self.is_open(inode) {
-            return Vec::new();
-        }
-        let of_file = self.open.values().filter(|opened| opened.inode == inode);
-        let readings = of_file.filter_map(|opened| match &opened.handle {
+        let readings = self.of_file(inode).filter_map(|(_, opened)| match &opened.handle {
             Handle::Reading(reading) => Some(Arc::clone(reading)),
             _ => None,
         });

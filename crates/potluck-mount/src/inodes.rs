@@ -4,7 +4,7 @@ use potluck_core::clock::Tick;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::EntryKind;
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// The number of the directory that is mounted.
 pub const ROOT: u64 = 1;
@@ -37,6 +37,8 @@ pub struct Inodes {
     root: PoolPath,
     known: HashMap<u64, Inode>,
     names: HashMap<NamePlace, u64>,
+    /// The numbers of directories that are staged: they are asked for at each change of a name, and are few.
+    staged: BTreeSet<u64>,
     last: u64,
     /// The name that got another number last, and when.
     exchanged: Option<(NamePlace, Tick)>,
@@ -46,7 +48,8 @@ impl Inodes {
     /// Knows the root alone.
     pub fn new(root: PoolPath) -> Self {
         let known = HashMap::from([(ROOT, Inode { lookups: 1, ..Inode::default() })]);
-        Self { root, known, names: HashMap::new(), last: ROOT, exchanged: None }
+        let (names, staged) = Default::default();
+        Self { root, known, names, staged, last: ROOT, exchanged: None }
     }
 
     /// The path of a number, as names are now.
@@ -82,14 +85,17 @@ impl Inodes {
     /// one that is staged is kept though the kernel forgets it.
     pub fn set_staging(&mut self, number: u64, staging: Option<PoolPath>) {
         if let Some(inode) = self.known.get_mut(&number) {
+            match staging {
+                Some(_) => self.staged.insert(number),
+                None => self.staged.remove(&number),
+            };
             inode.staging = staging;
         }
     }
 
-    /// The directories whose content is staged, each with its number.
-    pub fn staged(&self) -> Vec<(u64, Option<NamePlace>)> {
-        let staged = self.known.iter().filter(|(_, inode)| inode.staging.is_some());
-        staged.map(|(number, inode)| (*number, inode.place.clone())).collect()
+    /// The numbers of directories whose content is staged.
+    pub fn staged(&self) -> impl Iterator<Item = u64> {
+        self.staged.iter().copied()
     }
 
     /// Whether a number is that of a directory or of what is below it.
@@ -271,6 +277,24 @@ mod tests {
         let opened = inodes.last_path(other).map(|path| path.to_string());
         assert_eq!(opened, Ok("pot://lab/other".into()), "what is there now");
         assert_ne!(inodes.of(dir, "f"), file);
+    }
+
+    #[test]
+    fn a_directory_is_staged_until_it_is_said_to_be_no_more_though_the_kernel_forgets_it() {
+        let mut inodes = Inodes::new("pot://lab".parse().expect("a path"));
+        let dir = inodes.of(ROOT, "d");
+        inodes.looked_up(dir, EntryKind::Dir);
+        let staging: PoolPath = "pot://lab/.staging".parse().expect("a path");
+        inodes.set_staging(dir, Some(staging.clone()));
+        inodes.set_staging(1000, Some(staging));
+        inodes.forget(dir, 1, false);
+        assert_eq!(
+            inodes.staged().collect::<Vec<_>>(),
+            [dir],
+            "one that is not known is not staged"
+        );
+        inodes.set_staging(dir, None);
+        assert_eq!(inodes.staged().count(), 0);
     }
 
     #[test]

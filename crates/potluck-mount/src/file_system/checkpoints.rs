@@ -77,8 +77,7 @@ impl FileSystem {
     pub(super) fn check_unstaged(&self, parent: u64, name: &str) -> Result<(), Errno> {
         let inodes = self.inodes();
         let Some(number) = inodes.find(parent, name) else { return Ok(()) };
-        let staged = inodes.staged();
-        match staged.iter().any(|(staged, _)| inodes.is_below(*staged, number)) {
+        match inodes.staged().any(|staged| inodes.is_below(staged, number)) {
             true => Err(Errno::BUSY),
             false => Ok(()),
         }
@@ -100,9 +99,8 @@ impl FileSystem {
         let staged = {
             let inodes = self.inodes();
             // None is staged inside another.
-            let above = inodes.staged().into_iter().map(|(number, _)| number);
-            let mut above = above.filter(|number| inodes.is_below(inode, *number));
-            above.next().and_then(|number| Some((number, inodes.staging(number)?.clone())))
+            let above = inodes.staged().find(|number| inodes.is_below(inode, *number));
+            above.and_then(|number| Some((number, inodes.staging(number)?.clone())))
         };
         let Some((number, staging)) = staged else { return false };
         // What is kept of it may be what it was.
@@ -118,10 +116,12 @@ impl FileSystem {
 
     /// Adds directories to a listing that are staged in this mount, and not there for others.
     pub(super) fn add_staged(&self, inode: u64, entries: &mut Vec<ListedEntry>) {
-        for (number, place) in self.inodes().staged() {
-            let Some((_, name)) = place.filter(|(parent, _)| *parent == inode) else { continue };
-            if entries.iter().all(|entry| entry.path != name) {
-                entries.push(entry_of(name, &ShownEntry::of_dir(number)));
+        let inodes = self.inodes();
+        for number in inodes.staged() {
+            let place = inodes.place(number).filter(|(parent, _)| *parent == inode);
+            let Some((_, name)) = place else { continue };
+            if entries.iter().all(|entry| entry.path != *name) {
+                entries.push(entry_of(name.clone(), &ShownEntry::of_dir(number)));
             }
         }
     }
