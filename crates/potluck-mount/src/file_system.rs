@@ -15,6 +15,7 @@ mod sharing;
 mod versions;
 
 use checkpoints::MountedCheckpoints;
+use renaming::will_have_no_name;
 
 pub use attributes::{AttributeChange, NewEntry, OwnerChange};
 pub use extended_attributes::PoolAttribute;
@@ -22,11 +23,12 @@ pub use extended_attributes::PoolAttribute;
 use crate::coherent_metadata::CoherentMetadata;
 use crate::draft::{Draft, DraftPlace};
 use crate::errno::errno;
-use crate::handles::{Handle, OpenHandle, OpenHandles, SharedDraft};
+use crate::handles::{Handle, OpenHandle, OpenHandles};
 use crate::inodes::{Inodes, ROOT};
 use crate::locks::MountLocks;
 use crate::reading::Reading;
 use crate::record::MountRecord;
+use crate::shared_draft::{DraftFacts, SharedDraft};
 use crate::small_files::SmallFiles;
 use crate::spool::Spool;
 use crate::write_protocol::WriteLimits;
@@ -40,7 +42,6 @@ use potluck_wire::control::{Condition, EntryKind, ListedEntry, MakeDir, Remove};
 use potluck_wire::error::{Failure, code};
 use rustix::io::Errno;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use tokio::sync::Mutex as AsyncMutex;
 
 /// The facts about an entry that programs see.
 #[derive(Debug, Clone, Copy)]
@@ -173,7 +174,7 @@ impl FileSystem {
         let known = self.inodes().find(parent, name);
         let draft = known.and_then(|inode| self.handles().draft(inode).map(|it| (inode, it)));
         let facts = match draft {
-            Some((inode, draft)) => self.facts_of_draft(inode, &draft).await,
+            Some((inode, draft)) => self.facts_of_draft(inode, &draft),
             None => {
                 let entry = self.stat_or_end(parent, name).await?;
                 facts_of(self.number_of_version(parent, name, entry.version), &entry)
@@ -187,12 +188,14 @@ impl FileSystem {
         self.metadata.entry(path).await
     }
 
-    async fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> ShownEntry {
-        let draft = draft.lock().await;
-        let Attributes { mtime, permissions, owner } = draft.attributes();
+    /// What is shown of a draft. It waits for nobody: a program may be closing the file while donors are away, and others
+    /// list its directory meanwhile.
+    fn facts_of_draft(&self, inode: u64, draft: &SharedDraft) -> ShownEntry {
+        let DraftFacts { size, attributes } = draft.facts();
+        let Attributes { mtime, permissions, owner } = attributes;
         let mtime = mtime.unwrap_or_else(|| self.now());
         let attributes = EntryAttributes { mtime, permissions, owner };
-        let (kind, size, version) = (EntryKind::File, draft.size(), None);
+        let (kind, version) = (EntryKind::File, None);
         ShownEntry { inode, kind, size, attributes, version }
     }
 
@@ -210,7 +213,7 @@ impl FileSystem {
         }
         let draft = self.handles().draft(inode);
         if let Some(draft) = draft {
-            return Ok(self.facts_of_draft(inode, &draft).await);
+            return Ok(self.facts_of_draft(inode, &draft));
         }
         let path = self.inodes().path(inode);
         let path = match path {
@@ -265,7 +268,7 @@ impl FileSystem {
             let place = self.inodes().place(number).cloned();
             let Some((_, name)) = place.filter(|(parent, _)| *parent == inode) else { continue };
             if entries.iter().all(|entry| entry.path != name) {
-                let facts = self.facts_of_draft(number, &draft).await;
+                let facts = self.facts_of_draft(number, &draft);
                 entries.push(entry_of(name, &facts));
             }
         }
@@ -325,13 +328,13 @@ impl FileSystem {
         let shared = self.handles().draft(inode);
         let (draft, is_begun) = match shared {
             Some(draft) => (draft, false),
-            None => (Arc::new(AsyncMutex::new(self.begin_draft(inode, mode).await?)), true),
+            None => (SharedDraft::new(self.begin_draft(inode, mode).await?), true),
         };
         // What they read is changed in place, under their number.
         self.handles().readings(inode).iter().for_each(|reading| reading.note_draft());
-        let handle = Handle::Writing { draft: Arc::clone(&draft), appends: mode.appends };
+        let handle = Handle::Writing { draft: draft.clone(), appends: mode.appends };
         let number = self.handles().add(inode, handle, opener);
-        let shared = self.handles().draft(inode).filter(|shared| !Arc::ptr_eq(shared, &draft));
+        let shared = self.handles().draft(inode).filter(|shared| !shared.is_same(&draft));
         if is_begun && shared.is_some() {
             // Another program began to write the file at the same time.
             let mut draft = draft.lock().await;
@@ -450,9 +453,9 @@ impl FileSystem {
         let place = self.draft_place();
         let mut draft = Draft::empty(place, condition, attributes);
         draft.note(&path);
-        let draft = Arc::new(AsyncMutex::new(draft));
+        let draft = SharedDraft::new(draft);
         let inode = self.number_of_version(parent, name, None);
-        let facts = self.facts_of_draft(inode, &draft).await;
+        let facts = self.facts_of_draft(inode, &draft);
         let handle =
             self.handles().add(inode, Handle::Writing { draft, appends: mode.appends }, opener);
         self.inodes().looked_up(inode, facts.kind);
@@ -492,9 +495,6 @@ impl FileSystem {
         let written = draft.write(&path?, offset, bytes).await;
         if let Err(why) = written {
             draft.fail(why, self.locks.is_locked(opened.inode));
-        }
-        written
-    }
             return Err(why);
         }
         let before = draft.attributes();
@@ -503,6 +503,9 @@ impl FileSystem {
             draft.set_attributes(Attributes { permissions, ..before });
             drop(draft); // what the kernel asks for now is what it is told
             self.forget_attributes(opened.inode);
+        }
+        Ok(())
+    }
 
     /// Returns when what was written so far is as safe as [`Draft::sync`] says.
     pub async fn sync(&self, handle: u64) -> Result<(), Errno> {
@@ -510,9 +513,10 @@ impl FileSystem {
         match opened.handle {
             Handle::Writing { draft, .. } => {
                 let path = self.inodes().last_path(opened.inode);
-                draft.lock().await.sync(&path?).await?;
+                let mut draft = draft.lock().await;
+                draft.sync(&path?).await?;
                 match self.locks.is_locked(opened.inode) {
-                    true => self.publish_draft(&mut *draft.lock().await, opened.inode).await,
+                    true => self.publish_draft(&mut draft, opened.inode).await,
                     false => Ok(()),
                 }
             }
@@ -522,7 +526,7 @@ impl FileSystem {
 
     /// Whether a handle is open that will publish what is in a draft.
     fn is_open(&self, inode: u64, draft: &SharedDraft) -> bool {
-        self.handles().draft(inode).is_some_and(|open| Arc::ptr_eq(&open, draft))
+        self.handles().draft(inode).is_some_and(|open| open.is_same(draft))
     }
 
     /// Makes a directory.
@@ -549,24 +553,28 @@ impl FileSystem {
         self.check_unstaged(parent, name)?;
         self.check_empty(parent, name)?;
         let path = self.child(parent, name)?;
-        let draft = self.draft_at(parent, name);
-        if let Some(draft) = &draft {
-            self.will_have_no_name(&path, draft).await;
+        // Nothing of it is published while the name goes, or after: the file would be there again.
+        let mut draft = match self.draft_at(parent, name) {
+            Some(draft) => Some(draft.lock().await),
+            None => None,
+        };
+        if let Some(draft) = &mut draft {
+            will_have_no_name(&path, draft).await;
         }
         let only_dir = Some(is_dir);
         let remove = Remove { path: path.clone(), recursive: false, forever: false, only_dir };
         let removed = self.once(code::NO_ENTRY, || self.pool.call(&remove)).await;
         self.metadata.changed_here(&path);
         match removed {
+            Err(Errno::NOTDIR) if !is_dir => return Err(Errno::ISDIR),
             Err(Errno::NOENT) if draft.is_some() => {} // it was never published
             removed => removed?,
         }
         self.inodes().unlink(parent, name);
-        self.has_no_name(&path, draft).await;
+        self.has_no_name(&path, draft.as_deref_mut());
         Ok(())
     }
 
-            Err(Errno::NOTDIR) if !is_dir => return Err(Errno::ISDIR),
     /// Does something that may be done once: where the answer was lost it is tried again, and what then says
     /// that it is done is no error.
     async fn once<T, F: Future<Output = Result<T, Failure>>>(

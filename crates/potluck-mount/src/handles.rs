@@ -1,16 +1,12 @@
 //! What programs have open.
 
-use crate::draft::Draft;
 use crate::opener::newest_process;
 use crate::reading::Reading;
+use crate::shared_draft::SharedDraft;
 use potluck_wire::control::ListedEntry;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use tokio::sync::Mutex;
-
-/// A draft that the handles of one file share.
-pub type SharedDraft = Arc<Mutex<Draft>>;
 
 /// An open file or directory.
 #[derive(Clone)]
@@ -55,10 +51,9 @@ impl OpenHandles {
     /// Gives an open file a handle. Of a file that others have begun to write meanwhile it has their draft.
     pub fn add(&mut self, inode: u64, mut handle: Handle, opener: Option<u32>) -> u64 {
         if let Handle::Writing { draft, .. } = &mut handle {
-            let (shared, count) =
-                self.drafts.entry(inode).or_insert_with(|| (Arc::clone(draft), 0));
+            let (shared, count) = self.drafts.entry(inode).or_insert_with(|| (draft.clone(), 0));
             *count += 1;
-            *draft = Arc::clone(shared);
+            *draft = shared.clone();
         }
         *self.of_inode.entry(inode).or_default() += 1;
         self.last += 1;
@@ -87,15 +82,15 @@ impl OpenHandles {
 
     /// The process that opened a handle has closed it, and others write it.
     pub fn hand_on(&mut self, number: u64) {
+        if let Some(opened) = self.open.get_mut(&number) {
+            opened.opener = None;
+        }
+    }
+
     /// The handles of a file, each with its number. That most files have none is known without a look at all that are open.
     fn of_file(&self, inode: u64) -> impl Iterator<Item = (u64, &OpenHandle)> {
         let open = self.is_open(inode).then_some(&self.open).into_iter().flatten();
         open.filter(move |(_, opened)| opened.inode == inode).map(|(number, it)| (*number, it))
-    }
-
-        if let Some(opened) = self.open.get_mut(&number) {
-            opened.opener = None;
-        }
     }
 
     /// The processes that have closed a file which they wrote.
@@ -122,7 +117,7 @@ impl OpenHandles {
     pub fn is_unread_by(&self, inode: u64, process: Option<u32>) -> bool {
         let reads = |opened: &OpenHandle| {
             let reader = opened.opener.or(opened.left_by);
-            let is_read = opened.inode == inode && matches!(opened.handle, Handle::Reading(_));
+            let is_read = matches!(opened.handle, Handle::Reading(_));
             is_read && (reader.is_none() || reader == process)
         };
         process.is_some() && !self.of_file(inode).any(|(_, opened)| reads(opened))
@@ -130,7 +125,7 @@ impl OpenHandles {
 
     /// The draft of a file that is being written.
     pub fn draft(&self, inode: u64) -> Option<SharedDraft> {
-        self.drafts.get(&inode).map(|(draft, _)| Arc::clone(draft))
+        self.drafts.get(&inode).map(|(draft, _)| draft.clone())
     }
 
     /// The versions of a file that are being read.
@@ -148,14 +143,14 @@ impl OpenHandles {
         for opened in of_file.filter(|opened| matches!(opened.handle, Handle::Reading(_))) {
             opened.handle = handle.clone();
             if let Handle::Writing { draft, .. } = handle {
-                self.drafts.entry(inode).or_insert_with(|| (Arc::clone(draft), 0)).1 += 1;
+                self.drafts.entry(inode).or_insert_with(|| (draft.clone(), 0)).1 += 1;
             }
         }
     }
 
     /// The files that are being written.
     pub fn drafts(&self) -> Vec<(u64, SharedDraft)> {
-        self.drafts.iter().map(|(inode, (draft, _))| (*inode, Arc::clone(draft))).collect()
+        self.drafts.iter().map(|(inode, (draft, _))| (*inode, draft.clone())).collect()
     }
 
     /// Whether a file is open.

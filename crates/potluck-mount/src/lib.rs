@@ -22,6 +22,7 @@ mod opener;
 mod ops;
 mod reading;
 mod record;
+mod shared_draft;
 mod small_files;
 mod spool;
 mod stream;

@@ -346,11 +346,11 @@ impl Filesystem for KernelRequests {
     ) {
         let bytes = bytes.to_vec();
         let len = bytes.len() as u32;
+        // Past the page cache the kernel leaves it to this daemon to take the set-user-ID and set-group-ID bits away.
+        let clears_set_ids = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         self.spawn(|files| async move {
             match files.write(handle.0, offset, bytes, clears_set_ids).await {
                 Ok(()) => reply.written(len),
-        // Past the page cache the kernel leaves it to this daemon to take the set-user-ID and set-group-ID bits away.
-        let clears_set_ids = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
                 Err(why) => reply.error(number(why)),
             }
         });

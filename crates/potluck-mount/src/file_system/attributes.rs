@@ -2,13 +2,12 @@
 
 use super::{FileSystem, OpenMode, ShownEntry};
 use crate::errno::errno;
+use crate::shared_draft::SharedDraft;
 use potluck_client::Attributes;
 use potluck_core::attributes::{AttributesToSet, FileOwner, FileTime, Permissions};
 use potluck_wire::control::SetAttributes;
 use potluck_wire::error::code;
 use rustix::io::Errno;
-use std::sync::Arc;
-use tokio::sync::Mutex as AsyncMutex;
 
 /// The attributes that a program sets; what it leaves out stays.
 #[derive(Debug, Clone, Copy, Default)]
@@ -63,7 +62,7 @@ impl FileSystem {
             (None, Some(_)) => {
                 self.exchange_number(inode)?;
                 let mode = OpenMode { writes: true, ..OpenMode::default() };
-                Arc::new(AsyncMutex::new(self.begin_draft(inode, mode).await?))
+                SharedDraft::new(self.begin_draft(inode, mode).await?)
             }
         };
         {
@@ -84,7 +83,7 @@ impl FileSystem {
                 self.metadata.publishing(&path, draft.publish(&path)).await?;
             }
         }
-        Ok(self.facts_of_draft(inode, &shared).await)
+        Ok(self.facts_of_draft(inode, &shared))
     }
 
     /// What a program makes in a directory, with the group of the directory where that hands it on.

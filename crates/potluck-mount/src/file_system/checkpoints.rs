@@ -234,7 +234,7 @@ impl FileSystem {
             let (Some((parent, name)), Ok(path)) = (place, path) else { continue };
             if is_below {
                 self.inodes().unlink(parent, &name);
-                self.has_no_name(&path, Some(draft)).await;
+                self.has_no_name(&path, Some(&mut *draft.lock().await));
             }
         }
         self.is_over(inode);

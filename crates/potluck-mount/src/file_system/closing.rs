@@ -3,7 +3,7 @@
 use super::FileSystem;
 use crate::draft::Draft;
 use crate::errno::errno;
-use crate::handles::{Handle, OpenHandle, SharedDraft};
+use crate::handles::{Handle, OpenHandle};
 use crate::opener::{NamedInode, closes_for_good, process_of, started_since};
 use potluck_core::checkpoint::CheckpointId;
 use potluck_core::path::PoolPath;
@@ -144,6 +144,8 @@ impl FileSystem {
                 tracing::warn!("{dir} is not there any more: another client renamed or removed it");
                 Err(Errno::STALE)
             }
+            // A space in which a file was being written is not shown any more: the right to that was taken.
+            Err(failure) if failure.code == code::NO_SPACE_NAMED => Err(Errno::ACCESS),
             Err(failure) => Err(errno(&failure)),
             Ok(_) => Ok(()),
         }
@@ -152,8 +154,6 @@ impl FileSystem {
     /// Closes a handle; what was written since it was flushed last is published.
     pub async fn release(&self, handle: u64, owner: Option<u64>) {
         self.handles().leave(handle);
-            // A space in which a file was being written is not shown any more: the right to that was taken.
-            Err(failure) if failure.code == code::NO_SPACE_NAMED => Err(Errno::ACCESS),
         let opened = self.handles().get(handle);
         let Some(opened) = opened else { return };
         let locked = self.locked_number(opened.inode);
@@ -206,10 +206,10 @@ impl FileSystem {
 
     /// A name is gone, with the draft that it led to, if there is one: nothing of that will be published, and that is
     /// no loss.
-    pub(super) async fn has_no_name(&self, path: &PoolPath, draft: Option<SharedDraft>) {
+    pub(super) fn has_no_name(&self, path: &PoolPath, draft: Option<&mut Draft>) {
         self.record.forget_failures(path);
         if let Some(draft) = draft {
-            draft.lock().await.has_no_name();
+            draft.has_no_name();
         }
     }
 
@@ -218,7 +218,7 @@ impl FileSystem {
         let drafts = self.handles().drafts();
         for (inode, draft) in drafts {
             let path = self.inodes().path(inode);
-            if let (Ok(path), Ok(mut draft)) = (path, draft.try_lock()) {
+            if let (Ok(path), Some(mut draft)) = (path, draft.try_lock()) {
                 draft.note(&path);
             }
         }

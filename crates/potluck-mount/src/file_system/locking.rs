@@ -3,10 +3,11 @@
 
 use super::FileSystem;
 use crate::errno::errno;
-use crate::handles::{Handle, SharedDraft};
+use crate::handles::Handle;
 use crate::interruption::is_interrupted;
 use crate::locks::{Locking, MountLocks, RangeLock, ReturnedAuthority, Taken};
 use crate::reading::Reading;
+use crate::shared_draft::SharedDraft;
 use potluck_core::path::PoolPath;
 use potluck_wire::control::{LOCK_LEASE, LockLevel};
 use potluck_wire::error::code;

@@ -2,12 +2,28 @@
 
 use super::FileSystem;
 use crate::draft::Draft;
-use crate::handles::SharedDraft;
+use crate::shared_draft::{DraftGuard, SharedDraft};
 use potluck_core::path::PoolPath;
 use potluck_wire::control::EntryKind;
 use potluck_wire::error::code;
 use rustix::io::Errno;
-use tokio::sync::OwnedMutexGuard;
+use std::collections::BTreeMap;
+
+/// The drafts that a rename concerns, of which nobody else does anything meanwhile.
+struct RenamedDrafts {
+    /// That of the file that moves.
+    source: Option<DraftGuard>,
+    /// That of the file in whose place it comes.
+    replaced: Option<DraftGuard>,
+    /// Those below a directory that moves.
+    below: Vec<DraftGuard>,
+}
+
+/// A name is about to be gone, or another's: what was published of a draft can be opened for it now alone.
+pub(super) async fn will_have_no_name(path: &PoolPath, draft: &mut Draft) {
+    // Without it the programs that have it open are told so when they read or write it.
+    let _ = draft.open_again(path).await;
+}
 
 impl FileSystem {
     /// Gives an entry another name, in the place of what has that; with `no_replace` only if nothing has. A file that is
@@ -28,16 +44,12 @@ impl FileSystem {
             return Ok(());
         }
         self.check_empty(to.0, to.1)?;
-        let (draft, replaced) = (self.draft_at(from.0, from.1), self.draft_at(to.0, to.1));
-        if let Some(replaced) = &replaced {
-            self.will_have_no_name(&target, replaced).await;
+        // Nothing is published under the old names meanwhile, nor at the new one, where it would replace what was moved there.
+        let RenamedDrafts { source: mut draft, mut replaced, below } =
+            self.drafts_of_rename(from, to).await;
+        if let Some(replaced) = &mut replaced {
+            will_have_no_name(&target, replaced).await;
         }
-        // Nothing is published under the old names meanwhile.
-        let mut below = self.drafts_below(from.0, from.1).await;
-        let mut draft = match draft {
-            Some(draft) => Some(draft.lock_owned().await),
-            None => None,
-        };
         if let Some(draft) = &mut draft
             && !self.is_written_at(from.0, from.1)
         {
@@ -60,17 +72,10 @@ impl FileSystem {
             }
         }
         self.inodes().rename(from, to);
-        below.clear();
-        drop(draft);
-        self.has_no_name(&target, replaced).await;
+        self.has_no_name(&target, replaced.as_deref_mut());
+        drop((draft, replaced, below));
         self.note_new_names();
         Ok(())
-    }
-
-    /// A name is about to be gone, or another's: what was published of a draft can be opened for it now alone.
-    pub(super) async fn will_have_no_name(&self, path: &PoolPath, draft: &SharedDraft) {
-        // Without it the programs that have it open are told so when they read or write it.
-        let _ = draft.lock().await.open_again(path).await;
     }
 
     /// Refuses to take away a directory in which a program writes a file that is not published.
@@ -89,13 +94,22 @@ impl FileSystem {
         drafts
     }
 
-    /// The drafts below a directory, each of which waits for these guards.
-    async fn drafts_below(&self, parent: u64, name: &str) -> Vec<OwnedMutexGuard<Draft>> {
-        let mut below = Vec::new();
-        for (_, draft) in self.numbers_of_drafts_below(parent, name) {
-            below.push(draft.lock_owned().await);
+    /// Waits for the turn of all drafts that a rename concerns, in the order of their numbers, which is the same for every
+    /// rename: two of them that want the same drafts do not wait for one another.
+    async fn drafts_of_rename(&self, from: (u64, &str), to: (u64, &str)) -> RenamedDrafts {
+        let [source, replaced] = [from, to].map(|(parent, name)| self.number(parent, name));
+        let mut drafts: BTreeMap<u64, SharedDraft> =
+            self.numbers_of_drafts_below(from.0, from.1).into_iter().collect();
+        for number in [source, replaced].into_iter().flatten() {
+            drafts.extend(self.handles().draft(number).map(|draft| (number, draft)));
         }
-        below
+        let mut guards = BTreeMap::new();
+        for (number, draft) in drafts {
+            guards.insert(number, draft.lock().await);
+        }
+        let mut take = |number: Option<u64>| number.and_then(|number| guards.remove(&number));
+        let (source, replaced) = (take(source), take(replaced));
+        RenamedDrafts { source, replaced, below: guards.into_values().collect() }
     }
 
     fn is_written_at(&self, parent: u64, name: &str) -> bool {

@@ -4,6 +4,7 @@ use super::{Mount, mounted};
 use crate::pool::content::{arg, assert_same, bytes};
 use crate::pool::lab::Cli;
 use crate::pool::waiting::{DEADLINE, pause, wait_until};
+use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::IntoRawFd;
@@ -11,7 +12,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Long enough for a shell to have begun what it was told.
 const BEGUN: Duration = Duration::from_millis(700);
@@ -314,6 +316,57 @@ with tempfile.TemporaryFile(dir=sys.argv[1]) as f:
 }
 
 #[test]
+fn a_file_that_is_closed_while_it_is_removed_or_replaced_does_not_come_back() {
+    let test = "a_file_that_is_closed_while_it_is_removed_or_replaced_does_not_come_back";
+    let Some((mut lab, mount)) = mounted(test, 1, &[], &[]) else { return };
+    let (path, other) = (mount.at("f"), mount.at("other"));
+    for is_replaced in [false, true] {
+        fs::write(&path, bytes(1, 300_000)).expect("written");
+        fs::write(&other, "other").expect("written");
+        let writer = OpenOptions::new().read(true).write(true).open(&path).expect("opened");
+        writer.write_all_at(b"changed", 1000).expect("written");
+        lab.manager().signal(Signal::STOP);
+        let (path, other) = (path.clone(), other.clone());
+        let changing = thread::spawn(move || match is_replaced {
+            true => fs::rename(other, path),
+            false => fs::remove_file(path),
+        });
+        pause(BEGUN);
+        let closing = thread::spawn(move || close(writer));
+        pause(BEGUN);
+        lab.manager().signal(Signal::CONT);
+        changing.join().expect("no panic").expect("done");
+        assert_eq!(closing.join().expect("no panic"), None);
+        match is_replaced {
+            true => assert_eq!(lab.cli.cat("pot://lab/f"), b"other"),
+            false => assert!(!is_there(&lab.cli, "pot://lab/f")),
+        }
+    }
+}
+
+#[test]
+fn a_directory_is_listed_while_a_file_in_it_is_closed_and_waits_for_donors() {
+    let test = "a_directory_is_listed_while_a_file_in_it_is_closed";
+    let Some((mut lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
+    let content = bytes(1, 2 << 20);
+    let mut writer = File::create(mount.at("f")).expect("made");
+    writer.write_all(&content[..1 << 20]).expect("written");
+    lab.donor("donor-1").signal(Signal::STOP);
+    writer.write_all(&content[1 << 20..]).expect("written");
+    let closing = thread::spawn(move || close(writer));
+    pause(ASKS_AGAIN);
+    let asked = Instant::now();
+    let listed = fs::read_dir(&mount.dir).expect("listed").map(|entry| entry.expect("read"));
+    let sizes: Vec<u64> = listed.map(|entry| entry.metadata().expect("there").len()).collect();
+    let took = asked.elapsed();
+    assert_eq!(sizes, [2 << 20]);
+    assert!(!closing.is_finished() && took < Duration::from_secs(1), "it waited for {took:?}");
+    lab.donor("donor-1").signal(Signal::CONT);
+    assert_eq!(closing.join().expect("no panic"), None);
+    assert_same(&lab.cli.cat("pot://lab/f"), &content, "what was closed");
+}
+
+#[test]
 fn an_open_reader_is_told_of_the_version_that_it_reads() {
     let test = "an_open_reader_is_told_of_the_version_that_it_reads";
     let Some((lab, mount)) = mounted(test, 1, &["--chunk-size", "64KiB"], &[]) else { return };
@@ -405,7 +458,7 @@ fn a_file_that_is_replaced_again_and_again_is_read_whole_in_any_of_its_versions(
     let path = mount.at("f");
     fs::write(&path, [0; 1000]).expect("written");
     let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(|| {
             for round in 1..150_usize {
                 let name = mount.at("next");
