@@ -26,6 +26,8 @@ use potluck_core::path::PoolPath;
 const MOST_OPEN: u64 = 256;
 /// How long a checkpoint that has ended is known: whoever commits it again in that time hears that it is committed.
 const KNOWN_AFTERWARDS_MS: u64 = 24 * 3600 * 1000;
+/// Directories without anything that may be staged where nothing is: there is one, of writers that all withdrew.
+const MOST_EMPTY_DIRS: usize = 16;
 /// How long a file that nobody writes stays shared once nothing is contributed to its next version.
 const SHARED_AFTERWARDS_MS: u64 = 600 * 1000;
 
@@ -190,13 +192,35 @@ pub(crate) fn check_lengths(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
     super::names::check_lengths(db, &open.staging, &open.target)
 }
 
-/// Has the files of a checkpoint removed, unless they were before.
-pub(crate) fn abort(db: &Tx, (space, id): (&str, &CheckpointId), now_ms: u64) -> Result<(), Error> {
+/// Has the files of a checkpoint removed, unless they were before; with `if_empty` where there are none.
+pub(crate) fn abort(
+    db: &Tx,
+    (space, id): (&str, &CheckpointId),
+    if_empty: bool,
+    now_ms: u64,
+) -> Result<(), Error> {
     let kept = in_space(db, (space, id))?;
+    if if_empty
+        && let (Some(dir), Some(open)) = (kept.dir, kept.open(db)?)
+        && has_staged_files(db, dir)?
+    {
+        return Err(Error::NotEmpty(open.staging));
+    }
     if let Some(target) = kept.committed {
         return Err(Error::CheckpointCommitted { id: *id, target });
     }
     remove(db, &kept, now_ms)
+}
+
+/// Whether more is staged in a directory than directories without anything.
+fn has_staged_files(db: &Tx, dir: DirId) -> Result<bool, Error> {
+    for (_, place) in entries::children(db, dir, MOST_EMPTY_DIRS)? {
+        match place {
+            EntryPlace::Dir(dir) if !entries::has_children(db, dir)? => {}
+            EntryPlace::Dir(_) | EntryPlace::File(_) | EntryPlace::Link(_) => return Ok(true),
+        }
+    }
+    Ok(false)
 }
 
 /// Removes what is staged for a checkpoint, if it has not ended.
@@ -270,7 +294,11 @@ fn due(db: &Tx, limit: usize, now_ms: u64) -> Result<Vec<Kept>, Error> {
 }
 
 /// The file that writers share at a path, if they do.
-fn shared_file(db: &Tx, path: &PoolPath) -> Result<Option<Kept>, Error> {
+pub(crate) fn shared_file(db: &Tx, path: &PoolPath) -> Result<Option<OpenCheckpoint>, Error> {
+    shared_row(db, path)?.map_or(Ok(None), |kept| kept.open(db))
+}
+
+fn shared_row(db: &Tx, path: &PoolPath) -> Result<Option<Kept>, Error> {
     let Some(kept) = find(db, &CheckpointId::of_shared_file(path))? else { return Ok(None) };
     // Its directory may have been moved since.
     let is_there = kept.open(db)?.is_some_and(|open| open.target == *path);
@@ -279,12 +307,12 @@ fn shared_file(db: &Tx, path: &PoolPath) -> Result<Option<Kept>, Error> {
 
 /// Whether writers share the file at a path.
 pub(crate) fn is_shared_file(db: &Tx, path: &PoolPath) -> Result<bool, Error> {
-    Ok(shared_file(db, path)?.is_some())
+    Ok(shared_row(db, path)?.is_some())
 }
 
 /// Removes what writers have contributed to a file that is removed: it is of no file that is there later.
 pub(crate) fn end_sharing(db: &Tx, path: &PoolPath, now_ms: u64) -> Result<(), Error> {
-    shared_file(db, path)?.map_or(Ok(()), |kept| remove(db, &kept, now_ms))
+    shared_row(db, path)?.map_or(Ok(()), |kept| remove(db, &kept, now_ms))
 }
 
 /// Whether a checkpoint is to be aborted or forgotten.

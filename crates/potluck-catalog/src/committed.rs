@@ -89,9 +89,10 @@ fn tell(db: &Tx, op: ChangeOp, told: &mut Vec<CommittedChange>) -> Result<(), Er
         }
         ChangeOp::Moved { from, to } => told.extend([gone(from), there(to)]),
         ChangeOp::Removed(path) | ChangeOp::Kept { from: path, .. } => told.push(gone(path)),
-        ChangeOp::Published {
-            from, to, style: CommitStyle::Replace | CommitStyle::Share, ..
-        } => {
+        ChangeOp::Published { style: CommitStyle::Share, .. } => {
+            return Err(Error::Bug("a shared file is no directory".into()));
+        }
+        ChangeOp::Published { from, to, style: CommitStyle::Replace, .. } => {
             told.extend([gone(from), there(to)]);
         }
         ChangeOp::Published { from, to, style: CommitStyle::Merge, merged } => {

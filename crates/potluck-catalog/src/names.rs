@@ -203,16 +203,29 @@ fn throw_emptied(db: &Tx, dir: DirId, path: &PoolPath) -> Result<(), Error> {
     }
 }
 
-/// Refuses a change of something that has to be a directory and is none, or the other way round.
-pub(crate) fn check_kind(db: &Tx, path: &PoolPath, only_dir: Option<bool>) -> Result<(), Error> {
-    let Some(only_dir) = only_dir else { return Ok(()) };
-    match (entries::existing(db, path)?.place, only_dir) {
-        (EntryPlace::Dir(_), false) => Err(Error::IsADirectory(path.clone())),
-        (EntryPlace::File(_) | EntryPlace::Link(_), true) => {
-            Err(Error::NotADirectory(path.clone()))
-        }
-        _ => Ok(()),
+/// Refuses to remove something else than was meant.
+pub(crate) fn check_meant(db: &Tx, path: &PoolPath, only_if: OnlyIf) -> Result<(), Error> {
+    let is_dir = || Ok(matches!(entries::existing(db, path)?.place, EntryPlace::Dir(_)));
+    match only_if {
+        OnlyIf::Directory if !is_dir()? => Err(Error::NotADirectory(path.clone())),
+        OnlyIf::NoDirectory if is_dir()? => Err(Error::IsADirectory(path.clone())),
+        OnlyIf::Version(version) => check_version(db, path, Some(version)),
+        OnlyIf::Anything | OnlyIf::Directory | OnlyIf::NoDirectory => Ok(()),
     }
+}
+
+/// Refuses a change where a file is to be of `version`, and is of another.
+pub(crate) fn check_version(
+    db: &Tx,
+    path: &PoolPath,
+    version: Option<VersionId>,
+) -> Result<(), Error> {
+    let Some(expected) = version else { return Ok(()) };
+    let there = entries::resolve(db, path)?.and_then(|found| match found.place {
+        EntryPlace::File(version) => Some(version),
+        EntryPlace::Dir(_) | EntryPlace::Link(_) => None,
+    });
+    visible::check_condition(db, path, Condition::IfVersion(expected), there)
 }
 
 /// Removes a file, or a directory: an empty one, or with `recursive` any. A tree is unlinked at

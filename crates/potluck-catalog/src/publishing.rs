@@ -69,8 +69,9 @@ pub(crate) fn publish(
             spaces::add_sums(db, spaces::named(db, target.space())?.id, sums)?;
             Ok(merged)
         }
+        (CommitStyle::Share, _) => Err(Error::Bug("a shared file is no directory".into())),
         // What is merged into nothing becomes the whole.
-        (CommitStyle::Replace | CommitStyle::Merge | CommitStyle::Share, _) => {
+        (CommitStyle::Replace | CommitStyle::Merge, _) => {
             let above = target.parent().ok_or_else(outside)?;
             let made = EntryAttributes::of_dir(when.wall_ms);
             let parent = make_dirs(db, &above, made, made.mtime)?;

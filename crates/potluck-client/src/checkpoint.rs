@@ -127,7 +127,9 @@ impl Pool {
     ///
     /// Errors: [`code::CHECKPOINT_COMMITTED`], [`code::NO_CHECKPOINT`] where it is not known any more.
     pub async fn abort_checkpoint(&self, space: &str, id: CheckpointId) -> Result<(), Failure> {
-        self.call_retrying(&CheckpointAbort { space: space.to_owned(), id }).await.map(drop)
+        self.call_retrying(&CheckpointAbort { space: space.to_owned(), id, if_empty: false })
+            .await
+            .map(drop)
     }
 
     /// The checkpoints that are open in the spaces that this member may list.

@@ -173,14 +173,15 @@ impl Pool {
         to: &PoolPath,
         no_replace: bool,
     ) -> Result<(), Failure> {
-        self.call(&Move { from: from.clone(), to: to.clone(), no_replace }).await.map(drop)
+        let (from, to) = (from.clone(), to.clone());
+        self.call(&Move { from, to, no_replace, replaces: None }).await.map(drop)
     }
 
     /// Removes a file, or with `recursive` a directory with all that is in it.
     ///
     /// Errors: [`code::NO_ENTRY`], [`code::NOT_RECURSIVE`] for a directory without `recursive`.
     pub async fn remove(&self, path: &PoolPath, recursive: bool) -> Result<Removed, Failure> {
-        self.call(&Remove { path: path.clone(), recursive, forever: false, only_dir: None }).await
+        self.call(&Remove { path: path.clone(), recursive, forever: false, only_if: Default::default() }).await
     }
 
     /// The spaces of the pool that this member may list.

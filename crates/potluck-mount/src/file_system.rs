@@ -561,8 +561,8 @@ impl FileSystem {
         if let Some(draft) = &mut draft {
             will_have_no_name(&path, draft).await;
         }
-        let only_dir = Some(is_dir);
-        let remove = Remove { path: path.clone(), recursive: false, forever: false, only_dir };
+        let only_if = if is_dir { OnlyIf::Directory } else { OnlyIf::NoDirectory };
+        let remove = Remove { path: path.clone(), recursive: false, forever: false, only_if };
         let removed = self.once(code::NO_ENTRY, || self.pool.call(&remove)).await;
         self.metadata.changed_here(&path);
         match removed {

@@ -244,7 +244,7 @@ impl Member {
                     path: file,
                     recursive: false,
                     forever: false,
-                    only_dir: None,
+                    only_if: Default::default(),
                 })
                 .await
             }
@@ -253,11 +253,14 @@ impl Member {
                     path: all,
                     recursive: true,
                     forever: false,
-                    only_dir: None,
+                    only_if: Default::default(),
                 })
                 .await
             }
-            6 => self.forbidden(&Move { from: file, to: own, no_replace: false }).await,
+            6 => {
+                self.forbidden(&Move { from: file, to: own, no_replace: false, replaces: None })
+                    .await
+            }
             7 => {
                 self.forbidden(&MakeDir {
                     path: at("made"),

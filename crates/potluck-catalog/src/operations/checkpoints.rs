@@ -7,6 +7,7 @@ use crate::publishing::Conditions;
 use crate::when::When;
 use crate::{Catalog, Durability, Error};
 use potluck_core::checkpoint::CheckpointId;
+use potluck_core::path::PoolPath;
 use potluck_wire::control::Condition;
 
 impl Catalog {
@@ -35,14 +36,21 @@ impl Catalog {
         self.write(Durability::Disk, commit).await
     }
 
-    /// Removes the files of a checkpoint in a space, unless that was done before.
+    /// Removes the files of a checkpoint in a space, unless that was done before; with `if_empty` it is refused where there
+    /// are some.
     pub async fn abort_checkpoint(
         &self,
         (space, id): (String, CheckpointId),
+        if_empty: bool,
         now_ms: u64,
     ) -> Result<(), Error> {
-        let abort = move |db: &_| checkpoints::abort(db, (&space, &id), now_ms);
+        let abort = move |db: &_| checkpoints::abort(db, (&space, &id), if_empty, now_ms);
         self.write(Durability::Disk, abort).await
+    }
+
+    /// The checkpoint in which writers contribute to the file at a path, if they share it.
+    pub async fn shared_file(&self, path: PoolPath) -> Result<Option<OpenCheckpoint>, Error> {
+        self.read(move |db| checkpoints::shared_file(db, &path)).await
     }
 
     /// The checkpoints that are open, or were committed in the last day.

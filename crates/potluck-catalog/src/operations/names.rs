@@ -93,12 +93,13 @@ impl Catalog {
         self.write(Durability::Disk, set).await
     }
 
-    /// Gives a file or directory another name in its space.
+    /// Gives a file or directory another name in its space; where `replaces` is given, in the place of that version.
     pub async fn rename(
         &self,
         from: PoolPath,
         to: PoolPath,
         no_replace: bool,
+        replaces: Option<VersionId>,
         when: When,
     ) -> Result<(), Error> {
         let (source, target) = (from.clone(), to.clone());
@@ -106,27 +107,18 @@ impl Catalog {
         let rename = move |db: &_| {
             checkpoint_rows::check_removable(db, &from)?;
             checkpoint_rows::check_removable(db, &to)?;
+            names::check_version(db, &to, replaces)?;
             names::move_entry(db, &from, &to, no_replace, when)
         };
         self.write(Durability::Disk, rename).await
     }
 
-    /// Removes a file or a directory, with `recursive` also one that has entries; gives the files that were there
-    /// just before.
+    /// Removes a file or a directory, with `recursive` also one that has entries, if it is what `only_if` says; gives the
+    /// files that were there just before.
     pub async fn remove(
         &self,
         path: PoolPath,
-        recursive: bool,
-        when: When,
-    ) -> Result<Removed, Error> {
-        self.remove_of_kind(path, None, recursive, when).await
-    }
-
-    /// Removes what [`Self::remove`] does if it is a directory, or if it is none, as `only_dir` says.
-    pub async fn remove_of_kind(
-        &self,
-        path: PoolPath,
-        only_dir: Option<bool>,
+        only_if: OnlyIf,
         recursive: bool,
         when: When,
     ) -> Result<Removed, Error> {
@@ -138,7 +130,7 @@ impl Catalog {
         let removed = self.read(count).await?;
         let remove = move |db: &_| {
             checkpoint_rows::check_removable(db, &path)?;
-            names::check_kind(db, &path, only_dir)?;
+            names::check_meant(db, &path, only_if)?;
             checkpoints::end_sharing(db, &path, when.pool_ms)?;
             names::remove(db, &path, recursive, when)
         };

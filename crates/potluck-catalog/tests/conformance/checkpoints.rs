@@ -43,7 +43,7 @@ impl Stage {
     }
 
     async fn abort(&self, number: u8) -> Result<(), Error> {
-        self.catalog.abort_checkpoint(("lab".into(), id(number)), 2).await
+        self.catalog.abort_checkpoint(("lab".into(), id(number)), false, 2).await
     }
 
     async fn tree(&self) -> Vec<String> {
@@ -128,7 +128,7 @@ async fn a_checkpoint_moves_with_the_directory_that_it_is_in_and_ends_with_it() 
     stage.put(file(&staged(&open, "a"), &[2], &[1])).await;
     stage
         .catalog
-        .rename(path("pot://lab/run"), path("pot://lab/moved"), false, when(1))
+        .rename(path("pot://lab/run"), path("pot://lab/moved"), false, None, when(1))
         .await
         .expect("moved");
     let gone = stage.refused(file(&staged(&open, "b"), &[3], &[1])).await;
@@ -144,7 +144,7 @@ async fn a_checkpoint_moves_with_the_directory_that_it_is_in_and_ends_with_it() 
     stage.catalog.make_directory(path("pot://lab/d"), false, MADE).await.expect("made");
     let other = stage.replace(3, "pot://lab/d/step").await;
     assert_ne!(open.staging.parent(), other.staging.parent(), "each in the deepest that was there");
-    let kept = stage.catalog.remove(path("pot://lab/d"), false, when(1)).await;
+    let kept = stage.catalog.remove(path("pot://lab/d"), None, false, when(1)).await;
     assert_eq!(kept.expect_err("in use"), Error::HasCheckpoint(path("pot://lab/d")));
     stage.remove("pot://lab/d", 1).await;
     assert_eq!(stage.publish(3, ALWAYS).await, Err(Error::NoCheckpoint(id(3))));
@@ -163,13 +163,14 @@ async fn names_of_staging_directories_are_made_moved_and_removed_by_checkpoints_
     assert_eq!(stage.catalog.make_directory(below, true, MADE).await, none(2));
     let elsewhere = path(&format!("pot://lab/x/{}/f", id(1).staging_name()));
     assert_eq!(stage.catalog.make_directory(elsewhere, true, MADE).await, none(1));
-    let moved = stage.catalog.rename(path(&staged(&open, "a")), path(&other), false, when(1)).await;
+    let moved =
+        stage.catalog.rename(path(&staged(&open, "a")), path(&other), false, None, when(1)).await;
     assert_eq!(moved, Err(Error::StagingPlace(path(&other))));
     let here = Error::StagingPlace(open.staging.clone());
     let moved =
-        stage.catalog.rename(open.staging.clone(), path("pot://lab/x"), false, when(1)).await;
+        stage.catalog.rename(open.staging.clone(), path("pot://lab/x"), false, None, when(1)).await;
     assert_eq!(moved, Err(here.clone()));
-    let removed = stage.catalog.remove(open.staging.clone(), true, when(1)).await;
+    let removed = stage.catalog.remove(open.staging.clone(), None, true, when(1)).await;
     assert_eq!(removed.expect_err("in use"), here);
     let policy = stage.catalog.plan_policy(open.staging.clone(), Override::default()).await;
     assert_eq!(policy.expect_err("inherited"), here);
@@ -355,8 +356,20 @@ async fn a_file_is_shared_until_that_is_ended_or_it_is_removed_or_nobody_writes_
     let id = CheckpointId::of_shared_file(&out);
     let commit = stage.catalog.commit_checkpoint(("lab".into(), id), ALWAYS, when(2)).await;
     assert_eq!(commit, Err(Error::NoCheckpoint(id)), "its writers make the versions");
-    stage.catalog.abort_checkpoint(("lab".into(), id), 2).await.expect("ended");
-    let again = stage.catalog.abort_checkpoint(("lab".into(), id), 2).await;
+    // It goes on where somebody has begun with the next version.
+    stage.put(file(&staged(&open, "open/w-a"), &[], &[])).await;
+    let refused = stage.catalog.abort_checkpoint(("lab".into(), id), true, 2).await;
+    assert_eq!(refused, Err(Error::NotEmpty(open.staging.clone())));
+    assert_eq!(stage.catalog.shared_file(out.clone()).await, Ok(Some(open.clone())));
+    let mark = path(&staged(&open, "open/w-a"));
+    stage.catalog.remove(mark, None, false, when(2)).await.expect("removed");
+    let ended = stage.catalog.abort_checkpoint(("lab".into(), id), true, 2).await;
+    ended.expect("nobody contributes, and the empty directory is nothing");
+    assert_eq!(stage.catalog.shared_file(out.clone()).await, Ok(None));
+    let open = stage.catalog.begin_checkpoint(shared(MemberId(1)), when(2)).await.expect("anew");
+    stage.put(file(&staged(&open, "open/w-a"), &[], &[])).await;
+    stage.catalog.abort_checkpoint(("lab".into(), id), false, 2).await.expect("ended");
+    let again = stage.catalog.abort_checkpoint(("lab".into(), id), false, 2).await;
     assert_eq!(again, Err(Error::NoCheckpoint(id)), "nothing is known of it");
 
     // A file that is removed takes along what was to be its next version.
@@ -365,7 +378,7 @@ async fn a_file_is_shared_until_that_is_ended_or_it_is_removed_or_nobody_writes_
     stage.put(file(&staged(&open, "open/w-a"), &[2], &[1])).await;
     let opened = || stage.catalog.open_files(out.clone(), false, None);
     assert!(opened().await.expect("opened").is_shared);
-    stage.catalog.remove(out.clone(), false, when(4)).await.expect("removed");
+    stage.catalog.remove(out.clone(), None, false, when(4)).await.expect("removed");
     assert_eq!(stage.catalog.checkpoints().await.expect("read").open, []);
     stage.empty_trash().await;
     assert_eq!(stage.refs([1, 2]).await, [Some(0), Some(0)]);

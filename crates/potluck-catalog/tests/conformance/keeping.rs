@@ -97,7 +97,7 @@ async fn who_replaced_a_file_and_when_is_told() {
     stage.keeps("pot://lab/d", "10", None).await;
     stage.put(file("pot://lab/d/a", &[1], &[1])).await;
     let moment = When { pool_ms: 40, wall_ms: 1234, ..When::default() }.made_by(USER);
-    stage.catalog.remove(path("pot://lab/d/a"), false, moment).await.expect("removed");
+    stage.catalog.remove(path("pot://lab/d/a"), None, false, moment).await.expect("removed");
     let [about] = &stage.kept("pot://lab/d/a", KeptScope::OfName, 50).await[..] else {
         panic!("one version")
     };
@@ -227,7 +227,7 @@ async fn without_a_trash_a_removal_is_for_good_and_takes_old_versions_along() {
     stage.put(file("pot://lab/d/b", &[4], &[1])).await;
     stage.put(file("pot://lab/d/b", &[5], &[1])).await;
     let forever = When { keeps: WhatIsKept::Nothing, ..when(5) };
-    stage.catalog.remove(path("pot://lab/d/b"), false, forever).await.expect("removed");
+    stage.catalog.remove(path("pot://lab/d/b"), None, false, forever).await.expect("removed");
     stage.let_old_go(5).await;
     assert_eq!(stage.refs([4, 5]).await, [Some(0); 2]);
 }
@@ -242,7 +242,7 @@ async fn old_versions_of_a_name_that_is_gone_go_with_what_was_removed() {
     }
     stage.remove("pot://lab/d/removed", 5).await;
     let (from, to) = (path("pot://lab/d/moved"), path("pot://lab/d/new"));
-    stage.catalog.rename(from, to, false, when(5)).await.expect("moved");
+    stage.catalog.rename(from, to, false, None, when(5)).await.expect("moved");
     stage.let_old_go(HOUR_MS + 4).await;
     assert_eq!(stage.kept("pot://lab/d", KeptScope::AllBelow, 5).await.len(), 3);
     stage.let_old_go(HOUR_MS + 5).await;
@@ -257,7 +257,7 @@ async fn a_file_that_another_is_renamed_over_is_kept() {
     let old = stage.put(file("pot://lab/d/a", &[1], &[1])).await;
     stage.put(file("pot://lab/d/tmp", &[2], &[1])).await;
     let (from, to) = (path("pot://lab/d/tmp"), path("pot://lab/d/a"));
-    stage.catalog.rename(from, to, false, when(5)).await.expect("moved");
+    stage.catalog.rename(from, to, false, None, when(5)).await.expect("moved");
     assert_eq!(stage.versions("pot://lab/d/a", 6).await, [(old, false)]);
     assert_eq!(stage.used().await.0, 2);
 }
@@ -309,14 +309,14 @@ async fn nobody_writes_where_versions_are_kept() {
         let make = stage.catalog.make_directory(path(at), true, MADE).await;
         assert_eq!(make, Err(refused(at)));
         let (from, to) = (path("pot://lab/d/a"), path(at));
-        let onto = stage.catalog.rename(from.clone(), to.clone(), false, when(5)).await;
+        let onto = stage.catalog.rename(from.clone(), to.clone(), false, None, when(5)).await;
         assert_eq!(onto, Err(refused(at)));
         let set = stage.catalog.set_attributes(to.clone(), None, Default::default()).await;
         assert_eq!(set, Err(refused(at)));
     }
-    let removed = stage.catalog.remove(path(&kept), true, when(5)).await;
+    let removed = stage.catalog.remove(path(&kept), None, true, when(5)).await;
     assert_eq!(removed.map(drop), Err(refused(&kept)));
-    let moved = stage.catalog.rename(path(&kept), path("pot://lab/x"), false, when(5)).await;
+    let moved = stage.catalog.rename(path(&kept), path("pot://lab/x"), false, None, when(5)).await;
     assert_eq!(moved, Err(refused(&kept)));
     assert_eq!(stage.refused(file(&kept, &[9], &[1])).await, refused(&kept));
     let below = format!("{holder}/x/y");
@@ -353,7 +353,7 @@ async fn a_directory_in_which_only_old_versions_are_is_empty_to_its_users() {
     stage.keeps("pot://lab/d", "10", Some("1h")).await;
     stage.put(file("pot://lab/d/e/a", &[1], &[1])).await;
     stage.remove("pot://lab/d/e/a", 5).await;
-    let removed = stage.catalog.remove(path("pot://lab/d/e"), false, when(6)).await;
+    let removed = stage.catalog.remove(path("pot://lab/d/e"), None, false, when(6)).await;
     assert_eq!(removed.expect("as rmdir does").files, 0);
     assert_eq!(stage.bring_back("pot://lab/d/e", None, true).await, Ok(false));
     assert_eq!(stage.bring_back("pot://lab/d/e/a", None, true).await, Ok(false));

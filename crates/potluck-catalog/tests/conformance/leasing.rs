@@ -32,7 +32,7 @@ async fn lost(loss: Loss) -> (Stage, VersionId) {
         Loss::Replaced => drop(stage.put(file("pot://lab/d/a", &[3], &[1])).await),
         Loss::ReplacedByAMove => {
             let (from, to) = (path("pot://lab/d/b"), path("pot://lab/d/a"));
-            stage.catalog.rename(from, to, false, when(10)).await.expect("moved");
+            stage.catalog.rename(from, to, false, None, when(10)).await.expect("moved");
         }
     }
     (stage, version)

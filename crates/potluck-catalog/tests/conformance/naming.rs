@@ -15,7 +15,19 @@ use potluck_core::policy::Policy;
 use potluck_wire::control::{EntryKind, ListedEntry, Used};
 
 async fn moved(stage: &Stage, from: &str, to: &str) -> Result<(), Error> {
-    stage.catalog.rename(path(from), path(to), false, when(1)).await
+    stage.catalog.rename(path(from), path(to), false, None, when(1)).await
+}
+
+#[tokio::test]
+async fn a_file_that_is_to_replace_a_version_replaces_no_other() {
+    let mut stage = tree().await;
+    let (a, b) = (path("pot://lab/a"), path("pot://lab/b.txt"));
+    let before = told(&stage, "pot://lab/a").await.2;
+    stage.put(file("pot://lab/a", &[6], &[1])).await;
+    let refused = stage.catalog.rename(b.clone(), a.clone(), false, before, when(1)).await;
+    assert!(matches!(refused, Err(Error::WrongVersion { .. })), "{refused:?}");
+    let there = told(&stage, "pot://lab/a").await.2;
+    stage.catalog.rename(b, a, false, there, when(1)).await.expect("it is that one");
 }
 
 async fn tree() -> Stage {
@@ -112,7 +124,7 @@ async fn moving_keeps_versions_and_replaces_like_rename() {
     assert!(matches!(same("pot://lab/b", "pot://other/b").await, Error::AcrossSpaces { .. }));
     assert!(matches!(same("pot://lab", "pot://lab/x").await, Error::OutsideSpaces(_)));
     let (from, to) = (path("pot://lab/b/one"), path("pot://lab/b/two"));
-    let kept = stage.catalog.rename(from, to.clone(), true, when(1)).await;
+    let kept = stage.catalog.rename(from, to.clone(), true, None, when(1)).await;
     assert_eq!(kept, Err(Error::Exists(to)));
     let empty = stage.catalog.make_directory(path("pot://lab/empty"), false, MADE).await;
     empty.expect("made");
@@ -156,21 +168,31 @@ async fn directories_are_made_and_removed_as_asked() {
     assert!(matches!(make("pot://none/b", true).await, Err(Error::NoSpaceNamed(_))));
     assert!(make("pot://lab", false).await.is_err());
 
-    let remove = async |at, all| stage.catalog.remove(path(at), all, when(1)).await;
+    let remove = async |at, all| stage.catalog.remove(path(at), None, all, when(1)).await;
     let whole = remove("pot://lab/b", false).await;
     assert_eq!(whole.err(), Some(Error::NotRecursive(path("pot://lab/b"))));
     assert!(matches!(remove("pot://lab", true).await, Err(Error::OutsideSpaces(_))));
-    let of_kind = async |at, is_dir| {
-        stage.catalog.remove_of_kind(path(at), Some(is_dir), false, when(1)).await
+    let of_kind = async |at, only_if| {
+        stage.catalog.remove(path(at), only_if, false, when(1)).await
     };
     let z = "pot://lab/x/y/z";
-    assert_eq!(of_kind(z, false).await.err(), Some(Error::IsADirectory(path(z))));
+    assert_eq!(of_kind(z, OnlyIf::NoDirectory).await.err(), Some(Error::IsADirectory(path(z))));
     let a = "pot://lab/a";
-    assert_eq!(of_kind(a, true).await.err(), Some(Error::NotADirectory(path(a))));
-    assert_eq!(of_kind(a, false).await.expect("a file").files, 1);
-    of_kind(z, true).await.expect("an empty one");
+    assert_eq!(of_kind(a, OnlyIf::Directory).await.err(), Some(Error::NotADirectory(path(a))));
+    assert_eq!(of_kind(a, OnlyIf::NoDirectory).await.expect("a file").files, 1);
+    of_kind(z, OnlyIf::Directory).await.expect("an empty one");
     make(z, false).await.expect("made");
     remove(z, false).await.expect("an empty one");
+    let of_version =
+        async |at, version: Option<VersionId>| {
+            let only_if = OnlyIf::Version(version.expect("a file"));
+            stage.catalog.remove(path(at), only_if, false, when(1)).await
+        };
+    let version = told(&stage, "pot://lab/b.txt").await.2;
+    let other = told(&stage, "pot://lab/a").await.2;
+    let refused = of_version("pot://lab/b.txt", other).await.map(drop);
+    assert!(matches!(refused, Err(Error::WrongVersion { .. })), "{refused:?}");
+    of_version("pot://lab/b.txt", version).await.expect("it is that one");
     assert_eq!(remove("pot://lab/b", true).await.expect("removed").files, 3);
 }
 
@@ -287,7 +309,7 @@ async fn a_directory_is_modified_when_entries_come_or_go_and_not_by_their_conten
     assert!(came > 1, "{came}");
     assert_eq!(time(&stage, "pot://lab").await, above, "only the one that it is in");
     age(&stage, "pot://lab/b").await;
-    stage.catalog.remove(path("pot://lab/b/further"), false, when(1)).await.expect("removed");
+    stage.catalog.remove(path("pot://lab/b/further"), None, false, when(1)).await.expect("removed");
     assert_eq!(time(&stage, "pot://lab/b").await, now);
     for at in ["pot://lab/b", "pot://lab"] {
         age(&stage, at).await;

@@ -110,7 +110,7 @@ async fn a_directorys_policy_moves_and_ends_with_it() {
     let mut stage = tree().await;
     stage.set("pot://lab/d/e", copies(3)).await;
     let rename = async |from: &str, to: &str| {
-        stage.catalog.rename(path(from), path(to), false, when(1)).await.expect("moved");
+        stage.catalog.rename(path(from), path(to), false, None, when(1)).await.expect("moved");
     };
     rename("pot://lab/d/e", "pot://lab/x").await;
     assert_eq!(stage.policy("pot://lab/x/c").await.copies, 3);

@@ -95,7 +95,7 @@ async fn what_is_pinned_or_being_read_is_never_purged() {
     assert_eq!(stage.listed("pot://lab/run", false, None).await, ["step-1", "step-3", "step-4"]);
     // A pin goes along with a new name.
     let (from, to) = (path("pot://lab/run/step-4"), path("pot://lab/run/best"));
-    stage.catalog.rename(from, to.clone(), false, when(51)).await.expect("moved");
+    stage.catalog.rename(from, to.clone(), false, None, when(51)).await.expect("moved");
     assert_eq!(stage.due().await, []);
     stage.catalog.pin(to, false).await.expect("unpinned");
     assert_eq!(stage.purge(&["best"]).await, ["best"]);

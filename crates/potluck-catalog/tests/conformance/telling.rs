@@ -84,12 +84,12 @@ async fn whoever_listens_is_told_of_each_name_that_changed_before_its_caller_is(
         assert_eq!(noted.told(), [format!("~{at}")]);
     }
     catalog
-        .rename(path("pot://lab/a"), path("pot://lab/x/a"), false, when(2))
+        .rename(path("pot://lab/a"), path("pot://lab/x/a"), false, None, when(2))
         .await
         .expect("moved");
     assert_eq!(noted.paths(), ["-pot://lab/a", "pot://lab/x/a"]);
-    catalog.remove(path("pot://lab/x/a/b/f"), false, when(3)).await.expect("removed");
-    catalog.remove(path("pot://lab/x"), true, when(4)).await.expect("removed");
+    catalog.remove(path("pot://lab/x/a/b/f"), None, false, when(3)).await.expect("removed");
+    catalog.remove(path("pot://lab/x"), None, true, when(4)).await.expect("removed");
     assert_eq!(noted.paths(), ["-pot://lab/x/a/b/f", "-pot://lab/x"]);
 }
 

@@ -90,9 +90,9 @@ impl Answer<CheckpointCommit> for CheckpointCalls {
 
 impl Answer<CheckpointAbort> for CheckpointCalls {
     async fn answer(self, call: CheckpointAbort, caller: CallingMember) -> Result<Done, Failure> {
-        let CheckpointAbort { space, id } = call;
+        let CheckpointAbort { space, id, if_empty } = call;
         self.access.need_in(&caller, Right::Write, &space).await?;
-        self.catalog.abort_checkpoint((space, id), self.time.now_ms()).await?;
+        self.catalog.abort_checkpoint((space, id), if_empty, self.time.now_ms()).await?;
         self.background.wake();
         Ok(Done {})
     }

@@ -227,12 +227,12 @@ impl Answer<SetAttributes> for NamingCalls {
 
 impl Answer<Move> for NamingCalls {
     async fn answer(self, call: Move, caller: CallingMember) -> Result<Done, Failure> {
-        let Move { from, to, no_replace } = call;
+        let Move { from, to, no_replace, replaces } = call;
         self.access.need(&caller, Right::Write, &from).await?;
         self.access.need(&caller, Right::Write, &to).await?;
         let when = self.time.when().made_by(caller.member()?.member);
         let moved = from.clone();
-        self.catalog.rename(from, to, no_replace, when).await?;
+        self.catalog.rename(from, to, no_replace, replaces, when).await?;
         self.uses.moved(&moved);
         Ok(Done {})
     }
@@ -247,8 +247,7 @@ impl Answer<Remove> for NamingCalls {
         };
         let when = self.time.when().made_by(caller.member()?.member);
         let when = When { keeps, ..when };
-        let Remove { path, recursive, only_dir, .. } = call;
-        let removed = self.catalog.remove_of_kind(path, only_dir, recursive, when).await?;
+        let removed = self.catalog.remove(call.path, call.only_if, call.recursive, when).await?;
         self.background.wake();
         Ok(removed)
     }

@@ -11,7 +11,7 @@ use potluck_wire::token::Role;
 
 async fn remove(lab: &Lab, at: &str) {
     let remove =
-        Remove { path: at.parse().expect("path"), recursive: true, forever: false, only_dir: None };
+        Remove { path: at.parse().expect("path"), recursive: true, forever: false, only_if: Default::default() };
     lab.admin().call(&remove).await.expect("removed");
 }
 

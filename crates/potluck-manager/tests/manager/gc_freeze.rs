@@ -21,7 +21,7 @@ async fn remove(lab: &Lab, at: &str) {
         path: at.parse().expect("path"),
         recursive: false,
         forever: false,
-        only_dir: None,
+        only_if: Default::default(),
     };
     lab.admin().call(&remove).await.expect("removed");
 }

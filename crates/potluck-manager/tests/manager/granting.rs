@@ -113,11 +113,14 @@ async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
         .await,
         refused(caller, &permissions_of(&at("f"), 0o600)).await,
         refused(caller, &link(&at("l"))).await,
-        refused(caller, &Move { from: path(&at("f")), to: path(&at("g")), no_replace: false })
-            .await,
         refused(
             caller,
-            &Remove { path: path(&at("f")), recursive: true, forever: false, only_dir: None },
+            &Move { from: path(&at("f")), to: path(&at("g")), no_replace: false, replaces: None },
+        )
+        .await,
+        refused(
+            caller,
+            &Remove { path: path(&at("f")), recursive: true, forever: false, only_if: Default::default() },
         )
         .await,
         refused(caller, &copy(&at("f"), "pot://lab/copy", 1)).await,
@@ -220,7 +223,7 @@ async fn who_may_list_sees_names_and_neither_digests_nor_recipes_nor_keys() {
     }
     lacks(
         &bert,
-        &Remove { path: path("pot://lab/d"), recursive: true, forever: false, only_dir: None },
+        &Remove { path: path("pot://lab/d"), recursive: true, forever: false, only_if: Default::default() },
         Right::Write,
     )
     .await;
@@ -246,7 +249,12 @@ async fn readers_do_not_write_writers_do_not_read_and_neither_sets_policies() {
 
     assert!(rita.call(&open("pot://safe")).await.expect("opened").space_key.is_some());
     lacks(&rita, &reserve_at("pot://safe/f"), Right::Write).await;
-    let moving = Move { from: path("pot://safe/a"), to: path("pot://safe/b"), no_replace: true };
+    let moving = Move {
+        from: path("pot://safe/a"),
+        to: path("pot://safe/b"),
+        no_replace: true,
+        replaces: None,
+    };
     lacks(&rita, &moving, Right::Write).await;
     lacks(&rita, &copy("pot://safe", "pot://safe/b", 3), Right::Write).await;
 

@@ -138,7 +138,7 @@ async fn written_read_and_removed(chunks: u64) {
     assert_eq!(user.call(&list).await.expect("listed").entries.len(), 1);
 
     let call = now();
-    user.call(&Remove { path: path(), recursive: false, forever: false, only_dir: None })
+    user.call(&Remove { path: path(), recursive: false, forever: false, only_if: Default::default() })
         .await
         .expect("removed");
     let removed = now() - call;

@@ -53,7 +53,7 @@ async fn a_manager_restored_from_a_file_serves_everybody_and_deletes_nothing_d4(
         path: "pot://lab/removed".parse().expect("path"),
         recursive: false,
         forever: false,
-        only_dir: None,
+        only_if: Default::default(),
     };
     lab.admin().call(&remove).await.expect("removed");
     let (mtime, permissions) = (FileTime(1_234_567_890_123_456_789), Permissions::of_mode(0o640));

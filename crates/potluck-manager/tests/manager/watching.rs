@@ -83,6 +83,7 @@ async fn a_client_is_told_what_differs_from_what_it_knows_and_then_what_changes(
             from: path("pot://shared/a/b"),
             to: path("pot://shared/a/new"),
             no_replace: true,
+            replaces: None,
         })
         .await
         .expect("moved");
@@ -169,7 +170,7 @@ async fn names_are_told_to_who_may_list_them_and_to_nobody_else() {
             path: path("pot://shared/a"),
             recursive: true,
             forever: false,
-            only_dir: None,
+            only_if: Default::default(),
         })
         .await
         .expect("removed");

@@ -60,6 +60,9 @@ pub struct CheckpointAbort {
     pub space: String,
     /// The identifier of the checkpoint.
     pub id: CheckpointId,
+    /// Refuse it where something is staged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub if_empty: bool,
 }
 call!(CheckpointAbort => Done, "checkpoint-abort");
 

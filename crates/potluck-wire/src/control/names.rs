@@ -322,6 +322,9 @@ pub struct Move {
     /// Refuse to replace a file.
     #[serde(default)]
     pub no_replace: bool,
+    /// The version that has to be there and is replaced, if one is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<VersionId>,
 }
 call!(Move => Done, "move", once);
 
@@ -422,12 +425,32 @@ pub struct Remove {
     /// Nothing of it is kept, whatever the policy says, nor what was kept of its name before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forever: bool,
-    /// Whether it has to be a directory, or has not to be one; `None`: whichever it is. A mount that is asked to remove a
-    /// file may not know that it is another's directory by now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub only_dir: Option<bool>,
+    /// What has to be there for anything to be removed.
+    #[serde(default, skip_serializing_if = "OnlyIf::is_anything")]
+    pub only_if: OnlyIf,
 }
 call!(Remove => Removed, "remove", once);
+
+/// What is meant by a name that is to be removed: whoever asks may not know that somebody else has put something else
+/// there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OnlyIf {
+    /// Whatever is there.
+    #[default]
+    Anything,
+    /// A directory.
+    Directory,
+    /// A file or a link.
+    NoDirectory,
+    /// A file of this version.
+    Version(VersionId),
+}
+
+impl OnlyIf {
+    fn is_anything(&self) -> bool {
+        *self == Self::Anything
+    }
+}
 
 /// Sums over the files that were removed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

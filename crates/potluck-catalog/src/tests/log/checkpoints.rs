@@ -37,7 +37,7 @@ fn checkpoints_are_replayed_open_committed_and_aborted() {
     let (in_the_middle, middle) = base(&fixture);
     commit(&fixture, 1);
     commit(&fixture, 2);
-    checkpoints::abort(&fixture.db, ("lab", &id(3)), 5).expect("aborted");
+    checkpoints::abort(&fixture.db, ("lab", &id(3)), false, 5).expect("aborted");
     while reaping::reap(&fixture.db, 100, 0, 9).expect("reaped") {}
     for (base, after) in [(records, last), (in_the_middle, middle)] {
         let mut target = Target::new();
