@@ -1,9 +1,10 @@
 //! Versions of files that several wrote, made of what each contributed.
 //!
 //! What writers contribute is in `open` of the staging directory. Whoever makes a version takes all of that by a rename,
-//! so that what comes later is of the next version; makes the version out of sight; removes what it was made of; and moves
-//! it to its place. Each of these is one step, and whoever finds it half done goes on with the next. A client that takes
-//! over from another renames first, so that the other finds nothing where it was.
+//! so that what comes later is of the next version; makes the version out of sight; renames what it was made of to say over
+//! which version; moves it to its place, if that version is still there; and removes the rest. Each of these is one step, and
+//! whoever finds it half done goes on with the next. A client that takes over from another renames first, so that the other
+//! finds nothing where it was.
 
 use crate::contribution::{ByteSource, Composition, FOOTER, Index, Overlap};
 use crate::file::File;
@@ -14,16 +15,17 @@ use crate::writer::{Attributes, Writer, unit};
 use futures_util::stream::{StreamExt, TryStreamExt};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
+use potluck_core::clock::Tick;
 use potluck_core::ids::{SharedWriterId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Cutting;
 use potluck_wire::control::{
-    CLAIM_LEASE, Condition, EntryKind, ListedEntry, SharedLeave, SharedTurn, SharedTurnTaken,
-    SharedWriterAbout, SharedWriters,
+    CLAIM_LEASE, CheckpointAbort, Condition, EntryKind, ListedEntry, Move, SharedLeave, SharedLeft,
+    SharedTurn, SharedTurnTaken, SharedWriterAbout, SharedWriters,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,6 +37,8 @@ const OPEN: &str = "open";
 const CLOSED: &str = "closed-";
 /// What such a version is made of, in its directory.
 const CONTRIBUTIONS: &str = "contributions";
+/// What the name of these begins with once the version is made; behind it is the version that was there before, or nothing.
+const COMPOSED: &str = "composed-over-";
 /// The version that is made.
 const WHOLE: &str = "whole";
 /// What the names of contributions begin with.
@@ -89,25 +93,35 @@ impl SharedPlace {
 }
 
 /// A writer leaves. The last one makes a version of what was contributed.
+///
+/// Whether it is the last is known once another was heard after it left, or all others are silent for their lease: one that
+/// died a moment ago would else be taken for the one that makes the version, and nobody would.
 pub(crate) async fn leave(
     client: &Pool,
     place: &SharedPlace,
     writer: SharedWriterId,
     has_finished: bool,
 ) -> Result<SharedOutcome, Failure> {
-    let leave = SharedLeave { path: place.path.clone(), writer, has_finished };
-    let left = client.call_retrying(&leave).await?;
-    if left.others > 0 {
-        return Ok(SharedOutcome::Waiting);
+    let mut leave = SharedLeave { path: place.path.clone(), writer, has_finished, waited_ms: 0 };
+    let mut left = None;
+    loop {
+        match client.call_retrying(&leave).await? {
+            SharedLeft::OthersWrite => return Ok(SharedOutcome::Waiting),
+            SharedLeft::NotKnown => {}
+            SharedLeft::Last => break,
+        }
+        let left = *left.get_or_insert_with(|| client.now());
+        tokio::time::sleep(PAUSE).await;
+        leave.waited_ms = client.now().saturating_sub(left).as_millis() as u64;
     }
     let making = Making { client, place, writer, leave_out: &[], is_told: false };
-    match making.take_turn().await {
-        // Those who have not finished may be there, and the manager has not heard of them since it was started.
-        Err(failure) if left.may_be_more && failure.code == code::NOT_TOGETHER => {
-            Ok(SharedOutcome::Waiting)
-        }
-        made => made,
-    }
+    Ok(match making.take_turn().await? {
+        Some(SharedOutcome::Published) => SharedOutcome::Published,
+        // Another makes the version, or has made it of this contribution, too.
+        None | Some(SharedOutcome::Waiting) => SharedOutcome::Waiting,
+        Some(SharedOutcome::Nothing) if has_finished => SharedOutcome::Waiting,
+        Some(SharedOutcome::Nothing) => SharedOutcome::Nothing,
+    })
 }
 
 impl Pool {
@@ -144,16 +158,30 @@ impl Pool {
     /// Makes a version of what writers have contributed to a shared file, but for those that are called as `leave_out`
     /// says.
     ///
-    /// Errors: [`code::NOT_TOGETHER`] where others have not finished, or two wrote the same bytes.
+    /// Errors: [`code::NOT_TOGETHER`] where others have not finished, or two wrote the same bytes; [`code::NO_CHECKPOINT`]
+    /// where nobody shares it.
     pub async fn publish_shared(
         &self,
         path: &PoolPath,
         leave_out: &[String],
     ) -> Result<SharedOutcome, Failure> {
+        if self.call(&SharedWriters { path: path.clone() }).await?.staging.is_none() {
+            let what = format!("{path} is not shared, or not any more");
+            return Err(Failure::new(ErrorKind::NotFound, code::NO_CHECKPOINT, what)
+                .hint("`potluck shared ls` shows the files that are"));
+        }
         let place = SharedPlace::share(self, path).await?;
         let writer = SharedWriterId(self.random());
         let making = Making { client: self, place: &place, writer, leave_out, is_told: true };
-        making.take_turn().await
+        let began = self.now();
+        loop {
+            match making.take_turn().await? {
+                Some(outcome) => return Ok(outcome),
+                // Whoever took the turn over may fail, and nothing of what was contributed is given up before it is made.
+                None if making.waits_too_long(began) => return Err(making.is_anothers()),
+                None => tokio::time::sleep(PAUSE).await,
+            }
+        }
     }
 
     /// Ends the sharing of a file. What was contributed and is in no version is removed.
@@ -164,23 +192,31 @@ impl Pool {
         self.abort_checkpoint(path.space(), id).await
     }
 
+    /// Ends the sharing of a file, if nobody contributes to its next version.
+    pub async fn end_unused_sharing(&self, path: &PoolPath) -> Result<(), Failure> {
+        let (space, id) = (path.space().to_owned(), CheckpointId::of_shared_file(path));
+        let ended = self.call_retrying(&CheckpointAbort { space, id, if_empty: true }).await;
+        ended.map(drop).or_else(|failure| match failure.code.as_str() {
+            code::NO_CHECKPOINT | code::NOT_EMPTY => Ok(()),
+            _ => Err(failure),
+        })
+    }
+
     /// The writers of a shared file since its last version, by name.
     ///
     /// Errors: [`code::NO_SPACE_NAMED`], [`code::NO_RIGHT`].
     pub async fn shared_writers(&self, path: &PoolPath) -> Result<Vec<SharedWriterState>, Failure> {
-        let heard = self.call(&SharedWriters { path: path.clone() }).await?.writers;
+        let heard = self.call(&SharedWriters { path: path.clone() }).await?;
         let state = |about: SharedWriterAbout| {
             let state =
                 if about.has_finished { WriterStatus::Finished } else { WriterStatus::Writing };
-            let SharedWriterAbout { name, member_name: member, claimed, .. } = about;
+            let SharedWriterAbout { name, member_name: member, claimed, has_finished: _ } = about;
             (name.clone(), SharedWriterState { name, state, claimed: Some(claimed), member })
         };
         let mut writers: BTreeMap<String, SharedWriterState> =
-            heard.into_iter().map(state).collect();
-        let id = CheckpointId::of_shared_file(path);
-        let above = path.parent().unwrap_or_else(PoolPath::root);
-        let open = below(&above, &[&id.staging_name(), OPEN])?;
-        for Contributed { name, entry } in contributed(self, &open).await? {
+            heard.writers.into_iter().map(state).collect();
+        let Some(staging) = heard.staging else { return Ok(writers.into_values().collect()) };
+        for Contributed { name, entry } in contributed(self, &below(&staging, &[OPEN])?).await? {
             let state = if entry.size > 0 { WriterStatus::Finished } else { WriterStatus::Silent };
             let of_name =
                 SharedWriterState { name: name.clone(), state, claimed: None, member: None };
@@ -253,18 +289,27 @@ impl Contributed {
 impl Making<'_> {
     fn turn(&self) -> SharedTurn {
         let path = self.place.path.clone();
-        SharedTurn { path, writer: self.writer, is_over: false, is_made: false }
+        SharedTurn { path, writer: self.writer, over: None }
     }
 
-    /// Makes the version when nobody else does.
-    async fn take_turn(&self) -> Result<SharedOutcome, Failure> {
+    fn waits_too_long(&self, began: Tick) -> bool {
+        self.client.now().saturating_sub(began) > self.client.retry_limits().under_way
+    }
+
+    fn is_anothers(&self) -> Failure {
+        let what = format!("somebody else is making a version of {}", self.place.path);
+        Failure::new(ErrorKind::Retry, code::NOT_TOGETHER, what).hint("wait until that is done")
+    }
+
+    /// Makes the version when nobody else does; `None` where another took the turn over from this client, which was not heard
+    /// for too long.
+    async fn take_turn(&self) -> Result<Option<SharedOutcome>, Failure> {
         let began = self.client.now();
         let turn = self.turn();
         while self.client.call_retrying(&turn).await? == SharedTurnTaken::Another {
-            if self.client.now().saturating_sub(began) > self.client.retry_limits().under_way {
-                let what = format!("somebody else is making a version of {}", self.place.path);
-                return Err(Failure::new(ErrorKind::Retry, code::NOT_TOGETHER, what)
-                    .hint("wait until that is done"));
+            // A writer has stored its part, and waits for whoever makes a version of it.
+            if self.is_told && self.waits_too_long(began) {
+                return Err(self.is_anothers());
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -276,16 +321,18 @@ impl Making<'_> {
                 }
             }
         };
+        let mut published = Vec::new();
         let made = tokio::select! {
-            made = self.make() => made.or_else(|failure| match failure.code.as_str() {
-                // Somebody has taken it over from this client, which was not heard for too long.
-                code::NO_ENTRY | code::WRONG_VERSION => Ok(SharedOutcome::Waiting),
-                _ => Err(failure),
-            }),
+            made = self.make(&mut published) => match made {
+                Err(failure) => match failure.code.as_str() {
+                    code::NO_ENTRY | code::WRONG_VERSION => Ok(None),
+                    _ => Err(failure),
+                },
+                Ok(outcome) => Ok(Some(outcome)),
+            },
             () = keeping => unreachable!("it never ends"),
         };
-        let is_made = matches!(made, Ok(SharedOutcome::Published | SharedOutcome::Nothing));
-        let over = SharedTurn { is_over: true, is_made, ..turn.clone() };
+        let over = SharedTurn { over: Some(published), ..turn.clone() };
         if let Err(failure) = self.client.call_retrying(&over).await {
             tracing::debug!(%failure, "the turn ends with its lease");
         }
@@ -296,7 +343,8 @@ impl Making<'_> {
         self.leave_out.contains(&contributed.name)
     }
 
-    async fn make(&self) -> Result<SharedOutcome, Failure> {
+    /// Makes versions of what was contributed, and says whose contributions are in them.
+    async fn make(&self, published: &mut Vec<String>) -> Result<SharedOutcome, Failure> {
         let SharedPlace { staging, .. } = self.place;
         let open = below(staging, &[OPEN])?;
         let entries = list_if_there(self.client, staging).await?;
@@ -305,7 +353,7 @@ impl Making<'_> {
         for left in closed {
             let taken = self.new_closed()?;
             self.client.rename(&below(staging, &[&left.path])?, &taken, true).await?;
-            outcome = self.go_on(&taken).await?;
+            outcome = self.go_on(&taken, published).await?;
         }
         let contributed = contributed(self.client, &open).await?;
         let is_missing = |it: &&Contributed| !it.has_finished() && !self.is_left_out(it);
@@ -326,7 +374,7 @@ impl Making<'_> {
         self.client.make_dir(&taken, true).await?;
         let contributions = below(&taken, &[CONTRIBUTIONS])?;
         self.client.rename(&open, &contributions, true).await?;
-        match self.go_on(&taken).await? {
+        match self.go_on(&taken, published).await? {
             SharedOutcome::Nothing => Ok(outcome),
             made => Ok(made),
         }
@@ -351,55 +399,93 @@ impl Making<'_> {
     }
 
     /// Makes the version of what is in a directory that was taken, or goes on with it, and has it appear.
-    async fn go_on(&self, taken: &PoolPath) -> Result<SharedOutcome, Failure> {
+    async fn go_on(
+        &self,
+        taken: &PoolPath,
+        published: &mut Vec<String>,
+    ) -> Result<SharedOutcome, Failure> {
         let (contributions, whole) = (below(taken, &[CONTRIBUTIONS])?, below(taken, &[WHOLE])?);
-        let entries = list_if_there(self.client, taken).await?;
-        // One without content was never written.
-        let mut has_whole = entries.iter().any(|entry| entry.path == WHOLE && entry.size > 0);
-        if entries.iter().any(|entry| entry.path == CONTRIBUTIONS) {
-            let all = contributed(self.client, &contributions).await?;
-            let (mut finished, mut missing) = (Vec::new(), Vec::new());
-            for it in all.into_iter().filter(|it| !self.is_left_out(it)) {
-                if it.has_finished() { finished.push(it) } else { missing.push(it) }
-            }
-            for Contributed { name, entry } in missing {
-                // It came when all of this was taken, and is of the next version.
-                let (from, to) =
-                    (below(&contributions, &[&entry.path])?, self.place.contribution(&name)?);
-                self.client.make_dir(&below(&self.place.staging, &[OPEN])?, true).await?;
-                match self.client.rename(&from, &to, true).await {
-                    Err(failure) if failure.code != code::EXISTS => return Err(failure),
-                    _ => {} // or one of its name has come since
+        let mut outcome = SharedOutcome::Nothing;
+        loop {
+            let entries = list_if_there(self.client, taken).await?;
+            let made = entries.iter().find_map(|entry| {
+                Some((entry.path.clone(), entry.path.strip_prefix(COMPOSED)?.parse().ok()))
+            });
+            let Some((composed, before)) = made else {
+                if self.compose_all(taken, &contributions, &whole).await? {
+                    continue;
+                }
+                published.extend(names(self.client, &contributions).await?); // those that are left out
+                break;
+            };
+            let composed = below(taken, &[&composed])?;
+            // Where it is not there it was moved, by a client that died before it removed the rest.
+            if entries.iter().any(|entry| entry.path == WHOLE) {
+                if let Some(above) = self.place.path.parent().filter(|it| !it.names().is_empty()) {
+                    self.client.make_dir(&above, true).await?;
+                }
+                let (from, to) = (whole.clone(), self.place.path.clone());
+                let replaces = before.map(VersionId);
+                let no_replace = replaces.is_none();
+                let moved = self.client.call(&Move { from, to, no_replace, replaces }).await;
+                if let Err(failure) = moved {
+                    if !matches!(failure.code.as_str(), code::WRONG_VERSION | code::EXISTS) {
+                        return Err(failure);
+                    }
+                    // Somebody replaced the file meanwhile: what nobody contributed to is as it is there now.
+                    self.client.rename(&composed, &contributions, true).await?;
+                    continue;
                 }
             }
-            has_whole = !finished.is_empty();
-            if has_whole {
-                // Whoever is here still, and has lost its turn, finds another version there and stores none.
-                let (options, attributes) = (PutOptions::default(), Attributes::default());
-                let empty =
-                    self.client.create(&whole, &options, attributes).await?.finish().await?;
-                self.compose(&contributions, &finished, (&whole, empty)).await?;
-            }
-            self.client.remove(&contributions, true).await?;
-        }
-        if has_whole {
-            let above = self.place.path.parent().filter(|above| !above.names().is_empty());
-            if let Some(above) = above {
-                self.client.make_dir(&above, true).await?;
-            }
-            self.client.rename(&whole, &self.place.path, false).await?;
+            published.extend(names(self.client, &composed).await?);
+            outcome = SharedOutcome::Published;
+            break;
         }
         self.client.remove(taken, true).await?;
-        Ok(if has_whole { SharedOutcome::Published } else { SharedOutcome::Nothing })
+        Ok(outcome)
     }
 
-    /// Writes a version of what was contributed.
+    /// Makes the version of all contributions that were taken, out of sight, and says so by their name; or says that there are
+    /// none.
+    async fn compose_all(
+        &self,
+        taken: &PoolPath,
+        contributions: &PoolPath,
+        whole: &PoolPath,
+    ) -> Result<bool, Failure> {
+        let all = contributed(self.client, contributions).await?;
+        let all = all.into_iter().filter(|it| !self.is_left_out(it));
+        let (finished, missing): (Vec<_>, Vec<_>) = all.partition(Contributed::has_finished);
+        for Contributed { name, entry } in missing {
+            // It came when all of this was taken, and is of the next version.
+            let (from, to) =
+                (below(contributions, &[&entry.path])?, self.place.contribution(&name)?);
+            self.client.make_dir(&below(&self.place.staging, &[OPEN])?, true).await?;
+            match self.client.rename(&from, &to, true).await {
+                Err(failure) if failure.code != code::EXISTS => return Err(failure),
+                _ => {} // or one of its name has come since
+            }
+        }
+        if finished.is_empty() {
+            return Ok(false);
+        }
+        // Whoever is here still, and has lost its turn, finds another version there and stores none.
+        let (options, attributes) = (PutOptions::default(), Attributes::default());
+        let empty = self.client.create(whole, &options, attributes).await?.finish().await?;
+        let before = self.compose(contributions, &finished, (whole, empty)).await?;
+        let before = before.map(|version| version.0.to_string()).unwrap_or_default();
+        let composed = below(taken, &[&format!("{COMPOSED}{before}")])?;
+        self.client.rename(contributions, &composed, true).await?;
+        Ok(true)
+    }
+
+    /// Writes a version of what was contributed, and gives the one before, of which it has what nobody wrote.
     async fn compose(
         &self,
         dir: &PoolPath,
         contributed: &[Contributed],
         (whole, there): (&PoolPath, VersionId),
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<VersionId>, Failure> {
         let before = match self.client.open_leased(&self.place.path).await {
             Err(failure) if failure.code == code::NO_ENTRY => None,
             opened => Some(opened?),
@@ -414,7 +500,7 @@ impl Making<'_> {
         }
         let attributes = match (&before, files.first()) {
             (Some(file), _) | (None, Some(file)) => file.attributes(),
-            (None, None) => return Ok(()),
+            (None, None) => return Ok(None),
         };
         let EntryAttributes { permissions, owner, .. } = attributes;
         let attributes = Attributes { mtime: None, permissions, owner };
@@ -423,7 +509,10 @@ impl Making<'_> {
         options.policy.cut = Some(Cutting::Fixed);
         let writer = self.client.create(whole, &options, attributes).await?;
         let unit = unit(&writer.policy()?) as u64;
-        Composer { composition, files, before, blocks: Blocks::default(), unit }.write(writer).await
+        let version = before.as_ref().map(File::version);
+        let composer = Composer { composition, files, before, blocks: Blocks::default(), unit };
+        composer.write(writer).await?;
+        Ok(version)
     }
 
     fn overlap(&self, overlap: &Overlap, contributed: &[Contributed]) -> Failure {
@@ -451,6 +540,11 @@ async fn contributed(client: &Pool, dir: &PoolPath) -> Result<Vec<Contributed>, 
         Some(Contributed { name, entry })
     });
     Ok(named.collect())
+}
+
+/// The names of those who contributed in a directory.
+async fn names(client: &Pool, dir: &PoolPath) -> Result<Vec<String>, Failure> {
+    Ok(contributed(client, dir).await?.into_iter().map(|it| it.name).collect())
 }
 
 async fn list_if_there(client: &Pool, dir: &PoolPath) -> Result<Vec<ListedEntry>, Failure> {
@@ -537,9 +631,8 @@ impl Composer {
             let file = piece.file;
             (piece.from / BLOCK..=last).map(move |number| (file, number))
         };
-        let needed: BTreeMap<BlockPlace, ()> =
-            pieces.iter().flat_map(numbers).map(|place| (place, ())).collect();
-        let blocks = self.read(needed.into_keys()).await?;
+        let needed: BTreeSet<BlockPlace> = pieces.iter().flat_map(numbers).collect();
+        let blocks = self.read(needed.into_iter()).await?;
         let mut bytes = vec![0; (row.end - row.start) as usize];
         for Piece { range, file, from } in pieces {
             let (mut at, mut from) = (range.start, from);

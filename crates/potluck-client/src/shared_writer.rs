@@ -13,7 +13,7 @@ use potluck_core::ids::{SharedWriterId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Cutting};
 use potluck_wire::control::{
-    CLAIM_LEASE, Condition, LONGEST_WRITER_NAME, SharedClaim, SharedClaimed, SharedLeave,
+    CLAIM_LEASE, Condition, LONGEST_WRITER_NAME, Remove, SharedClaim, SharedClaimed, SharedLeave,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
@@ -26,8 +26,8 @@ use tokio::task::JoinSet;
 
 /// Bytes of rows that a writer has not written all of, unless two rows are more.
 const ROWS_MEMORY: usize = 32 << 20;
-/// How often in a lease a writer says that it is there.
-const SIGNS_OF_LIFE: u32 = 4;
+/// How often in a lease a writer says that it is there: who finishes waits until it has heard so of another.
+const SIGNS_OF_LIFE: u32 = 10;
 /// How often in the time that a file stays shared unused it is said that it is used.
 const RENEWALS: u32 = 4;
 /// The pause before something is claimed again that nobody could have yet.
@@ -39,7 +39,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub enum SharedOutcome {
     /// It has a new version, of what all wrote.
     Published,
-    /// Others are writing: the last of them makes the version. Or somebody began the sharing and is to end it.
+    /// Others are writing: the last of them makes the version, or has just made it. Or somebody began the sharing and is to
+    /// end it.
     Waiting,
     /// Nobody wrote anything since the last version.
     Nothing,
@@ -72,8 +73,16 @@ pub struct SharedWriter {
 /// That a writer is there, which the manager is told now and then, and when it is not any more.
 struct Presence {
     claims: Arc<Claims>,
-    _signs: JoinSet<()>,
+    signs: JoinSet<()>,
     has_left: bool,
+}
+
+impl Presence {
+    /// The writer says itself that it leaves.
+    fn end(&mut self) {
+        self.signs.abort_all();
+        self.has_left = true;
+    }
 }
 
 impl Drop for Presence {
@@ -82,7 +91,8 @@ impl Drop for Presence {
             return;
         }
         let Claims { client, path, writer, .. } = &*self.claims;
-        let leave = SharedLeave { path: path.clone(), writer: *writer, has_finished: false };
+        let (path, has_finished) = (path.clone(), false);
+        let leave = SharedLeave { path, writer: *writer, has_finished, waited_ms: 0 };
         let caller = client.clone();
         client.in_background(async move {
             if let Err(failure) = caller.call(&leave).await {
@@ -106,7 +116,7 @@ struct Claims {
     path: PoolPath,
     writer: SharedWriterId,
     name: String,
-    /// Held while the manager is told of them, so that it is never told of fewer.
+    /// Held while the manager is told of more or of all of them, so that it is never told of fewer.
     ranges: Mutex<ByteRanges<()>>,
     /// Where the mark of the writer is staged, and its version.
     mark: OnceLock<(PoolPath, VersionId)>,
@@ -150,6 +160,16 @@ impl Claims {
         Ok(())
     }
 
+    /// Has the manager keep what is claimed.
+    async fn say_that_it_is_there(&self) -> Result<(), Failure> {
+        self.check()?;
+        let said = self.client.call_retrying(&self.call(Vec::new())).await?;
+        if said == SharedClaimed::Unknown {
+            self.tell_all(&*self.ranges.lock().await).await?;
+        }
+        Ok(())
+    }
+
     /// Tells a manager that does not know the writer all that it has.
     async fn tell_all(&self, ranges: &ByteRanges<()>) -> Result<(), Failure> {
         // What the manager does not know may be of a file that was removed, or shared anew.
@@ -188,7 +208,7 @@ impl Claims {
         let mut used = self.client.now();
         loop {
             tokio::time::sleep(CLAIM_LEASE / SIGNS_OF_LIFE).await;
-            if let Err(failure) = self.claim(&(0..0), false).await {
+            if let Err(failure) = self.say_that_it_is_there().await {
                 tracing::warn!(%failure, "a shared file may be lost to this writer");
             }
             if self.client.now().saturating_sub(used) > place.idle / RENEWALS {
@@ -248,7 +268,8 @@ impl SharedWriter {
         let marker = match marked {
             Ok(marker) => marker,
             Err(failure) => {
-                let leave = SharedLeave { path: path.clone(), writer, has_finished: false };
+                let (path, has_finished) = (path.clone(), false);
+                let leave = SharedLeave { path, writer, has_finished, waited_ms: 0 };
                 let _ = client.call(&leave).await; // it is silent soon
                 return Err(failure);
             }
@@ -260,7 +281,7 @@ impl SharedWriter {
         let unit = unit(&writer.policy()?) as u64;
         let mut signs = JoinSet::new();
         signs.spawn(Arc::clone(&claims).keep(place.clone()));
-        let presence = Presence { claims: Arc::clone(&claims), _signs: signs, has_left: false };
+        let presence = Presence { claims: Arc::clone(&claims), signs, has_left: false };
         Ok(Self {
             client: client.clone(),
             place,
@@ -441,7 +462,7 @@ impl SharedWriter {
     pub async fn finish(mut self) -> Result<SharedOutcome, Failure> {
         self.store_rest().await?;
         self.store_pack().await?;
-        self.claims.claim(&(0..0), false).await?;
+        self.claims.say_that_it_is_there().await?;
         let mut stored = std::mem::take(&mut self.stored);
         stored.sort_by_key(|(order, _)| *order);
         let extents = stored.into_iter().map(|(_, extent)| extent).collect();
@@ -453,12 +474,12 @@ impl SharedWriter {
             if failure.code != code::WRONG_VERSION {
                 return Err(failure);
             }
-            self.presence.has_left = true;
+            self.presence.end();
             // Others may wait for it.
             let _ = shared_version::leave(&self.client, place, claims.writer, false).await;
             return Err(claims.left_out());
         }
-        self.presence.has_left = true;
+        self.presence.end();
         shared_version::leave(&self.client, place, claims.writer, true).await
     }
 
@@ -466,12 +487,17 @@ impl SharedWriter {
     ///
     /// Errors: those of making a version, if all others have finished.
     pub async fn abort(mut self) -> Result<SharedOutcome, Failure> {
-        self.presence.has_left = true;
+        self.presence.end();
         self.writer.abort();
-        let marker = self.place.contribution(&self.claims.name)?;
-        match self.client.remove(&marker, false).await {
-            Err(failure) if failure.code != code::NO_ENTRY => return Err(failure),
-            _ => {}
+        if let Some((mark, version)) = self.claims.mark.get() {
+            let (path, version) = (mark.clone(), Some(*version));
+            let remove = Remove { path, recursive: false, forever: false, version };
+            if let Err(failure) = self.client.call(&remove).await
+                // It was left out, or what is there is of another who took its place.
+                && !matches!(failure.code.as_str(), code::NO_ENTRY | code::WRONG_VERSION)
+            {
+                return Err(failure);
+            }
         }
         shared_version::leave(&self.client, &self.place, self.claims.writer, false).await
     }

@@ -6,17 +6,17 @@ use potluck_core::byte_ranges::ByteRanges;
 use potluck_core::clock::Tick;
 use potluck_core::ids::{MemberId, SharedWriterId};
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{CLAIM_LEASE, SharedClaim, SharedLeave, SharedLeft};
+use potluck_wire::control::{CLAIM_LEASE, MOST_CLAIMED, SharedClaim, SharedLeave, SharedLeft};
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Writers of all files together that one member may have.
+/// Writers of all files together that one member may have, and turns to make a version.
 const WRITERS_OF_MEMBER: usize = 4096;
-/// Ranges that all writers of one file may have claimed. Those that adjoin are one.
-const RANGES_OF_FILE: usize = 1 << 18;
+/// Ranges that all writers of one member may have claimed, of all files together.
+const RANGES_OF_MEMBER: usize = 1 << 20;
 /// How long the claims of writers that have finished are remembered where nobody makes a version.
 const FINISHED_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Time from one look for writers that are gone to the next.
@@ -54,9 +54,17 @@ pub enum ClaimRefusal {
 #[derive(Default)]
 pub struct SharedFiles {
     files: BTreeMap<PoolPath, Sharing>,
-    /// How many writers each member has.
-    counts: HashMap<MemberId, usize>,
+    counts: HashMap<MemberId, MemberCounts>,
     swept: Tick,
+}
+
+/// How much of the manager's memory one member has.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct MemberCounts {
+    /// Writers, and turns to make a version.
+    writers: usize,
+    /// Ranges that these writers claimed.
+    ranges: usize,
 }
 
 #[derive(Default)]
@@ -91,6 +99,11 @@ impl Sharing {
         let turn = self.turn.filter(|(of, _)| *of != key);
         turn.is_some_and(|(_, heard)| now.saturating_sub(heard) < CLAIM_LEASE)
     }
+
+    /// How many ranges a writer has.
+    fn ranges_of(&self, key: SharedWriterKey) -> usize {
+        self.claims.iter().filter(|(_, of)| *of == key).count()
+    }
 }
 
 impl SharedFiles {
@@ -117,10 +130,16 @@ impl SharedFiles {
             if let Some(((member, _), _)) = named {
                 return Err(ClaimRefusal::Named(*member));
             }
-            let count = self.counts.get(&member).copied().unwrap_or_default();
-            if count >= WRITERS_OF_MEMBER {
-                return Err(ClaimRefusal::TooMany("writers of shared files", WRITERS_OF_MEMBER));
+            if known.is_none() {
+                self.check_writers(member)?;
             }
+        }
+        // What it says to be all takes the place of what it had.
+        let had = file.filter(|_| call.is_all).map_or(0, |file| file.ranges_of(key));
+        let count = self.counts.get(&member).map_or(0, |count| count.ranges);
+        if count - had + call.ranges.len() > RANGES_OF_MEMBER {
+            let what = "ranges of shared files that are yours";
+            return Err(ClaimRefusal::TooMany(what, RANGES_OF_MEMBER));
         }
         let file = self.files.entry(call.path.clone()).or_default();
         for range in &call.ranges {
@@ -131,24 +150,50 @@ impl SharedFiles {
                 return Err(ClaimRefusal::Taken { range, name, member });
             }
         }
-        if file.claims.len() + call.ranges.len() > RANGES_OF_FILE {
+        if file.claims.len() - had + call.ranges.len() > MOST_CLAIMED {
             self.forget_if_unused(&call.path);
-            return Err(ClaimRefusal::TooMany("ranges of a shared file", RANGES_OF_FILE));
+            return Err(ClaimRefusal::TooMany("ranges of a shared file", MOST_CLAIMED));
         }
         let (name, has_finished) = (call.name.clone(), false);
         let writer = SharingWriter { name, heard: now, has_finished };
-        if file.writers.insert(key, writer).is_none() {
-            *self.counts.entry(member).or_default() += 1;
-        }
+        let counts = self.counts.entry(member).or_default();
+        counts.writers += usize::from(file.writers.insert(key, writer).is_none());
+        let before = file.claims.len();
         if call.is_all {
             file.claims.remove(key);
         }
         call.ranges.iter().for_each(|range| file.claims.add(range.clone(), key));
+        counts.ranges = counts.ranges + file.claims.len() - before;
         Ok(())
     }
 
-    /// A writer has done its part, or gives it up.
-    pub fn leave(&mut self, member: MemberId, call: &SharedLeave, now: Tick) -> SharedLeft {
+    fn check_writers(&self, member: MemberId) -> Result<(), ClaimRefusal> {
+        let count = self.counts.get(&member).map_or(0, |count| count.writers);
+        match count < WRITERS_OF_MEMBER {
+            true => Ok(()),
+            false => Err(ClaimRefusal::TooMany("writers of shared files", WRITERS_OF_MEMBER)),
+        }
+    }
+
+    /// A member has fewer writers and ranges by so many.
+    fn count_less(&mut self, member: MemberId, less: MemberCounts) {
+        let Some(count) = self.counts.get_mut(&member) else { return };
+        count.writers -= less.writers;
+        count.ranges -= less.ranges;
+        if *count == MemberCounts::default() {
+            self.counts.remove(&member);
+        }
+    }
+
+    /// A writer has done its part, or gives it up. Of the others only those are known to be there that were heard since it
+    /// left; and `may_be_more` after a start, of whom nothing was heard yet.
+    pub fn leave(
+        &mut self,
+        member: MemberId,
+        call: &SharedLeave,
+        may_be_more: bool,
+        now: Tick,
+    ) -> SharedLeft {
         self.sweep(now);
         let key = (member, call.writer);
         match self.files.get_mut(&call.path).and_then(|file| file.writers.get_mut(&key)) {
@@ -157,36 +202,59 @@ impl SharedFiles {
             None => {}
         }
         let writers = self.files.get(&call.path).into_iter().flat_map(|file| file.writers.values());
-        SharedLeft {
-            others: writers.filter(|writer| !writer.has_finished).count(),
-            may_be_more: false,
+        let mut others = writers.filter(|writer| !writer.has_finished).peekable();
+        let (is_alone, waited) = (others.peek().is_none(), Duration::from_millis(call.waited_ms));
+        if others.any(|other| now.saturating_sub(other.heard) < waited) {
+            return SharedLeft::OthersWrite;
         }
+        if is_alone && !may_be_more { SharedLeft::Last } else { SharedLeft::NotKnown }
     }
 
     /// Whether it is somebody's turn to make a version.
-    pub fn take_turn(&mut self, path: &PoolPath, key: SharedWriterKey, now: Tick) -> bool {
+    ///
+    /// Errors: [`ClaimRefusal::TooMany`].
+    pub fn take_turn(
+        &mut self,
+        path: &PoolPath,
+        key: SharedWriterKey,
+        now: Tick,
+    ) -> Result<bool, ClaimRefusal> {
         self.sweep(now);
-        let file = self.files.entry(path.clone()).or_default();
-        if file.is_closed(key, now) {
-            return false;
+        let turn = self.files.get(path).and_then(|file| file.turn);
+        if turn.is_none_or(|(of, _)| of != key) {
+            if self.files.get(path).is_some_and(|file| file.is_closed(key, now)) {
+                return Ok(false);
+            }
+            self.check_writers(key.0)?;
+            self.drop_turn(path);
+            self.counts.entry(key.0).or_default().writers += 1;
         }
-        file.turn = Some((key, now));
-        true
+        self.files.entry(path.clone()).or_default().turn = Some((key, now));
+        Ok(true)
     }
 
-    /// A version was made, so that what was claimed for it is free, or not.
-    pub fn end_turn(&mut self, path: &PoolPath, key: SharedWriterKey, is_made: bool) {
-        let Some(file) = self.files.get_mut(path) else { return };
+    /// Nobody has the turn of a file any more.
+    fn drop_turn(&mut self, path: &PoolPath) {
+        let turn = self.files.get_mut(path).and_then(|file| file.turn.take());
+        if let Some(((member, _), _)) = turn {
+            self.count_less(member, MemberCounts { writers: 1, ranges: 0 });
+        }
+        self.forget_if_unused(path);
+    }
+
+    /// A turn is over. What the writers of these names claimed is in a version, and free.
+    pub fn end_turn(&mut self, path: &PoolPath, key: SharedWriterKey, published: &[String]) {
+        let Some(file) = self.files.get(path) else { return };
         if file.turn.is_none_or(|(of, _)| of != key) {
             return;
         }
-        file.turn = None;
-        if is_made {
-            let finished = file.writers.iter().filter(|(_, writer)| writer.has_finished);
-            let finished: Vec<SharedWriterKey> = finished.map(|(key, _)| *key).collect();
-            finished.into_iter().for_each(|key| self.remove(path, key));
-        }
-        self.forget_if_unused(path);
+        let free = file
+            .writers
+            .iter()
+            .filter(|(_, writer)| writer.has_finished && published.contains(&writer.name));
+        let free: Vec<SharedWriterKey> = free.map(|(key, _)| *key).collect();
+        free.into_iter().for_each(|key| self.remove(path, key));
+        self.drop_turn(path);
     }
 
     /// Nothing that was claimed of a file counts any more. Its writers are told when they are heard next.
@@ -216,13 +284,10 @@ impl SharedFiles {
     fn remove(&mut self, path: &PoolPath, key: SharedWriterKey) {
         let Some(file) = self.files.get_mut(path) else { return };
         if file.writers.remove(&key).is_some() {
+            let before = file.claims.len();
             file.claims.remove(key);
-            if let Some(count) = self.counts.get_mut(&key.0) {
-                *count -= 1;
-                if *count == 0 {
-                    self.counts.remove(&key.0);
-                }
-            }
+            let ranges = before - file.claims.len();
+            self.count_less(key.0, MemberCounts { writers: 1, ranges });
         }
         self.forget_if_unused(path);
     }
@@ -239,9 +304,11 @@ impl SharedFiles {
             return;
         }
         self.swept = now;
-        let mut silent = Vec::new();
-        for (path, file) in &mut self.files {
-            file.turn = file.turn.filter(|(_, heard)| now.saturating_sub(*heard) < CLAIM_LEASE);
+        let (mut silent, mut over) = (Vec::new(), Vec::new());
+        for (path, file) in &self.files {
+            if file.turn.is_some_and(|(_, heard)| now.saturating_sub(heard) >= CLAIM_LEASE) {
+                over.push(path.clone());
+            }
             let late = file.writers.iter().filter(|(_, writer)| {
                 let kept = if writer.has_finished { FINISHED_KEPT } else { CLAIM_LEASE };
                 now.saturating_sub(writer.heard) >= kept
@@ -249,7 +316,7 @@ impl SharedFiles {
             silent.extend(late.map(|(key, _)| (path.clone(), *key)));
         }
         silent.into_iter().for_each(|(path, key)| self.remove(&path, key));
-        self.files.retain(|_, file| !file.writers.is_empty() || file.turn.is_some());
+        over.into_iter().for_each(|path| self.drop_turn(&path));
     }
 }
 

@@ -154,7 +154,6 @@ impl Draft {
             return Err(Errno::BUSY);
         }
         self.publish(path).await?; // others are to find it
-        self.pool.share(path, false).await.map_err(|failure| errno(&failure))?;
         let before = self.pool.open_leased(path).await.map_err(|failure| errno(&failure))?;
         self.version = Some(before.version());
         let shared = JointContent::join(&self.pool, path, before, self.attributes).await?;

@@ -17,6 +17,8 @@ pub struct JointContent {
     processes: ByteRanges<Option<u32>>,
     /// Bytes that the file had in this mount when it was closed.
     closed_size: u64,
+    /// Why what programs of this mount wrote is in no version, which each of them is told that closes the file.
+    failure: Option<Errno>,
 }
 
 impl JointContent {
@@ -31,7 +33,7 @@ impl JointContent {
         let writer = pool.shared_writer(path, None, &options, attributes).await;
         let writer = writer.map_err(|failure| errno(&failure))?;
         let (writer, processes) = (Mutex::new(Some(writer)), ByteRanges::default());
-        Ok(Self { before, writer, processes, closed_size: 0 })
+        Ok(Self { before, writer, processes, closed_size: 0, failure: None })
     }
 
     fn writer(&mut self) -> &mut Option<SharedWriter> {
@@ -41,8 +43,8 @@ impl JointContent {
     /// Bytes of the file as far as this mount knows.
     pub fn size(&self) -> u64 {
         let writer = self.writer.lock().expect("no holder panics");
-        let written = writer.as_ref().map_or(self.closed_size, SharedWriter::size);
-        self.before.size().max(written)
+        let written = writer.as_ref().map_or(0, SharedWriter::size);
+        self.before.size().max(written).max(self.closed_size)
     }
 
     /// The version that was there when it was opened: what is written is in the next.
@@ -81,6 +83,7 @@ impl JointContent {
         bytes: &[u8],
         attributes: Attributes,
     ) -> Result<(), Errno> {
+        self.check()?;
         let writer = match self.writer() {
             Some(writer) => writer,
             // A descriptor that another process inherited is still open.
@@ -107,19 +110,26 @@ impl JointContent {
         }
     }
 
+    fn check(&self) -> Result<(), Errno> {
+        self.failure.map_or(Ok(()), Err)
+    }
+
     /// Returns when donors have what was written.
     pub async fn sync(&mut self) -> Result<(), Errno> {
+        self.check()?;
         match self.writer() {
             Some(writer) => writer.flush().await.map(drop).map_err(|failure| errno(&failure)),
             None => Ok(()),
         }
     }
 
-    /// Programs of this mount have written their part. The last that has makes the version.
+    /// Programs of this mount have written their part. The last that has makes the version. What failed once fails again: a
+    /// file is finished when it is flushed, and when it is closed.
     pub async fn finish(&mut self) -> Result<(), Errno> {
-        let Some(writer) = self.writer().take() else { return Ok(()) };
-        self.closed_size = writer.size();
+        let Some(writer) = self.writer().take() else { return self.check() };
+        self.closed_size = self.closed_size.max(writer.size());
         self.processes = ByteRanges::default();
-        writer.finish().await.map(drop).map_err(|failure| errno(&failure))
+        self.failure = writer.finish().await.err().map(|failure| errno(&failure));
+        self.check()
     }
 }

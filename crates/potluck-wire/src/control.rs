@@ -72,9 +72,8 @@ pub use safety::{
 };
 pub use series::{Pin, SeriesPurge, SeriesSteps, StepAbout, StepFate};
 pub use shared_files::{
-    CLAIM_LEASE, LONGEST_WRITER_NAME, MOST_CLAIMED_AT_ONCE, SharedClaim, SharedClaimed,
-    SharedLeave, SharedLeft, SharedTurn, SharedTurnTaken, SharedWriterAbout, SharedWriters,
-    SharedWritersHeard,
+    CLAIM_LEASE, LONGEST_WRITER_NAME, MOST_CLAIMED, SharedClaim, SharedClaimed, SharedLeave,
+    SharedLeft, SharedTurn, SharedTurnTaken, SharedWriterAbout, SharedWriters, SharedWritersHeard,
 };
 pub use spaces::{SpaceCreate, SpaceCreated, SpaceInfo, SpaceList, SpaceRemove, Spaces};
 pub use status::{

@@ -6,12 +6,13 @@ use crate::callers::{CallingMember, KnownMembers};
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::shared_files::{AllSharedFiles, ClaimRefusal, SharedFiles, WriterFacts, too_many};
+use potluck_catalog::Catalog;
 use potluck_core::ids::MemberId;
+use potluck_core::path::PoolPath;
 use potluck_core::rights::Right;
 use potluck_wire::control::{
-    CLAIM_LEASE, LONGEST_WRITER_NAME, MOST_CLAIMED_AT_ONCE, SharedClaim, SharedClaimed,
-    SharedLeave, SharedLeft, SharedTurn, SharedTurnTaken, SharedWriterAbout, SharedWriters,
-    SharedWritersHeard,
+    CLAIM_LEASE, LONGEST_WRITER_NAME, SharedClaim, SharedClaimed, SharedLeave, SharedLeft,
+    SharedTurn, SharedTurnTaken, SharedWriterAbout, SharedWriters, SharedWritersHeard,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use std::sync::{Arc, MutexGuard};
@@ -21,6 +22,7 @@ handles! {
     pub struct SharedFileCalls {
         time: PoolTime,
         members: Arc<KnownMembers>,
+        catalog: Catalog,
         access: Access,
         shared_files: AllSharedFiles,
     }
@@ -34,6 +36,18 @@ impl SharedFileCalls {
     /// Whether writers may have claims that an earlier manager granted, and have not said so yet.
     fn is_just_restarted(&self) -> bool {
         self.time.is_restarted_within(CLAIM_LEASE)
+    }
+
+    /// Refuses what would be remembered of a file that is not shared: anybody could name as many as they like.
+    async fn need_shared(&self, path: &PoolPath) -> Result<(), Failure> {
+        match self.catalog.shared_file(path.clone()).await? {
+            Some(_) => Ok(()),
+            None => {
+                let what = format!("{path} is not shared, or not any more");
+                Err(Failure::new(ErrorKind::NotFound, code::NO_CHECKPOINT, what)
+                    .hint("`potluck shared begin` shares it"))
+            }
+        }
     }
 
     fn member_name(&self, member: MemberId) -> Option<String> {
@@ -74,9 +88,11 @@ impl Answer<SharedClaim> for SharedFileCalls {
         caller: CallingMember,
     ) -> Result<SharedClaimed, Failure> {
         self.access.need_in_a_space(&caller, Right::Write, &call.path).await?;
-        let is_named = !call.name.is_empty() && call.name.len() <= LONGEST_WRITER_NAME;
-        if !is_named || call.ranges.len() > MOST_CLAIMED_AT_ONCE {
-            return Err(Failure::bad_request("a claim has a name and not too many ranges"));
+        if call.name.is_empty() || call.name.len() > LONGEST_WRITER_NAME {
+            return Err(Failure::bad_request("a claim has a name"));
+        }
+        if call.is_first || call.is_all {
+            self.need_shared(&call.path).await?;
         }
         if self.is_just_restarted() && !call.is_all && (call.is_first || !call.ranges.is_empty()) {
             return Ok(SharedClaimed::NotYet);
@@ -92,8 +108,8 @@ impl Answer<SharedClaim> for SharedFileCalls {
 impl Answer<SharedLeave> for SharedFileCalls {
     async fn answer(self, call: SharedLeave, caller: CallingMember) -> Result<SharedLeft, Failure> {
         self.access.need_in_a_space(&caller, Right::Write, &call.path).await?;
-        let left = self.files().leave(caller.member()?.member, &call, self.time.tick());
-        Ok(SharedLeft { may_be_more: self.is_just_restarted(), ..left })
+        let (member, may_be_more) = (caller.member()?.member, self.is_just_restarted());
+        Ok(self.files().leave(member, &call, may_be_more, self.time.tick()))
     }
 }
 
@@ -103,18 +119,19 @@ impl Answer<SharedTurn> for SharedFileCalls {
         call: SharedTurn,
         caller: CallingMember,
     ) -> Result<SharedTurnTaken, Failure> {
-        let SharedTurn { path, writer, is_over, is_made } = call;
+        let SharedTurn { path, writer, over } = call;
         self.access.need_in_a_space(&caller, Right::Write, &path).await?;
         let key = (caller.member()?.member, writer);
-        let mut files = self.files();
-        if is_over {
-            files.end_turn(&path, key, is_made);
+        if let Some(published) = over {
+            self.files().end_turn(&path, key, &published);
             return Ok(SharedTurnTaken::Own);
         }
-        Ok(match files.take_turn(&path, key, self.time.tick()) {
-            true => SharedTurnTaken::Own,
-            false => SharedTurnTaken::Another,
-        })
+        self.need_shared(&path).await?;
+        match self.files().take_turn(&path, key, self.time.tick()) {
+            Ok(true) => Ok(SharedTurnTaken::Own),
+            Err(ClaimRefusal::TooMany(what, most)) => Err(too_many(what, most)),
+            Ok(false) | Err(_) => Ok(SharedTurnTaken::Another),
+        }
     }
 }
 
@@ -125,14 +142,15 @@ impl Answer<SharedWriters> for SharedFileCalls {
         caller: CallingMember,
     ) -> Result<SharedWritersHeard, Failure> {
         self.access.need_in_a_space(&caller, Right::List, &call.path).await?;
+        let staging = self.catalog.shared_file(call.path.clone()).await?.map(|open| open.staging);
         let writers = self.files().writers(&call.path, self.time.tick());
         let about = |facts: WriterFacts| SharedWriterAbout {
             member_name: self.member_name(facts.member),
             name: facts.name,
-            member: facts.member,
             has_finished: facts.has_finished,
             claimed: facts.claimed,
         };
-        Ok(SharedWritersHeard { writers: writers.into_iter().map(about).collect() })
+        let writers = writers.into_iter().map(about).collect();
+        Ok(SharedWritersHeard { staging, writers })
     }
 }

@@ -17,7 +17,7 @@ fn call(writer: u8, name: &str, ranges: &[(u64, u64)]) -> SharedClaim {
 
 fn leave(writer: u8, has_finished: bool) -> SharedLeave {
     let SharedClaim { path, writer, .. } = call(writer, "", &[]);
-    SharedLeave { path, writer, has_finished }
+    SharedLeave { path, writer, has_finished, waited_ms: 0 }
 }
 
 fn path() -> PoolPath {
@@ -33,7 +33,7 @@ fn a_claim_of_what_another_has_names_the_bytes_and_the_other() {
     let taken = ClaimRefusal::Taken { range: 90..100, name: "a".into(), member: ADA };
     assert_eq!(refused, Err(taken));
     assert_eq!(files.claim(BOB, &call(3, "a", &[]), T), Err(ClaimRefusal::Named(ADA)));
-    files.leave(ADA, &leave(1, false), T);
+    files.leave(ADA, &leave(1, false), false, T);
     assert_eq!(files.claim(BOB, &call(2, "b", &[(90, 101)]), T), Ok(()));
 }
 
@@ -42,18 +42,41 @@ fn who_has_finished_keeps_what_it_claimed_until_a_version_is_made() {
     let mut files = SharedFiles::default();
     files.claim(ADA, &call(1, "a", &[(0, 100)]), T).expect("free");
     files.claim(BOB, &call(2, "b", &[(200, 300)]), T).expect("free");
-    assert_eq!(files.leave(ADA, &leave(1, true), T).others, 1);
+    assert_eq!(files.leave(ADA, &leave(1, true), false, T), SharedLeft::NotKnown);
     let long = T + CLAIM_LEASE * 3;
-    files.claim(BOB, &call(2, "b", &[]), long).expect("is there again");
+    files.claim(BOB, &call(2, "b", &[(200, 300)]), long).expect("is there again");
     let refused = files.claim(BOB, &call(2, "b", &[(50, 60)]), long);
     assert!(matches!(refused, Err(ClaimRefusal::Taken { .. })));
-    assert_eq!(files.leave(BOB, &leave(2, true), long).others, 0);
+    assert_eq!(files.leave(BOB, &leave(2, true), false, long), SharedLeft::Last);
     let key = (BOB, SharedWriterId([2; 16]));
-    assert!(files.take_turn(&path(), key, long));
-    assert!(!files.take_turn(&path(), (ADA, SharedWriterId([9; 16])), long), "one at a time");
+    assert_eq!(files.take_turn(&path(), key, long), Ok(true));
+    let other = (ADA, SharedWriterId([9; 16]));
+    assert_eq!(files.take_turn(&path(), other, long), Ok(false), "one at a time");
     assert_eq!(files.claim(ADA, &call(4, "c", &[(0, 1)]), long), Err(ClaimRefusal::Closed));
-    files.end_turn(&path(), key, true);
+    // What one of them wrote is in a version, and what the other did waits for the next.
+    files.end_turn(&path(), key, &["a".into()]);
     assert_eq!(files.claim(ADA, &call(4, "c", &[(0, 1)]), long), Ok(()));
+    let refused = files.claim(ADA, &call(4, "c", &[(200, 201)]), long);
+    assert!(matches!(refused, Err(ClaimRefusal::Taken { .. })), "{refused:?}");
+}
+
+#[test]
+fn who_left_is_the_last_once_nobody_else_is_heard_for_the_lease() {
+    let mut files = SharedFiles::default();
+    files.claim(ADA, &call(1, "a", &[]), T).expect("free");
+    files.claim(BOB, &call(2, "b", &[]), T).expect("free");
+    let mut left = |after: Duration, may_be_more| {
+        let leave = SharedLeave { waited_ms: after.as_millis() as u64, ..leave(1, true) };
+        files.leave(ADA, &leave, may_be_more, T + after)
+    };
+    let (soon, late) = (Duration::from_secs(1), CLAIM_LEASE + Duration::from_secs(1));
+    assert_eq!(left(Duration::ZERO, false), SharedLeft::NotKnown);
+    assert_eq!(left(soon, false), SharedLeft::NotKnown, "it may have died before");
+    assert_eq!(left(late, true), SharedLeft::NotKnown, "not all have told what they have");
+    assert_eq!(left(late, false), SharedLeft::Last);
+    files.claim(BOB, &call(2, "b", &[]), T + late).expect("it lives");
+    let again = SharedLeave { waited_ms: 1000, ..leave(1, true) };
+    assert_eq!(files.leave(ADA, &again, false, T + late), SharedLeft::OthersWrite);
 }
 
 #[test]
@@ -66,14 +89,14 @@ fn a_writer_that_is_silent_for_the_lease_has_nothing_and_has_to_say_what_it_has(
     assert_eq!(files.claim(ADA, &again, late), Err(ClaimRefusal::Unknown));
     let all = SharedClaim { is_all: true, ..call(1, "a", &[(0, 100)]) };
     assert!(matches!(files.claim(ADA, &all, late), Err(ClaimRefusal::Taken { .. })), "lost");
-    files.leave(BOB, &leave(2, false), late);
+    files.leave(BOB, &leave(2, false), false, late);
     assert_eq!(files.claim(ADA, &all, late), Ok(()));
 }
 
 #[test]
 fn a_member_has_no_more_writers_and_a_file_no_more_ranges_than_there_may_be() {
     let mut files = SharedFiles::default();
-    let many: Vec<_> = (0..RANGES_OF_FILE as u64 + 1).map(|at| (at * 2, at * 2 + 1)).collect();
+    let many: Vec<_> = (0..MOST_CLAIMED as u64 + 1).map(|at| (at * 2, at * 2 + 1)).collect();
     let refused = files.claim(ADA, &call(1, "a", &many), T);
     assert!(matches!(refused, Err(ClaimRefusal::TooMany(..))), "{refused:?}");
     for number in 0..WRITERS_OF_MEMBER {
@@ -83,5 +106,39 @@ fn a_member_has_no_more_writers_and_a_file_no_more_ranges_than_there_may_be() {
     }
     let refused = files.claim(ADA, &call(255, "last", &[]), T);
     assert!(matches!(refused, Err(ClaimRefusal::TooMany(..))), "{refused:?}");
+    let turn = files.take_turn(&path(), (ADA, SharedWriterId([255; 16])), T);
+    assert!(matches!(turn, Err(ClaimRefusal::TooMany(..))), "a turn is remembered, too");
     assert_eq!(files.claim(BOB, &call(255, "last", &[]), T), Ok(()), "others may");
+    for (member, writers) in [(ADA, WRITERS_OF_MEMBER), (BOB, 1)] {
+        assert_eq!(files.counts[&member], MemberCounts { writers, ranges: 0 });
+    }
+    files.writers(&path(), T + CLAIM_LEASE);
+    assert!(files.counts.is_empty() && files.files.is_empty());
+}
+
+#[test]
+fn a_member_has_no_more_ranges_in_all_files_together_than_there_may_be() {
+    let mut files = SharedFiles::default();
+    let many: Vec<_> = (0..MOST_CLAIMED as u64).map(|at| (at * 2, at * 2 + 1)).collect();
+    let of_file = |number: usize| {
+        let path = format!("pot://lab/{number}").parse().expect("a path");
+        SharedClaim { path, ..call(1, "a", &many) }
+    };
+    let files_full = RANGES_OF_MEMBER / MOST_CLAIMED;
+    for number in 0..files_full {
+        assert_eq!(files.claim(ADA, &of_file(number), T), Ok(()));
+    }
+    let all = SharedClaim { is_all: true, ..of_file(0) };
+    assert_eq!(files.claim(ADA, &all, T), Ok(()), "what it has already, said once more");
+    let one_more = SharedClaim { ranges: call(1, "", &[(0, 1)]).ranges, ..of_file(files_full) };
+    let refused = files.claim(ADA, &one_more, T);
+    assert!(matches!(refused, Err(ClaimRefusal::TooMany(..))), "{refused:?}");
+    assert_eq!(files.claim(BOB, &one_more, T), Ok(()), "others may");
+    let SharedClaim { path, writer, .. } = of_file(0);
+    let leave = SharedLeave { path, writer, has_finished: false, waited_ms: 0 };
+    files.leave(ADA, &leave, false, T);
+    assert_eq!(files.claim(ADA, &one_more, T), Err(ClaimRefusal::Named(BOB)));
+    let one_more =
+        SharedClaim { name: "b".into(), ranges: call(1, "", &[(1, 2)]).ranges, ..one_more };
+    assert_eq!(files.claim(ADA, &one_more, T), Ok(()), "it gave some up");
 }

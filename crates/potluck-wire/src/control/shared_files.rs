@@ -2,7 +2,7 @@
 //! make a version of what all of them wrote.
 
 use super::{Call, call};
-use potluck_core::ids::{MemberId, SharedWriterId};
+use potluck_core::ids::SharedWriterId;
 use potluck_core::path::PoolPath;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -11,8 +11,8 @@ use std::time::Duration;
 /// How long what a writer has claimed is its own without a sign of life.
 pub const CLAIM_LEASE: Duration = Duration::from_secs(10);
 
-/// Ranges that one call may claim.
-pub const MOST_CLAIMED_AT_ONCE: usize = 65_536;
+/// Ranges that all writers of one file may have claimed, those that adjoin joined. One call says all that a writer has.
+pub const MOST_CLAIMED: usize = 1 << 18;
 
 /// The most letters of the name of a writer.
 pub const LONGEST_WRITER_NAME: usize = 64;
@@ -36,7 +36,7 @@ pub struct SharedClaim {
     #[serde(default)]
     pub is_all: bool,
 }
-call!(SharedClaim => SharedClaimed, "shared-claim", at most MOST_CLAIMED_AT_ONCE * 80);
+call!(SharedClaim => SharedClaimed, "shared-claim", at most MOST_CLAIMED * 80);
 
 /// The outcome of [`SharedClaim`]. Ranges that another has are an error that names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,35 +60,36 @@ pub struct SharedLeave {
     pub writer: SharedWriterId,
     /// Whether what it wrote is to be in the next version: then nobody else may write there before that is made.
     pub has_finished: bool,
+    /// How long ago the first such call of this writer was answered, in milliseconds: only who was heard since is there.
+    #[serde(default)]
+    pub waited_ms: u64,
 }
 call!(SharedLeave => SharedLeft, "shared-leave");
 
-/// The writers that are left.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SharedLeft {
-    /// How many others are writing.
-    pub others: usize,
-    /// Whether there may be more, of whom a manager that was just started has not heard yet.
-    #[serde(default)]
-    pub may_be_more: bool,
+/// Whether the writer that left was the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SharedLeft {
+    /// Another is writing, and makes the version when it is the last.
+    OthersWrite,
+    /// Others may be writing, none of whom was heard since the writer left: it asks again.
+    NotKnown,
+    /// It was the last, and makes the version.
+    Last,
 }
 
-/// Takes the turn to make a version, keeps it, or with `is_over` gives it back. One that is not kept for
-/// [`CLAIM_LEASE`] is over.
+/// Takes the turn to make a version, keeps it, or gives it back. One that is not kept for [`CLAIM_LEASE`] is over.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SharedTurn {
     /// The path of the file.
     pub path: PoolPath,
     /// The client that is to have the turn.
     pub writer: SharedWriterId,
-    /// Whether the version was made, or tried in vain.
-    #[serde(default)]
-    pub is_over: bool,
-    /// Whether it was made, so that what was claimed for it is free.
-    #[serde(default)]
-    pub is_made: bool,
+    /// The turn is over, and the contributions of the writers of these names are in a version: what they claimed is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over: Option<Vec<String>>,
 }
-call!(SharedTurn => SharedTurnTaken, "shared-turn");
+call!(SharedTurn => SharedTurnTaken, "shared-turn", at most 1 << 20);
 
 /// The answer to [`SharedTurn`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,6 +112,9 @@ call!(SharedWriters => SharedWritersHeard, "shared-writers");
 /// The writers that the manager has heard, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedWritersHeard {
+    /// Where contributions are staged; `None` where the file is not shared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staging: Option<PoolPath>,
     /// Each writer with what it has claimed.
     pub writers: Vec<SharedWriterAbout>,
 }
@@ -120,9 +124,7 @@ pub struct SharedWritersHeard {
 pub struct SharedWriterAbout {
     /// The name of the writer.
     pub name: String,
-    /// The member that writes.
-    pub member: MemberId,
-    /// The name of that member, if they still are one.
+    /// The name of the member that writes, if they still are one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member_name: Option<String>,
     /// Whether it has done its part.

@@ -61,7 +61,8 @@ pub async fn run(args: SharedArgs, client: &Pool, output: &Output) -> Result<End
                 SharedOutcome::Published => String::new(),
                 _ => format!("nothing was written to {path} since its last version"),
             });
-            end_if_shared(&path, client).await?;
+            // Whoever said that all is written ends the sharing, too, unless others have begun with the next version.
+            client.end_unused_sharing(&path).await?;
         }
         SharedArgs::Abort(SharedPathArgs { path }) => {
             client.end_sharing(&path).await?;
@@ -82,24 +83,16 @@ pub async fn run(args: SharedArgs, client: &Pool, output: &Output) -> Result<End
     Ok(Ending::Done)
 }
 
-/// Whoever said that all is written ends the sharing, too.
-async fn end_if_shared(path: &PoolPath, client: &Pool) -> Result<(), Failure> {
-    match client.end_sharing(path).await {
-        Err(failure) if failure.code != code::NO_CHECKPOINT => Err(failure),
-        _ => Ok(()),
-    }
-}
-
 async fn write(args: &SharedWriteArgs, client: &Pool, output: &Output) -> Result<(), Failure> {
     let SharedWriteArgs { source, path, at, name } = args;
     let (mut reader, len) = open(source)?;
     let (options, attributes) = (PutOptions::default(), Attributes::default());
     let mut writer = client.shared_writer(path, name.as_deref(), &options, attributes).await?;
+    let mut bytes = 0;
     let written = async {
         if let Some(len) = len {
             writer.claim(*at..at.saturating_add(len)).await?;
         }
-        let mut bytes = 0;
         loop {
             let mut piece = vec![0; PIECE];
             let read = tokio::task::spawn_blocking(move || {
@@ -113,20 +106,21 @@ async fn write(args: &SharedWriteArgs, client: &Pool, output: &Output) -> Result
             reader = read;
             let len = len.map_err(|error| cannot_read(Path::new(source), &error))?;
             if len == 0 {
-                return Ok(bytes);
+                return Ok(());
             }
             writer.write_at(at + bytes, &piece[..len]).await?;
             bytes += len as u64;
         }
     };
-    let bytes = match written.await {
-        Ok(bytes) => bytes,
-        Err(failure) => {
-            // It says so, and does not keep others waiting.
+    let written: Result<(), Failure> = written.await;
+    if let Err(failure) = written {
+        // One that was refused all that it was to write keeps nobody waiting. Of one that failed otherwise the mark stays, so
+        // that there is no version with half of its bytes, or none.
+        if failure.code == code::CLAIMED && bytes == 0 {
             let _: Result<SharedOutcome, Failure> = writer.abort().await;
-            return Err(failure);
         }
-    };
+        return Err(failure);
+    }
     let name = writer.name().to_owned();
     let outcome = writer.finish().await?;
     let written = Written { path, name, at: *at, bytes, outcome };

@@ -22,13 +22,14 @@ use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::ops::Range;
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -210,8 +211,9 @@ fn a_writer_that_is_killed_keeps_the_file_as_it_was_until_it_is_left_out_or_anot
         ["shared", "write", arg(&part), OUT, "--at", at, "--name", name].map(str::to_owned)
     };
     let run = |args: &[String; 8]| lab.cli.run(&args.each_ref().map(String::as_str));
-    let written = run(&write("lives", "0")).ok().text();
-    assert!(written.contains("with its next version"), "{written}");
+    let fails = |args: &[String; 8]| lab.cli.fails(10, &args.each_ref().map(String::as_str));
+    let refused = fails(&write("lives", "0"));
+    assert_eq!(refused.code, "POT-E049", "it is the last that lives: {refused:?}");
     assert_same(&lab.cli.cat(OUT), &old, "before a version is made");
     wait_until("the dead to be silent", FREED_WITHIN, || {
         states(&lab.cli) == ["dies silent", "lives finished"]
@@ -230,8 +232,7 @@ fn a_writer_that_is_killed_keeps_the_file_as_it_was_until_it_is_left_out_or_anot
     let mut dies = writer(&lab.cli, "dies", 0, &other);
     wait_until("it to write", DEADLINE, || states(&lab.cli) == ["dies writing"]);
     dies.kill_9();
-    let written = run(&write("lives", "12582912")).ok().text();
-    assert!(written.contains("with its next version"), "{written}");
+    assert_eq!(fails(&write("lives", "12582912")).code, "POT-E049");
     lab.cli.ok(&["shared", "commit", OUT, "--leave-out", "dies"]);
     assert_same(&lab.cli.cat(OUT), &[&one[..], &one, &one].concat(), "without the dead");
 }
@@ -296,6 +297,53 @@ fn what_is_held_is_one_version_at_its_commit_and_nothing_after_an_abort() {
 }
 
 #[test]
+fn a_commit_of_a_file_that_is_not_shared_is_refused_and_shares_nothing() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    assert_eq!(lab.cli.fails(3, &["shared", "commit", OUT]).code, "POT-E013");
+    assert!(lab.cli.json(&["shared", "ls"])["files"].as_array().is_some_and(Vec::is_empty));
+}
+
+#[test]
+fn a_writer_that_fails_after_it_began_to_write_keeps_the_version_back() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let runtime = Runtime::new().expect("a runtime");
+    let pool = client(&lab);
+    let mut lives = runtime.block_on(join(&pool, "lives")).expect("joined");
+    runtime.block_on(lives.write_at(6 << 20, &[1; 1000])).expect("free");
+    // Its length is not known, so that it is refused when it comes there.
+    let mut fails = writer(&lab.cli, "fails", 0, &bytes(1, 8 << 20));
+    drop(fails.child().stdin.take());
+    assert!(!fails.child().wait().expect("ended").success());
+    let refused = runtime.block_on(lives.finish()).expect_err("a half of it is nothing");
+    assert_eq!(refused.code, code::NOT_TOGETHER, "{refused}");
+    assert!(refused.message.contains("fails"), "{refused}");
+    lab.cli.fails(3, &["stat", OUT]);
+}
+
+#[test]
+fn a_writer_whose_place_was_taken_takes_nothing_along_when_it_gives_up() {
+    let lab = Lab::with_donors(1);
+    lab.cli.ok(&["space", "create", "lab"]);
+    let asleep = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let awake = Runtime::new().expect("a runtime");
+    let (one, other) = (client(&lab), client(&lab));
+    // While its runtime does not run it says nothing.
+    let mut late = asleep.block_on(join(&one, "r3")).expect("joined");
+    asleep.block_on(late.write_at(0, &[9; 1000])).expect("free");
+    pause(FREED_WITHIN / 2);
+    let mut waits = awake.block_on(join(&other, "waits")).expect("joined");
+    awake.block_on(waits.write_at(1000, &[1; 1000])).expect("free");
+    let mut replacement = awake.block_on(join(&other, "r3")).expect("the other is silent");
+    awake.block_on(replacement.write_at(0, &[3; 1000])).expect("free");
+    assert_eq!(awake.block_on(replacement.finish()).expect("stored"), SharedOutcome::Waiting);
+    asleep.block_on(late.abort()).expect("it has nothing there");
+    assert_eq!(awake.block_on(waits.finish()).expect("stored"), SharedOutcome::Published);
+    assert_same(&lab.cli.cat(OUT), &[[3; 1000], [1; 1000]].concat(), "what both wrote");
+}
+
+#[test]
 fn who_may_not_write_in_a_space_neither_claims_nor_ends_what_others_share() {
     let lab = Lab::with_donors(1);
     lab.cli.ok(&["space", "create", "lab"]);
@@ -330,9 +378,9 @@ fn who_may_not_write_in_a_space_neither_claims_nor_ends_what_others_share() {
         is_all: false,
     };
     assert_eq!(member.call(&claim).expect_err("refused").code, code::NO_RIGHT);
-    let leave = SharedLeave { path: out(), writer, has_finished: true };
+    let leave = SharedLeave { path: out(), writer, has_finished: true, waited_ms: 0 };
     assert_eq!(member.call(&leave).expect_err("refused").code, code::NO_RIGHT);
-    let turn = SharedTurn { path: out(), writer, is_over: false, is_made: true };
+    let turn = SharedTurn { path: out(), writer, over: None };
     assert_eq!(member.call(&turn).expect_err("refused").code, code::NO_RIGHT);
     assert_eq!(states(&lab.cli), Vec::<String>::new());
 }
@@ -348,6 +396,13 @@ fn is_shared(path: &Path) -> Result<bool, Errno> {
         Err(Errno::NODATA) => Ok(false),
         Err(why) => Err(why),
     }
+}
+
+/// Closes a file; the number of the error, if that fails.
+fn close(file: File) -> Option<i32> {
+    // SAFETY: the descriptor is this file's alone.
+    let closed = unsafe { libc::close(file.into_raw_fd()) };
+    (closed != 0).then(|| std::io::Error::last_os_error().raw_os_error().unwrap_or_default())
 }
 
 fn opened(path: &Path) -> File {
@@ -479,8 +534,8 @@ fn a_mount_that_is_killed_while_it_writes_its_part_leaves_the_file_as_it_was() {
     there.write_all_at(&content, 3 << 20).expect("free");
     here.sync_all().expect("donors have it");
     one.running.kill_9();
-    pause(FREED_WITHIN / 2); // it is silent for so long that the other is the last
-    drop(there);
+    // It may be heard for as long as its lease is, and whoever closes waits for that.
+    assert_eq!(close(there), Some(libc::EBUSY), "there is no version");
     assert_eq!(lab.cli.cat(OUT), b"as it was");
     wait_until("the other to have finished", DEADLINE, || {
         states(&lab.cli).iter().filter(|it| it.ends_with("finished")).count() == 1
@@ -493,4 +548,7 @@ fn a_mount_that_is_killed_while_it_writes_its_part_leaves_the_file_as_it_was() {
     expected.resize(3 << 20, 0);
     expected.extend(&content);
     assert_same(&lab.cli.cat(OUT), &expected, "without the dead");
+    // Nobody who saw the close fail has to remember it.
+    let said = lab.cli.run(&["--json", "umount", arg(&other.dir)]).exits(4).json();
+    assert_eq!(said["unpublished"][0]["path"], OUT, "{said}");
 }
