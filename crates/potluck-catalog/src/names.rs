@@ -20,7 +20,7 @@ use potluck_core::attributes::{AttributesToSet, EntryAttributes, FileTime};
 use potluck_core::ids::VersionId;
 use potluck_core::kept_place::SNAPSHOT_DIR;
 use potluck_core::path::{MAX_PATH, PoolPath};
-use potluck_wire::control::{Condition, Removed};
+use potluck_wire::control::{Condition, OnlyIf, Removed};
 
 /// Entries of a tree that are counted when it is removed: less than a tenth of a second, so that a removal waits
 /// for no turn behind sums of other trees.
@@ -205,7 +205,9 @@ fn throw_emptied(db: &Tx, dir: DirId, path: &PoolPath) -> Result<(), Error> {
 
 /// Refuses to remove something else than was meant.
 pub(crate) fn check_meant(db: &Tx, path: &PoolPath, only_if: OnlyIf) -> Result<(), Error> {
-    let is_dir = || Ok(matches!(entries::existing(db, path)?.place, EntryPlace::Dir(_)));
+    let is_dir = || -> Result<bool, Error> {
+        Ok(matches!(entries::existing(db, path)?.place, EntryPlace::Dir(_)))
+    };
     match only_if {
         OnlyIf::Directory if !is_dir()? => Err(Error::NotADirectory(path.clone())),
         OnlyIf::NoDirectory if is_dir()? => Err(Error::IsADirectory(path.clone())),

@@ -181,7 +181,13 @@ impl Pool {
     ///
     /// Errors: [`code::NO_ENTRY`], [`code::NOT_RECURSIVE`] for a directory without `recursive`.
     pub async fn remove(&self, path: &PoolPath, recursive: bool) -> Result<Removed, Failure> {
-        self.call(&Remove { path: path.clone(), recursive, forever: false, only_if: Default::default() }).await
+        self.call(&Remove {
+            path: path.clone(),
+            recursive,
+            forever: false,
+            only_if: Default::default(),
+        })
+        .await
     }
 
     /// The spaces of the pool that this member may list.

@@ -436,7 +436,8 @@ async fn write_file(
             Ok::<_, Failure>(())
         }
     });
-    let written = units.boxed().try_buffer_unordered(UNITS_AT_ONCE).try_for_each(|()| async { Ok(()) });
+    let written =
+        units.boxed().try_buffer_unordered(UNITS_AT_ONCE).try_for_each(|()| async { Ok(()) });
     written.await?;
     let EntryAttributes { mtime, owner, .. } = file.attributes();
     let owner = owner.filter(|_| options.archive);

@@ -84,6 +84,12 @@ impl Pool {
         path: &PoolPath,
         recursive: bool,
     ) -> Result<Removed, Failure> {
-        self.call(&Remove { path: path.clone(), recursive, forever: true, only_if: Default::default() }).await
+        self.call(&Remove {
+            path: path.clone(),
+            recursive,
+            forever: true,
+            only_if: Default::default(),
+        })
+        .await
     }
 }

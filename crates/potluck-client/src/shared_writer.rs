@@ -13,7 +13,8 @@ use potluck_core::ids::{SharedWriterId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Cutting};
 use potluck_wire::control::{
-    CLAIM_LEASE, Condition, LONGEST_WRITER_NAME, Remove, SharedClaim, SharedClaimed, SharedLeave,
+    CLAIM_LEASE, Condition, LONGEST_WRITER_NAME, OnlyIf, Remove, SharedClaim, SharedClaimed,
+    SharedLeave,
 };
 use potluck_wire::error::{ErrorKind, Failure, code};
 use serde::Serialize;
@@ -490,8 +491,8 @@ impl SharedWriter {
         self.presence.end();
         self.writer.abort();
         if let Some((mark, version)) = self.claims.mark.get() {
-            let (path, version) = (mark.clone(), Some(*version));
-            let remove = Remove { path, recursive: false, forever: false, version };
+            let (path, only_if) = (mark.clone(), OnlyIf::Version(*version));
+            let remove = Remove { path, recursive: false, forever: false, only_if };
             if let Err(failure) = self.client.call(&remove).await
                 // It was left out, or what is there is of another who took its place.
                 && !matches!(failure.code.as_str(), code::NO_ENTRY | code::WRONG_VERSION)

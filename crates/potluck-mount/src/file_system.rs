@@ -38,7 +38,7 @@ use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::ids::{LockHolderId, VersionId};
 use potluck_core::kept_place::is_read_only;
 use potluck_core::path::PoolPath;
-use potluck_wire::control::{Condition, EntryKind, ListedEntry, MakeDir, Remove};
+use potluck_wire::control::{Condition, EntryKind, ListedEntry, MakeDir, OnlyIf, Remove};
 use potluck_wire::error::{Failure, code};
 use rustix::io::Errno;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};

@@ -14,7 +14,9 @@ use potluck_core::attributes::{AttributesToSet, EntryAttributes};
 use potluck_core::ids::{SessionId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_pool::DonorSnapshot;
-use potluck_wire::control::{Condition, ListedEntry, Listing, NewLink, Removed, Used, UsedUpTo};
+use potluck_wire::control::{
+    Condition, ListedEntry, Listing, NewLink, OnlyIf, Removed, Used, UsedUpTo,
+};
 
 impl Catalog {
     /// The entries of a directory after `after`, or with `recursive` of the tree there; a page. Of the root of

@@ -177,7 +177,10 @@ fn work_in_the_background_ends_its_step_when_it_has_held_the_writer_for_long_eno
         let catalog = catalog.expect("opened");
         runtime().block_on(async {
             let when = When { pool_ms: 1, wall_ms: 1, ..When::default() };
-            catalog.remove(path("pot://lab/tree"), None, true, when).await.expect("removed");
+            catalog
+                .remove(path("pot://lab/tree"), Default::default(), true, when)
+                .await
+                .expect("removed");
             let step = Upkeep::Trash { entries: 1000, kept_ms: 0 };
             let more = catalog.upkeep(step, 2).await.expect("a step");
             let spaces = catalog.spaces().await.expect("read");

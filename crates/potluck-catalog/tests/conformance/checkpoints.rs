@@ -144,7 +144,7 @@ async fn a_checkpoint_moves_with_the_directory_that_it_is_in_and_ends_with_it() 
     stage.catalog.make_directory(path("pot://lab/d"), false, MADE).await.expect("made");
     let other = stage.replace(3, "pot://lab/d/step").await;
     assert_ne!(open.staging.parent(), other.staging.parent(), "each in the deepest that was there");
-    let kept = stage.catalog.remove(path("pot://lab/d"), None, false, when(1)).await;
+    let kept = stage.catalog.remove(path("pot://lab/d"), Default::default(), false, when(1)).await;
     assert_eq!(kept.expect_err("in use"), Error::HasCheckpoint(path("pot://lab/d")));
     stage.remove("pot://lab/d", 1).await;
     assert_eq!(stage.publish(3, ALWAYS).await, Err(Error::NoCheckpoint(id(3))));
@@ -170,7 +170,8 @@ async fn names_of_staging_directories_are_made_moved_and_removed_by_checkpoints_
     let moved =
         stage.catalog.rename(open.staging.clone(), path("pot://lab/x"), false, None, when(1)).await;
     assert_eq!(moved, Err(here.clone()));
-    let removed = stage.catalog.remove(open.staging.clone(), None, true, when(1)).await;
+    let removed =
+        stage.catalog.remove(open.staging.clone(), Default::default(), true, when(1)).await;
     assert_eq!(removed.expect_err("in use"), here);
     let policy = stage.catalog.plan_policy(open.staging.clone(), Override::default()).await;
     assert_eq!(policy.expect_err("inherited"), here);
@@ -362,7 +363,7 @@ async fn a_file_is_shared_until_that_is_ended_or_it_is_removed_or_nobody_writes_
     assert_eq!(refused, Err(Error::NotEmpty(open.staging.clone())));
     assert_eq!(stage.catalog.shared_file(out.clone()).await, Ok(Some(open.clone())));
     let mark = path(&staged(&open, "open/w-a"));
-    stage.catalog.remove(mark, None, false, when(2)).await.expect("removed");
+    stage.catalog.remove(mark, Default::default(), false, when(2)).await.expect("removed");
     let ended = stage.catalog.abort_checkpoint(("lab".into(), id), true, 2).await;
     ended.expect("nobody contributes, and the empty directory is nothing");
     assert_eq!(stage.catalog.shared_file(out.clone()).await, Ok(None));
@@ -378,7 +379,7 @@ async fn a_file_is_shared_until_that_is_ended_or_it_is_removed_or_nobody_writes_
     stage.put(file(&staged(&open, "open/w-a"), &[2], &[1])).await;
     let opened = || stage.catalog.open_files(out.clone(), false, None);
     assert!(opened().await.expect("opened").is_shared);
-    stage.catalog.remove(out.clone(), None, false, when(4)).await.expect("removed");
+    stage.catalog.remove(out.clone(), Default::default(), false, when(4)).await.expect("removed");
     assert_eq!(stage.catalog.checkpoints().await.expect("read").open, []);
     stage.empty_trash().await;
     assert_eq!(stage.refs([1, 2]).await, [Some(0), Some(0)]);

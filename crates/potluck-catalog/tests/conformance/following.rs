@@ -110,7 +110,11 @@ async fn what_is_followed_is_found_in_its_space_where_a_path_leads_to_it() {
     let found = stage.followed(&all).await;
     assert_eq!(found, [(deep, space("lab")), (other, space("attic"))]);
     // A tree that is removed keeps its versions until it is taken apart, and is no file's any more.
-    stage.catalog.remove(path("pot://lab/d"), None, true, when(5)).await.expect("removed");
+    stage
+        .catalog
+        .remove(path("pot://lab/d"), Default::default(), true, when(5))
+        .await
+        .expect("removed");
     assert_eq!(stage.followed(&all).await, [(other, space("attic"))]);
 }
 

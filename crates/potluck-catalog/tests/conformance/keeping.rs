@@ -97,7 +97,11 @@ async fn who_replaced_a_file_and_when_is_told() {
     stage.keeps("pot://lab/d", "10", None).await;
     stage.put(file("pot://lab/d/a", &[1], &[1])).await;
     let moment = When { pool_ms: 40, wall_ms: 1234, ..When::default() }.made_by(USER);
-    stage.catalog.remove(path("pot://lab/d/a"), None, false, moment).await.expect("removed");
+    stage
+        .catalog
+        .remove(path("pot://lab/d/a"), Default::default(), false, moment)
+        .await
+        .expect("removed");
     let [about] = &stage.kept("pot://lab/d/a", KeptScope::OfName, 50).await[..] else {
         panic!("one version")
     };
@@ -227,7 +231,11 @@ async fn without_a_trash_a_removal_is_for_good_and_takes_old_versions_along() {
     stage.put(file("pot://lab/d/b", &[4], &[1])).await;
     stage.put(file("pot://lab/d/b", &[5], &[1])).await;
     let forever = When { keeps: WhatIsKept::Nothing, ..when(5) };
-    stage.catalog.remove(path("pot://lab/d/b"), None, false, forever).await.expect("removed");
+    stage
+        .catalog
+        .remove(path("pot://lab/d/b"), Default::default(), false, forever)
+        .await
+        .expect("removed");
     stage.let_old_go(5).await;
     assert_eq!(stage.refs([4, 5]).await, [Some(0); 2]);
 }
@@ -314,7 +322,7 @@ async fn nobody_writes_where_versions_are_kept() {
         let set = stage.catalog.set_attributes(to.clone(), None, Default::default()).await;
         assert_eq!(set, Err(refused(at)));
     }
-    let removed = stage.catalog.remove(path(&kept), None, true, when(5)).await;
+    let removed = stage.catalog.remove(path(&kept), Default::default(), true, when(5)).await;
     assert_eq!(removed.map(drop), Err(refused(&kept)));
     let moved = stage.catalog.rename(path(&kept), path("pot://lab/x"), false, None, when(5)).await;
     assert_eq!(moved, Err(refused(&kept)));
@@ -353,7 +361,8 @@ async fn a_directory_in_which_only_old_versions_are_is_empty_to_its_users() {
     stage.keeps("pot://lab/d", "10", Some("1h")).await;
     stage.put(file("pot://lab/d/e/a", &[1], &[1])).await;
     stage.remove("pot://lab/d/e/a", 5).await;
-    let removed = stage.catalog.remove(path("pot://lab/d/e"), None, false, when(6)).await;
+    let removed =
+        stage.catalog.remove(path("pot://lab/d/e"), Default::default(), false, when(6)).await;
     assert_eq!(removed.expect("as rmdir does").files, 0);
     assert_eq!(stage.bring_back("pot://lab/d/e", None, true).await, Ok(false));
     assert_eq!(stage.bring_back("pot://lab/d/e/a", None, true).await, Ok(false));

@@ -83,11 +83,16 @@ async fn links_are_listed_moved_and_removed_and_count_as_files_without_bytes() {
     stage.catalog.set_attributes(path("pot://lab/d/l"), None, new).await.expect("set");
     let l = told(&stage, "pot://lab/d/l").await;
     assert_eq!((l.mtime, l.permissions), (FileTime(-7), Permissions::LINK));
-    let removed = stage.catalog.remove(path("pot://lab/d/l"), None, false, when(1)).await;
+    let removed =
+        stage.catalog.remove(path("pot://lab/d/l"), Default::default(), false, when(1)).await;
     let removed = removed.expect("removed");
     assert_eq!((removed.files, removed.bytes, sums().await), (1, 0, (1, 0)));
     assert_eq!(
-        stage.catalog.remove(path("pot://lab/d"), None, true, when(1)).await.map(|r| r.files),
+        stage
+            .catalog
+            .remove(path("pot://lab/d"), Default::default(), true, when(1))
+            .await
+            .map(|r| r.files),
         Ok(1)
     );
     let step = Upkeep::Trash { entries: 100, kept_ms: 0 };

@@ -12,7 +12,7 @@ use potluck_core::attributes::{
 use potluck_core::ids::VersionId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Policy;
-use potluck_wire::control::{EntryKind, ListedEntry, Used};
+use potluck_wire::control::{EntryKind, ListedEntry, OnlyIf, Used};
 
 async fn moved(stage: &Stage, from: &str, to: &str) -> Result<(), Error> {
     stage.catalog.rename(path(from), path(to), false, None, when(1)).await
@@ -168,13 +168,12 @@ async fn directories_are_made_and_removed_as_asked() {
     assert!(matches!(make("pot://none/b", true).await, Err(Error::NoSpaceNamed(_))));
     assert!(make("pot://lab", false).await.is_err());
 
-    let remove = async |at, all| stage.catalog.remove(path(at), None, all, when(1)).await;
+    let remove =
+        async |at, all| stage.catalog.remove(path(at), Default::default(), all, when(1)).await;
     let whole = remove("pot://lab/b", false).await;
     assert_eq!(whole.err(), Some(Error::NotRecursive(path("pot://lab/b"))));
     assert!(matches!(remove("pot://lab", true).await, Err(Error::OutsideSpaces(_))));
-    let of_kind = async |at, only_if| {
-        stage.catalog.remove(path(at), only_if, false, when(1)).await
-    };
+    let of_kind = async |at, only_if| stage.catalog.remove(path(at), only_if, false, when(1)).await;
     let z = "pot://lab/x/y/z";
     assert_eq!(of_kind(z, OnlyIf::NoDirectory).await.err(), Some(Error::IsADirectory(path(z))));
     let a = "pot://lab/a";
@@ -183,11 +182,10 @@ async fn directories_are_made_and_removed_as_asked() {
     of_kind(z, OnlyIf::Directory).await.expect("an empty one");
     make(z, false).await.expect("made");
     remove(z, false).await.expect("an empty one");
-    let of_version =
-        async |at, version: Option<VersionId>| {
-            let only_if = OnlyIf::Version(version.expect("a file"));
-            stage.catalog.remove(path(at), only_if, false, when(1)).await
-        };
+    let of_version = async |at, version: Option<VersionId>| {
+        let only_if = OnlyIf::Version(version.expect("a file"));
+        stage.catalog.remove(path(at), only_if, false, when(1)).await
+    };
     let version = told(&stage, "pot://lab/b.txt").await.2;
     let other = told(&stage, "pot://lab/a").await.2;
     let refused = of_version("pot://lab/b.txt", other).await.map(drop);
@@ -309,7 +307,11 @@ async fn a_directory_is_modified_when_entries_come_or_go_and_not_by_their_conten
     assert!(came > 1, "{came}");
     assert_eq!(time(&stage, "pot://lab").await, above, "only the one that it is in");
     age(&stage, "pot://lab/b").await;
-    stage.catalog.remove(path("pot://lab/b/further"), None, false, when(1)).await.expect("removed");
+    stage
+        .catalog
+        .remove(path("pot://lab/b/further"), Default::default(), false, when(1))
+        .await
+        .expect("removed");
     assert_eq!(time(&stage, "pot://lab/b").await, now);
     for at in ["pot://lab/b", "pot://lab"] {
         age(&stage, at).await;

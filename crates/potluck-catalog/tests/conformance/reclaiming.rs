@@ -78,8 +78,11 @@ async fn references_of_what_is_removed_end_step_by_step() {
     assert_eq!(sums(&stage).await, (3, 5_010_000));
     stage.put(file("pot://lab/replaced", &[1], &[1])).await;
     assert_eq!(sums(&stage).await, (3, 2_511_000), "what is replaced counts no more");
-    let removed =
-        stage.catalog.remove(path("pot://lab/a"), None, true, when(1)).await.expect("removed");
+    let removed = stage
+        .catalog
+        .remove(path("pot://lab/a"), Default::default(), true, when(1))
+        .await
+        .expect("removed");
     assert_eq!((removed.files, removed.bytes, removed.more), (2, 2_510_000, false));
     assert_eq!(stage.listed("pot://lab", true, None).await, ["replaced"]);
     assert_eq!(stage.unused(500).await, [], "the references are there yet");
@@ -187,8 +190,11 @@ async fn a_removed_tree_is_taken_apart_in_small_steps() {
     for n in 0..30 {
         stage.put(file(&format!("pot://lab/t/d{}/f{n}", n % 3), &[n], &[1])).await;
     }
-    let removed =
-        stage.catalog.remove(path("pot://lab/t"), None, true, when(5)).await.expect("removed");
+    let removed = stage
+        .catalog
+        .remove(path("pot://lab/t"), Default::default(), true, when(5))
+        .await
+        .expect("removed");
     assert_eq!((removed.files, removed.bytes), (30, 30_000));
     assert!(stage.unused(6).await.is_empty(), "not yet");
     let mut steps = 0;

@@ -118,7 +118,8 @@ async fn what_only_a_snapshot_kept_goes_with_it_and_what_another_shows_stays() {
     assert_eq!(stage.refs([1, 2, 3]).await, [Some(0); 3]);
     assert_eq!(stage.all_used().await, 0);
     assert_eq!(stage.listed("pot://lab", true, None).await, ["d"]);
-    let removed = stage.catalog.remove(path("pot://lab/d"), None, false, when(5)).await;
+    let removed =
+        stage.catalog.remove(path("pot://lab/d"), Default::default(), false, when(5)).await;
     removed.expect("it is empty again");
 }
 
@@ -204,7 +205,11 @@ async fn snapshots_and_kept_versions_let_go_only_what_neither_needs() {
     // For good is for good, but for what a snapshot shows.
     let two = stage.take("pot://lab/d", "two").await;
     let forever = When { keeps: WhatIsKept::Nothing, ..when(5) };
-    stage.catalog.remove(path("pot://lab/d/a"), None, false, forever).await.expect("removed");
+    stage
+        .catalog
+        .remove(path("pot://lab/d/a"), Default::default(), false, forever)
+        .await
+        .expect("removed");
     stage.catch_up().await;
     assert_eq!(stage.refs([3, 4]).await, [Some(0), Some(1)]);
     assert_eq!(stage.shown(&two).await.len(), 1);
@@ -220,14 +225,26 @@ async fn a_removed_directory_takes_its_snapshots_along_and_brings_them_back() {
     stage.put(file("pot://lab/d/a", &[1], &[1])).await;
     let at = stage.take("pot://lab/d", "one").await;
     let forever = When { keeps: WhatIsKept::Nothing, ..when(5) };
-    stage.catalog.remove(path("pot://lab/d/a"), None, false, forever).await.expect("removed");
-    let refused = stage.catalog.remove(path("pot://lab/d"), None, false, when(5)).await.map(drop);
+    stage
+        .catalog
+        .remove(path("pot://lab/d/a"), Default::default(), false, forever)
+        .await
+        .expect("removed");
+    let refused = stage
+        .catalog
+        .remove(path("pot://lab/d"), Default::default(), false, when(5))
+        .await
+        .map(drop);
     assert_eq!(refused, Err(Error::HasSnapshots(path("pot://lab/d"))));
     stage.remove("pot://lab/d", 5).await;
     stage.catch_up().await;
     stage.catalog.bring_back(path("pot://lab/d"), None, true, when(6)).await.expect("back");
     assert_eq!(stage.listed(&at, true, None).await, ["a"]);
-    stage.catalog.remove(path("pot://lab/d"), None, true, forever).await.expect("removed");
+    stage
+        .catalog
+        .remove(path("pot://lab/d"), Default::default(), true, forever)
+        .await
+        .expect("removed");
     stage.catch_up().await;
     assert_eq!(stage.refs([1]).await, [Some(0)]);
     assert_eq!(stage.all_used().await, 0);
@@ -241,7 +258,8 @@ async fn nobody_changes_what_a_snapshot_shows() {
     let refused = |at: &str| Error::KeptPlace(path(at));
     assert_eq!(stage.refused(file(&inside, &[9], &[1])).await, refused(&inside));
     for at in [&inside, &at, "pot://lab/d/.potluck/snapshots", "pot://lab/d/.potluck"] {
-        let removed = stage.catalog.remove(path(at), None, true, when(5)).await.map(drop);
+        let removed =
+            stage.catalog.remove(path(at), Default::default(), true, when(5)).await.map(drop);
         assert_eq!(removed, Err(refused(at)));
         let moved = stage.catalog.rename(path(at), path("pot://lab/x"), false, None, when(5)).await;
         assert_eq!(moved, Err(refused(at)));

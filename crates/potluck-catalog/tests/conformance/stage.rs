@@ -188,7 +188,10 @@ impl Stage {
 
     /// Removes what is at a path, at the pool's time `now_ms`.
     pub async fn remove(&self, at: &str, now_ms: u64) {
-        self.catalog.remove(path(at), None, true, when(now_ms)).await.expect("removed");
+        self.catalog
+            .remove(path(at), Default::default(), true, when(now_ms))
+            .await
+            .expect("removed");
     }
 
     /// Takes apart what was removed.

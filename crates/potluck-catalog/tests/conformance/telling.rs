@@ -88,8 +88,11 @@ async fn whoever_listens_is_told_of_each_name_that_changed_before_its_caller_is(
         .await
         .expect("moved");
     assert_eq!(noted.paths(), ["-pot://lab/a", "pot://lab/x/a"]);
-    catalog.remove(path("pot://lab/x/a/b/f"), None, false, when(3)).await.expect("removed");
-    catalog.remove(path("pot://lab/x"), None, true, when(4)).await.expect("removed");
+    catalog
+        .remove(path("pot://lab/x/a/b/f"), Default::default(), false, when(3))
+        .await
+        .expect("removed");
+    catalog.remove(path("pot://lab/x"), Default::default(), true, when(4)).await.expect("removed");
     assert_eq!(noted.paths(), ["-pot://lab/x/a/b/f", "-pot://lab/x"]);
 }
 

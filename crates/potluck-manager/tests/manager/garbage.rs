@@ -10,8 +10,12 @@ use potluck_wire::packed::Packed;
 use potluck_wire::token::Role;
 
 async fn remove(lab: &Lab, at: &str) {
-    let remove =
-        Remove { path: at.parse().expect("path"), recursive: true, forever: false, only_if: Default::default() };
+    let remove = Remove {
+        path: at.parse().expect("path"),
+        recursive: true,
+        forever: false,
+        only_if: Default::default(),
+    };
     lab.admin().call(&remove).await.expect("removed");
 }
 

@@ -120,7 +120,12 @@ async fn refusals(caller: &Caller, space: &str) -> Vec<Failure> {
         .await,
         refused(
             caller,
-            &Remove { path: path(&at("f")), recursive: true, forever: false, only_if: Default::default() },
+            &Remove {
+                path: path(&at("f")),
+                recursive: true,
+                forever: false,
+                only_if: Default::default(),
+            },
         )
         .await,
         refused(caller, &copy(&at("f"), "pot://lab/copy", 1)).await,
@@ -223,7 +228,12 @@ async fn who_may_list_sees_names_and_neither_digests_nor_recipes_nor_keys() {
     }
     lacks(
         &bert,
-        &Remove { path: path("pot://lab/d"), recursive: true, forever: false, only_if: Default::default() },
+        &Remove {
+            path: path("pot://lab/d"),
+            recursive: true,
+            forever: false,
+            only_if: Default::default(),
+        },
         Right::Write,
     )
     .await;

@@ -138,9 +138,14 @@ async fn written_read_and_removed(chunks: u64) {
     assert_eq!(user.call(&list).await.expect("listed").entries.len(), 1);
 
     let call = now();
-    user.call(&Remove { path: path(), recursive: false, forever: false, only_if: Default::default() })
-        .await
-        .expect("removed");
+    user.call(&Remove {
+        path: path(),
+        recursive: false,
+        forever: false,
+        only_if: Default::default(),
+    })
+    .await
+    .expect("removed");
     let removed = now() - call;
     let first = OpenPart { number: 0, ..last };
     let deadline = now() + Duration::from_secs(60) + released_in(chunks);

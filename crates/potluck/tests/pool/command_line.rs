@@ -66,7 +66,11 @@ fn a_program_is_told_of_each_of_several_paths_that_failed() {
         let of_paths: Vec<_> = lines.iter().filter(|line| line["path"].is_string()).collect();
         assert_eq!(of_paths.iter().map(|line| &line["path"]).collect::<Vec<_>>(), missing);
         assert!(of_paths.iter().all(|line| line["error"]["code"] == "POT-E010"), "{lines:?}");
-        assert_eq!(lines.len() - missing.len(), usize::from(code == 3), "the command's own failure");
+        assert_eq!(
+            lines.len() - missing.len(),
+            usize::from(code == 3),
+            "the command's own failure"
+        );
     }
 }
 

@@ -150,7 +150,8 @@ impl Copying<'_> {
         let mut pairs = Vec::new();
         for NotCopied { path, .. } in lacking {
             let below = path.names().get(placed.names().len()..).unwrap_or_default();
-            let at = |base: &PoolPath| below.iter().try_fold(base.clone(), |at, name| at.join(name));
+            let at =
+                |base: &PoolPath| below.iter().try_fold(base.clone(), |at, name| at.join(name));
             pairs.push((at(from).map_err(bad_path)?, at(to).map_err(bad_path)?));
         }
         let dirs = pairs.iter().filter_map(|(_, target)| target.parent()).collect();
@@ -169,9 +170,8 @@ impl Copying<'_> {
         shown: bool,
     ) -> Result<PutReport, Failure> {
         let policies = Policies::of(&self.client, to, dirs).await?;
-        let placed = |(from, to): &(PoolPath, PoolPath)| {
-            Ok((from.clone(), self.destination.place(to)?))
-        };
+        let placed =
+            |(from, to): &(PoolPath, PoolPath)| Ok((from.clone(), self.destination.place(to)?));
         let pairs = pairs.iter().map(placed).collect::<Result<Vec<_>, Failure>>()?;
         let options = PutOptions {
             policy: policies.safest(self.over),
