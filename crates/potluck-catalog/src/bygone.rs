@@ -138,15 +138,28 @@ pub(crate) fn told(
 
 /// A row about what this is, if a snapshot shows it under some name.
 pub(crate) fn of_place(db: &Tx, place: &EntryPlace) -> Result<Option<BygoneRow>, Error> {
-    match place {
-        EntryPlace::Link(_) => Ok(None), // the row has all that there is of it
-        EntryPlace::File(version) => db
-            .prepare(&format!("{COLUMNS} WHERE e.version = ?1 ORDER BY id LIMIT 1"))?
-            .query_one(params![version.0 as i64], bygone),
-        EntryPlace::Dir(dir) => db
-            .prepare(&format!("{COLUMNS} WHERE e.dir = ?1 ORDER BY id LIMIT 1"))?
-            .query_one(params![dir.0], bygone),
-    }
+    rows_of_place(db, place, 1).map(|mut rows| rows.pop())
+}
+
+/// All rows about what this is: one for each name under which snapshots show it.
+pub(crate) fn all_of_place(db: &Tx, place: &EntryPlace) -> Result<Vec<BygoneRow>, Error> {
+    rows_of_place(db, place, -1)
+}
+
+fn rows_of_place(db: &Tx, place: &EntryPlace, limit: i64) -> Result<Vec<BygoneRow>, Error> {
+    let (column, number) = match place {
+        EntryPlace::Link(_) => return Ok(Vec::new()), // the row has all that there is of it
+        EntryPlace::File(version) => ("version", version.0 as i64),
+        EntryPlace::Dir(dir) => ("dir", dir.0),
+    };
+    let mut select =
+        db.prepare(&format!("{COLUMNS} WHERE e.{column} = ?1 ORDER BY id LIMIT ?2"))?;
+    select.query_map(params![number, limit], bygone)?.collect()
+}
+
+/// Whether a row is of a name in this directory.
+pub(crate) fn is_any_of(db: &Tx, dir: DirId) -> Result<bool, Error> {
+    db.prepare("SELECT 1 FROM bygone WHERE parent = ?1 LIMIT 1")?.exists(params![dir.0])
 }
 
 /// What a step with rows came to.

@@ -28,6 +28,8 @@ const MOST_OPEN: u64 = 256;
 const KNOWN_AFTERWARDS_MS: u64 = 24 * 3600 * 1000;
 /// Directories without anything that may be staged where nothing is: there is one, of writers that all withdrew.
 const MOST_EMPTY_DIRS: usize = 16;
+/// Checkpoints of one member that have ended and are known at once. Of more those are forgotten that ended first.
+const MOST_ENDED: i64 = 1024;
 /// How long a file that nobody writes stays shared once nothing is contributed to its next version.
 const SHARED_AFTERWARDS_MS: u64 = 600 * 1000;
 
@@ -252,6 +254,13 @@ fn ended(
     let committed = committed.map(PoolPath::to_string);
     db.prepare("UPDATE checkpoints SET dir = NULL, committed = ?2, used_ms = ?3 WHERE id = ?1")?
         .execute(params![id.0, committed, now_ms as i64])?;
+    db.prepare(
+        "DELETE FROM checkpoints WHERE id IN (
+             SELECT id FROM checkpoints
+             WHERE dir IS NULL AND made_by = (SELECT made_by FROM checkpoints WHERE id = ?1)
+             ORDER BY used_ms DESC LIMIT -1 OFFSET ?2)",
+    )?
+    .execute(params![id.0, MOST_ENDED])?;
     Ok(())
 }
 
@@ -278,19 +287,26 @@ fn forget(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
 
 /// Checkpoints that are to be aborted or forgotten.
 fn due(db: &Tx, limit: usize, now_ms: u64) -> Result<Vec<Kept>, Error> {
-    let mut select = db.prepare(&format!(
-        "{COLUMNS} c WHERE (c.dir IS NULL AND c.used_ms < ?1)
-            OR (c.dir IS NOT NULL AND (c.used_ms + c.idle_ms < ?2
-                OR (c.style = ?4 AND c.used_ms < ?5
-                    AND NOT EXISTS (SELECT 1 FROM entries e WHERE e.parent = c.dir))
-                OR NOT EXISTS (SELECT 1 FROM entries e WHERE e.dir = c.dir)))
-         ORDER BY c.id LIMIT ?3"
+    // Those that have ended are many more than those that are open, and are found by their age.
+    let mut ended = db.prepare(&format!(
+        "{COLUMNS} WHERE dir IS NULL AND used_ms < ?1 ORDER BY used_ms LIMIT ?2"
+    ))?;
+    let before_ms = now_ms.saturating_sub(KNOWN_AFTERWARDS_MS) as i64;
+    let ended = ended.query_map(params![before_ms, limit as i64], kept)?;
+    let mut due: Vec<Kept> = ended.collect::<Result<_, _>>()?;
+    let mut open = db.prepare(&format!(
+        "{COLUMNS} c WHERE c.dir IS NOT NULL AND (c.used_ms + c.idle_ms < ?1
+            OR (c.style = ?3 AND c.used_ms < ?4
+                AND NOT EXISTS (SELECT 1 FROM entries e WHERE e.parent = c.dir))
+            OR NOT EXISTS (SELECT 1 FROM entries e WHERE e.dir = c.dir))
+         ORDER BY c.dir LIMIT ?2"
     ))?;
     let shared = style_number(CommitStyle::Share);
     let unused_ms = now_ms.saturating_sub(SHARED_AFTERWARDS_MS) as i64;
-    let before_ms = now_ms.saturating_sub(KNOWN_AFTERWARDS_MS) as i64;
-    let limit = limit as i64;
-    select.query_map(params![before_ms, now_ms as i64, limit, shared, unused_ms], kept)?.collect()
+    let left = limit - due.len();
+    let open = open.query_map(params![now_ms as i64, left as i64, shared, unused_ms], kept)?;
+    due.extend(open.collect::<Result<Vec<_>, _>>()?);
+    Ok(due)
 }
 
 /// The file that writers share at a path, if they do.

@@ -297,14 +297,17 @@ impl<'db> ReferenceCounts<'db> {
                     referrers::list(self.db, id, &line.referrers)?;
                     id
                 }
+                // What is counted wrongly stays for ever, which is better than to keep all that goes with it.
                 None if line.change < 0 => {
-                    return Err(Error::Damaged(format!("chunk {name} of a recipe has no row")));
+                    tracing::error!(%name, "a chunk of a recipe has no row");
+                    continue;
                 }
                 None => continue,
+                Some(row) if row.refs + line.change < 0 => {
+                    tracing::error!(%name, "a chunk has too few references");
+                    continue;
+                }
                 Some(row) => {
-                    if row.refs + line.change < 0 {
-                        return Err(Error::Damaged(format!("chunk {name} has too few references")));
-                    }
                     if row.state != ChunkState::Here && row.refs + line.change > 0 {
                         again.condemned.push(*name);
                     }

@@ -24,7 +24,7 @@ use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, AskedPolicy, Mirror};
 use potluck_core::recipe::PART_CHUNKS;
 use potluck_pool::redundancy::Version;
-use potluck_pool::{DonorSnapshot, InUseAgain, PoolView};
+use potluck_pool::{DonorSnapshot, InUseAgain, OpenReservation, PoolView};
 use potluck_wire::control::{Condition, InParts, Outcome};
 use std::collections::BTreeSet;
 
@@ -130,6 +130,8 @@ pub struct Batch<F> {
     pub ack: AckLevel,
     /// What the session's command asks for, whatever directories say.
     pub asked: AskedPolicy,
+    /// The room that is reserved, without that of which the session takes.
+    pub reserved: Vec<OpenReservation>,
     /// The files; those refused before keep their place.
     pub files: Vec<Result<PreparedFile, F>>,
     /// Whether a file that is refused undoes the batch.
@@ -215,6 +217,7 @@ pub(crate) fn commit<F: Clone>(
         asked: batch.asked,
         visible: Visible::new(db, space.as_ref(), when)
             .asking(batch.asked)
+            .beside(&batch.reserved)
             .all_or_none(batch.atomic),
     };
     let mut outcomes = Vec::with_capacity(batch.files.len());
@@ -231,6 +234,9 @@ pub(crate) fn commit<F: Clone>(
         outcomes.push(outcome);
     }
     let again = work.visible.close()?;
+    let visible = outcomes.iter().zip(&batch.files).filter(|(outcome, _)| outcome.is_ok());
+    let visible = visible.filter_map(|(_, file)| file.as_ref().ok().filter(|file| !file.is_part()));
+    sessions::visible(db, &batch.session, visible.map(|file| file.version.size).sum())?;
     let goes_on = outcomes.iter().any(|file| file.as_ref().is_err_and(Refused::is_sent_again));
     if batch.done && !goes_on {
         sessions::end(db, &batch.session)?;

@@ -26,8 +26,7 @@ use potluck_core::ids::{SessionId, SpaceId, VersionId};
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{BadPath, PoolPath};
 use potluck_core::policy::AskedPolicy;
-use potluck_pool::InUseAgain;
-use potluck_pool::PoolView;
+use potluck_pool::{InUseAgain, OpenReservation, PoolView};
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
 
@@ -52,6 +51,8 @@ pub struct CopyRequest {
     pub asked: AskedPolicy,
     /// The cursor from which the copy of a tree goes on; `None` at its beginning.
     pub after: Option<String>,
+    /// The room that is reserved.
+    pub reserved: Vec<OpenReservation>,
 }
 
 /// The files that were copied.
@@ -106,7 +107,9 @@ pub(crate) fn copy(
         view,
         space: space.id,
         now: FileTime::of_ms(when.wall_ms),
-        visible: Visible::new(db, Some(&space), when).asking(wanted.asked),
+        visible: Visible::new(db, Some(&space), when)
+            .asking(wanted.asked)
+            .beside(&wanted.reserved),
         files: Vec::new(),
         links: 0,
     };

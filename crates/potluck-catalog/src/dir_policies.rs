@@ -5,10 +5,11 @@
 use super::checkpoint_rows;
 use super::entries::{self, DirId, EntryPlace, FoundEntry};
 use super::error::Error;
-use super::spaces;
+use super::spaces::{self, Space};
 use crate::sql::{Tx, params};
 use potluck_core::checkpoint::StagedPlace;
 use potluck_core::erasure::Ec;
+use potluck_core::ids::SpaceId;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{MAX_GROUP, Override, Policy};
 use std::collections::HashMap;
@@ -23,15 +24,30 @@ pub(crate) fn get(db: &Tx, dir: DirId) -> Result<Override, Error> {
         .map_err(|why| Error::Damaged(format!("the policy of directory {}: {why}", dir.0)))
 }
 
-/// Sets what differs below `dir`.
-pub(crate) fn set(db: &Tx, dir: DirId, over: &Override) -> Result<(), Error> {
+/// Directories of one space that may set something differently: all of them are looked at when a checkpoint takes the
+/// place of a directory.
+const MOST: u64 = 4096;
+
+/// Sets what differs below `dir`, which is in this space.
+pub(crate) fn set(db: &Tx, space: SpaceId, dir: DirId, over: &Override) -> Result<(), Error> {
     let text = serde_json::to_string(over).map_err(|why| Error::Bug(why.to_string()))?;
     db.prepare(
-        "INSERT INTO dir_policies (dir, policy) VALUES (?1, ?2)
+        "INSERT INTO dir_policies (dir, space, policy) VALUES (?1, ?2, ?3)
          ON CONFLICT (dir) DO UPDATE SET policy = excluded.policy",
     )?
-    .execute(params![dir.0, text])?;
+    .execute(params![dir.0, space.0, text])?;
     Ok(())
+}
+
+/// Refuses one directory more of a space that sets something differently, where there are as many as may be.
+pub(crate) fn admit(db: &Tx, space: &Space, dir: DirId) -> Result<(), Error> {
+    let mut others =
+        db.prepare("SELECT count(*) FROM dir_policies WHERE space = ?1 AND dir <> ?2")?;
+    let others: i64 = others.query_row(params![space.id.0, dir.0], |row| row.get(0))?;
+    match others as u64 >= MOST {
+        true => Err(Error::TooManyPolicies { space: space.name.clone(), most: MOST }),
+        false => Ok(()),
+    }
 }
 
 /// Forgets a directory that is no more.
@@ -88,12 +104,13 @@ pub(crate) fn deciding(db: &Tx, path: &PoolPath, dir: DirId) -> Result<Option<Di
 }
 
 /// Gives the policies of a directory that is replaced, and of those below it, to the directories of the same names in
-/// another. Most catalogs have few policies, whatever the number of directories: all of them are looked at.
-pub(crate) fn hand_over(db: &Tx, old: DirId, new: DirId) -> Result<(), Error> {
+/// another. Most spaces have few policies, whatever the number of directories: all of them are looked at.
+pub(crate) fn hand_over(db: &Tx, space: SpaceId, old: DirId, new: DirId) -> Result<(), Error> {
     let Some(from) = entries::path_of(db, old)? else { return Ok(()) };
-    let mut select = db.prepare("SELECT dir FROM dir_policies")?;
-    let dirs: Vec<DirId> =
-        select.query_map(params![], |row| row.get(0).map(DirId::now))?.collect::<Result<_, _>>()?;
+    let mut select = db.prepare("SELECT dir FROM dir_policies WHERE space = ?1")?;
+    let dirs: Vec<DirId> = select
+        .query_map(params![space.0], |row| row.get(0).map(DirId::now))?
+        .collect::<Result<_, _>>()?;
     for dir in dirs {
         let Some(path) = entries::path_of(db, dir)?.filter(|path| path.is_inside(&from)) else {
             continue;
@@ -104,7 +121,7 @@ pub(crate) fn hand_over(db: &Tx, old: DirId, new: DirId) -> Result<(), Error> {
             false => entries::below(db, new, &below)?,
         };
         if let Some(EntryPlace::Dir(heir)) = heir {
-            set(db, heir, &get(db, dir)?)?;
+            set(db, space, heir, &get(db, dir)?)?;
         }
     }
     Ok(())

@@ -299,6 +299,14 @@ pub enum Error {
     /// A member has made as many spaces as one may.
     #[error("you have made {0} spaces, and nobody but an admin makes more")]
     TooManySpaces(u64),
+    /// As many directories of the space as may set parts of the policy differently.
+    #[error("{most} directories in the space {space} set their own policy, and no more may")]
+    TooManyPolicies {
+        /// The name of the space.
+        space: String,
+        /// How many directories may.
+        most: u64,
+    },
     /// More than may be in a space, or in all that a member made.
     #[error("{of} {}", over(*quota, *files, *bytes))]
     OverQuota {
@@ -371,5 +379,10 @@ impl Error {
     /// Whether it is the fault of the disk that holds the catalog.
     pub fn is_disks(&self) -> bool {
         matches!(self, Self::DiskFull | Self::Disk(_))
+    }
+
+    /// Whether the catalog itself fails, whatever it is asked for: what was to be done to others would fail, too.
+    pub fn is_of_catalog(&self) -> bool {
+        self.is_disks() || matches!(self, Self::Contended | Self::Sql(_) | Self::Closed)
     }
 }

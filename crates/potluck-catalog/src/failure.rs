@@ -147,6 +147,11 @@ impl From<Error> for Failure {
             Error::TooManySnapshots { .. } => {
                 failure(K::NoSpace, code::OVER_QUOTA, "remove some with `potluck snapshot rm`")
             }
+            Error::TooManyPolicies { .. } => failure(
+                K::NoSpace,
+                code::OVER_QUOTA,
+                "set it for a directory above those that are to have it, or for the space",
+            ),
             Error::HasSnapshots(_) => failure(
                 K::Conflict,
                 code::NOT_EMPTY,

@@ -136,6 +136,8 @@ impl Fixture {
             bytes: 0,
             ended: false,
             room: None,
+            draws_on: None,
+            counted: 0,
         };
         sessions::insert(&self.db, &session).expect("a session");
     }
@@ -150,6 +152,7 @@ impl Fixture {
             mirror: Mirror::ClientSync,
             ack: AckLevel::Memory,
             asked: AskedPolicy::default(),
+            reserved: Vec::new(),
             files: files.into_iter().map(Ok).collect(),
             atomic: false,
             done: false,

@@ -26,6 +26,9 @@ use potluck_core::kept_place::{KEPT_DIR, KeptPlace};
 use potluck_core::path::{MAX_PATH, PoolPath};
 use potluck_core::policy::{MOST_VERSIONS, Retention};
 
+/// When it is tried again to let something go that could not be.
+const TRIED_AGAIN_MS: u64 = 3_600_000;
+
 /// An entry that loses its name.
 pub(crate) struct LeavingEntry<'a> {
     /// The directory that it is in.
@@ -52,7 +55,7 @@ pub(crate) fn retention(db: &Tx, path: &PoolPath, when: When) -> Result<Retentio
 }
 
 /// Keeps what leaves its name, if it is to be kept: it has no name any more then, counts in its space as before, and the
-/// change is told. Otherwise nothing is done.
+/// change is told. Otherwise nothing is done, as with a directory that is removed and would bring nothing back.
 pub(crate) fn keep(
     db: &Tx,
     leaving: &LeavingEntry<'_>,
@@ -60,6 +63,11 @@ pub(crate) fn keep(
     when: When,
 ) -> Result<bool, Error> {
     bygone::note(db, (leaving.dir, leaving.path), when)?;
+    if let (true, EntryPlace::Dir(dir)) = (leaving.removed, leaving.place)
+        && is_void(db, *dir)?
+    {
+        return Ok(false);
+    }
     let keeps = match leaving.removed {
         true => !retention.removed.is_none(),
         // Nothing but its target is in a link.
@@ -85,6 +93,12 @@ pub(crate) fn keep(
     let most = if removed { MOST_VERSIONS } else { retention.replaced.newest };
     trim(db, (dir, leaving.name()), most, when)?;
     Ok(true)
+}
+
+/// Whether nothing is in a directory, and no snapshot shows anything that was. What is shown there is kept there when it
+/// goes from elsewhere, so that a path must lead to the directory until then.
+pub(crate) fn is_void(db: &Tx, dir: DirId) -> Result<bool, Error> {
+    Ok(!entries::has_children(db, dir)? && !bygone::is_any_of(db, dir)?)
 }
 
 /// Refuses to keep a tree in which something would have a longer path than any may have. It reads the whole tree where
@@ -188,16 +202,15 @@ fn move_to(
     Ok(at)
 }
 
-/// Keeps what is being taken apart and a snapshot shows elsewhere, as a row says; whether it does: a directory that is
-/// no more shows nothing.
+/// Keeps what is being taken apart where a snapshot shows it, if one does elsewhere; whether it does: a directory that no
+/// path leads to shows nothing.
 pub(crate) fn keep_shown(
     db: &Tx,
     from: (DirId, &str),
     place: &EntryPlace,
-    shown: &BygoneRow,
     now_ms: u64,
 ) -> Result<bool, Error> {
-    let Some(above) = entries::path_of(db, shown.dir)? else { return Ok(false) };
+    let Some((shown, above)) = shown_at(db, place)? else { return Ok(false) };
     let row = HistoryRow {
         number: number_of(db, place)?,
         dir: shown.dir,
@@ -212,6 +225,16 @@ pub(crate) fn keep_shown(
     let at = move_to(db, from, &above, &row)?;
     changes::append(db, &ChangeOp::KeptAs(entry(row, at)))?;
     Ok(true)
+}
+
+/// The first row about something whose directory a path leads to, with that.
+fn shown_at(db: &Tx, place: &EntryPlace) -> Result<Option<(BygoneRow, PoolPath)>, Error> {
+    for row in bygone::all_of_place(db, place)? {
+        if let Some(above) = entries::path_of(db, row.dir)? {
+            return Ok(Some((row, above)));
+        }
+    }
+    Ok(None)
 }
 
 /// No snapshot shows something any more: it is let go, if it was kept for that alone.
@@ -233,8 +256,7 @@ fn write_anew(db: &Tx, row: HistoryRow) -> Result<(), Error> {
     kept_rows::put(db, &row)?;
     let Some(dir) = entries::path_of(db, row.dir)? else { return Ok(()) };
     let place = KeptPlace { dir, number: row.number };
-    let at = place.path().map_err(|why| Error::Bug(why.to_string()))?;
-    changes::append(db, &ChangeOp::KeptAs(entry(row, at)))
+    place.path().map_or(Ok(()), |at| changes::append(db, &ChangeOp::KeptAs(entry(row, at))))
 }
 
 /// The row as the log tells of it.
@@ -307,8 +329,7 @@ pub(crate) fn let_go(db: &Tx, row: &HistoryRow, when: When) -> Result<(), Error>
     let Some(above) = entries::path_of(db, row.dir)? else { return Ok(()) };
     let place = KeptPlace { dir: above, number: row.number };
     let Some((holder, found)) = find(db, row)? else { return Ok(()) };
-    let at = place.path().map_err(|why| Error::Bug(why.to_string()))?;
-    let space = spaces::named(db, at.space())?.id;
+    let space = spaces::named(db, place.dir.space())?.id;
     entries::delete(db, holder, &place.name())?;
     let mut sums = Sums::default();
     match found.place {
@@ -321,7 +342,11 @@ pub(crate) fn let_go(db: &Tx, row: &HistoryRow, when: When) -> Result<(), Error>
         EntryPlace::Dir(dir) => trash::throw(db, dir, space)?,
     }
     spaces::add_sums(db, space, sums)?;
-    changes::append(db, &ChangeOp::Removed(at))?;
+    // Where its path is too long by now, because a directory above was moved, the log knows it at another, where its time
+    // is over as well.
+    if let Ok(at) = place.path() {
+        changes::append(db, &ChangeOp::Removed(at))?;
+    }
     leave(db, row.dir, &place.dir, holder)
 }
 
@@ -339,8 +364,7 @@ fn leave(db: &Tx, dir: DirId, path: &PoolPath, holder: DirId) -> Result<(), Erro
         return Ok(());
     }
     entries::delete(db, dir, KEPT_DIR)?;
-    let path = path.join(KEPT_DIR).map_err(|why| Error::Bug(why.to_string()))?;
-    changes::append(db, &ChangeOp::Removed(path))
+    path.join(KEPT_DIR).map_or(Ok(()), |path| changes::append(db, &ChangeOp::Removed(path)))
 }
 
 /// Lets the first `limit` go whose time is over; whether there may be more.
@@ -348,7 +372,15 @@ pub(crate) fn expire(db: &Tx, limit: usize, now_ms: u64) -> Result<bool, Error> 
     let due = kept_rows::due(db, now_ms, limit)?;
     let when = When { pool_ms: now_ms, ..When::default() };
     for row in &due {
-        let_go(db, row, when)?;
+        match db.savepoint(|| let_go(db, row, when)) {
+            Err(why) if !why.is_of_catalog() => {
+                tracing::warn!(number = %row.number, %why, "something that is kept cannot be let go");
+                // It holds up no others that are due.
+                let until_ms = Some(now_ms + TRIED_AGAIN_MS);
+                kept_rows::put(db, &HistoryRow { until_ms, ..row.clone() })?;
+            }
+            done => done?,
+        }
     }
     Ok(due.len() == limit)
 }

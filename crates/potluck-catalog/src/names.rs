@@ -131,32 +131,19 @@ pub(crate) fn move_entry(
     let from_dir = entries::existing_dir(db, &from_above)?;
     let to_dir = entries::existing_dir(db, &to_above)?;
     let target = entries::lookup(db, to_dir, to_name)?;
-    let (mut replaced, mut emptied) = (None, None);
-    let is_there = target.is_some();
     use EntryPlace::{Dir, File, Link};
     let moved_dir = match moved.place {
         Dir(dir) => Some(dir),
         File(_) | Link(_) => None,
     };
-    match (moved.place, target.map(|target| target.place)) {
+    let mut there = target.map(|target| target.place);
+    match (moved.place, &there) {
         (_, None) => {}
         (File(_) | Link(_), Some(File(_) | Link(_))) if no_replace => {
             return Err(Error::Exists(to.clone()));
         }
-        (File(_) | Link(_), Some(File(version))) => replaced = Some(Some(version)),
-        (File(_) | Link(_), Some(Link(_))) => replaced = Some(None),
-        (Dir(_), Some(Dir(dir))) => {
-            if entries::has_visible(db, dir)? {
-                return Err(Error::NotEmpty(to.clone()));
-            }
-            if entries::has_staged(db, dir)? {
-                return Err(Error::HasCheckpoint(to.clone()));
-            }
-            if entries::lookup(db, dir, SNAPSHOT_DIR)?.is_some() {
-                return Err(Error::HasSnapshots(to.clone()));
-            }
-            emptied = Some(dir);
-        }
+        (File(_) | Link(_), Some(File(_) | Link(_))) => {}
+        (Dir(_), Some(Dir(dir))) => check_empty(db, *dir, to, Error::NotEmpty)?,
         (File(_) | Link(_), Some(Dir(_))) => {
             return Err(Error::IsADirectory(to.clone()));
         }
@@ -164,43 +151,45 @@ pub(crate) fn move_entry(
             return Err(Error::NotADirectory(to.clone()));
         }
     }
-    if let Some(Some(version)) = replaced {
-        let place = &File(version);
-        let leaving = LeavingEntry { dir: to_dir, path: to, place, removed: false };
-        if history::keep(db, &leaving, history::retention(db, to, when)?, when)? {
-            replaced = None;
+    if let Some(place) = &there {
+        // An empty directory is removed, with what was kept in it, and is no version of the other.
+        let removed = matches!(place, Dir(_));
+        let leaving = LeavingEntry { dir: to_dir, path: to, place, removed };
+        match history::keep(db, &leaving, history::retention(db, to, when)?, when)? {
+            true => there = None,
+            false => entries::delete(db, to_dir, to_name)?,
         }
-    } else if is_there {
-        bygone::note(db, (to_dir, to), when)?;
     }
     bygone::note(db, (from_dir, from), when)?;
-    if is_there {
-        entries::delete(db, to_dir, to_name)?;
-    }
     entries::rename(db, (from_dir, from_name), (to_dir, to_name))?;
     changes::append(db, &ChangeOp::Moved { from: from.clone(), to: to.clone() })?;
     if let Some(dir) = moved_dir {
         snapshots::moved(db, dir, from_dir, to_dir)?;
     }
-    if let Some(dir) = emptied {
-        throw_emptied(db, dir, to)?;
-    }
     history::forget_name(db, (from_dir, from), false, when)?;
     let now = FileTime::of_ms(when.wall_ms);
     touched(db, &from_above, from_dir, now)?;
     touched(db, &to_above, to_dir, now)?;
-    match replaced {
-        Some(version) => drop_file(db, to, version, when),
-        None => Ok(()),
-    }
+    there.map_or(Ok(()), |place| drop_place(db, to, &place, when))
 }
 
-/// Ends a directory that no path leads to any more.
-fn throw_emptied(db: &Tx, dir: DirId, path: &PoolPath) -> Result<(), Error> {
-    match entries::has_children(db, dir)? {
-        true => trash::throw(db, dir, spaces::named(db, path.space())?.id),
-        false => dir_policies::forget(db, dir),
+/// Refuses what is for empty directories only, of one in which people see something or checkpoints stage their files.
+fn check_empty(
+    db: &Tx,
+    dir: DirId,
+    path: &PoolPath,
+    not_empty: fn(PoolPath) -> Error,
+) -> Result<(), Error> {
+    if entries::has_visible(db, dir)? {
+        return Err(not_empty(path.clone()));
     }
+    if entries::has_staged(db, dir)? {
+        return Err(Error::HasCheckpoint(path.clone()));
+    }
+    if entries::lookup(db, dir, SNAPSHOT_DIR)?.is_some() {
+        return Err(Error::HasSnapshots(path.clone()));
+    }
+    Ok(())
 }
 
 /// Refuses to remove something else than was meant.
@@ -237,26 +226,15 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     let (above, name) = split(path)?;
     let place = entries::existing(db, path)?.place;
     let parent = entries::existing_dir(db, &above)?;
-    let mut keeps = true;
-    if let EntryPlace::Dir(dir) = place {
-        if !recursive && entries::has_visible(db, dir)? {
-            return Err(Error::NotRecursive(path.clone()));
-        }
-        if !recursive && entries::has_staged(db, dir)? {
-            return Err(Error::HasCheckpoint(path.clone()));
-        }
-        if !recursive && entries::lookup(db, dir, SNAPSHOT_DIR)?.is_some() {
-            return Err(Error::HasSnapshots(path.clone()));
-        }
-        keeps = entries::has_children(db, dir)?;
+    if let EntryPlace::Dir(dir) = place
+        && !recursive
+    {
+        check_empty(db, dir, path, Error::NotRecursive)?;
     }
     let leaving = LeavingEntry { dir: parent, path, place: &place, removed: true };
     let retention = history::retention(db, path, when)?;
     let now = FileTime::of_ms(when.wall_ms);
-    let kept = match keeps {
-        true => history::keep(db, &leaving, retention, when)?,
-        false => bygone::note(db, (parent, path), when).map(|()| false)?,
-    };
+    let kept = history::keep(db, &leaving, retention, when)?;
     if kept && retention.removed.is_none() {
         // It is kept for a snapshot alone.
         history::forget_name(db, (parent, path), true, when)?;
@@ -268,29 +246,25 @@ pub(crate) fn remove(db: &Tx, path: &PoolPath, recursive: bool, when: When) -> R
     entries::delete(db, parent, name)?;
     history::forget_name(db, (parent, path), true, when)?;
     touched(db, &above, parent, now)?;
-    match place {
-        EntryPlace::File(version) => drop_file(db, path, Some(version), when),
-        EntryPlace::Link(_) => drop_file(db, path, None, when),
-        EntryPlace::Dir(dir) => throw_emptied(db, dir, path),
-    }
+    drop_place(db, path, &place, when)
 }
 
-/// Ends the version of a file that is gone, and takes the file, or the link without one, from the sums of its space.
-fn drop_file(
-    db: &Tx,
-    path: &PoolPath,
-    version: Option<VersionId>,
-    when: When,
-) -> Result<(), Error> {
-    let mut bytes = 0;
-    if let Some(version) = version {
-        let mut counts = ReferenceCounts::new(db, when.pool_ms);
-        bytes = versions::delete(db, version, &mut counts)?.size;
-        counts.close()?;
-    }
+/// Ends what no path leads to any more, and takes a file or a link from the sums of its space; a tree, or what is left in
+/// a directory that was empty to people, is taken apart in the background.
+fn drop_place(db: &Tx, path: &PoolPath, place: &EntryPlace, when: When) -> Result<(), Error> {
+    let space = spaces::named(db, path.space())?.id;
     let mut sums = Sums::default();
-    sums.sub(bytes as i64);
-    spaces::add_sums(db, spaces::named(db, path.space())?.id, sums)
+    match place {
+        EntryPlace::File(version) => {
+            let mut counts = ReferenceCounts::new(db, when.pool_ms);
+            sums.sub(versions::delete(db, *version, &mut counts)?.size as i64);
+            counts.close()?;
+        }
+        EntryPlace::Link(_) => sums.sub(0),
+        EntryPlace::Dir(dir) if history::is_void(db, *dir)? => dir_policies::forget(db, *dir)?,
+        EntryPlace::Dir(dir) => trash::throw(db, *dir, space)?,
+    }
+    spaces::add_sums(db, space, sums)
 }
 
 /// Counts the files that [`remove`] would remove, [`COUNTED`] entries at most.
@@ -301,20 +275,21 @@ pub(crate) fn count(db: &Tx, path: &PoolPath) -> Result<Removed, Error> {
         removed.bytes += bytes;
     };
     match entries::existing(db, path)?.place {
-        EntryPlace::File(version) => add(versions::get(db, version)?.size),
+        EntryPlace::File(version) => add(versions::size_of(db, version)?),
         EntryPlace::Link(_) => add(0),
         EntryPlace::Dir(dir) => {
             let (mut walk, mut left) = (Walk::new(db, dir, true, None)?.without_kept(), COUNTED);
-            while let Some(item) = walk.next_item()? {
+            while let Some(item) = walk.next_or_broken()? {
                 if left == 0 {
                     removed.more = true;
                     break;
                 }
                 left -= 1;
-                match item.what {
-                    What::File(version) => add(version.size),
-                    What::Link(_) => add(0),
-                    What::Dir(_) => {}
+                match item.map(|item| item.what) {
+                    Ok(What::File(version)) => add(version.size),
+                    // One whose record is damaged is removed all the same.
+                    Ok(What::Link(_)) | Err(_) => add(0),
+                    Ok(What::Dir(_)) => {}
                 }
             }
         }

@@ -80,8 +80,10 @@ pub(crate) fn set(db: &Tx, path: &PoolPath, over: &Override) -> Result<(), Error
             changes::append(db, &ChangeOp::Space(space.name))
         }
         EntryPlace::Dir(dir) => {
+            let space = spaces::named(db, path.space())?;
+            dir_policies::admit(db, &space, dir)?;
             let over = dir_policies::get(db, dir)?.then(over);
-            dir_policies::set(db, dir, &over)?;
+            dir_policies::set(db, space.id, dir, &over)?;
             changes::append(db, &ChangeOp::Policy(path.clone(), over))
         }
     }

@@ -103,12 +103,13 @@ fn replace(
             return Err(Error::NotADirectory(target.clone()));
         }
         Some(EntryPlace::Dir(old)) => {
-            dir_policies::hand_over(db, old, staged.dir)?;
+            let space = spaces::named(db, target.space())?.id;
+            dir_policies::hand_over(db, space, old, staged.dir)?;
             let place = &EntryPlace::Dir(old);
             let leaving = LeavingEntry { dir: parent, path: target, place, removed: false };
             if !history::keep(db, &leaving, history::retention(db, target, when)?, when)? {
                 entries::delete(db, parent, name)?;
-                trash::throw(db, old, spaces::named(db, target.space())?.id)?;
+                trash::throw(db, old, space)?;
             }
         }
     }

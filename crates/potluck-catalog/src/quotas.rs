@@ -125,7 +125,7 @@ pub(crate) fn admit(db: &Tx, space: SpaceId, change: Sums) -> Result<(), Error> 
     if change.files <= 0 && change.bytes <= 0 {
         return Ok(());
     }
-    QuotaLimits::of(db, space)?.admit(Sums::default(), change)
+    QuotaLimits::of(db, space)?.admit(|_| Sums::default(), change)
 }
 
 /// A quota that files of a space come under.
@@ -172,11 +172,17 @@ impl QuotaLimits {
         self.0.is_empty()
     }
 
-    /// Refuses `change` where it would make larger than may be what is held with what came since, `before`.
-    pub(crate) fn admit(&self, before: Sums, change: Sums) -> Result<(), Error> {
-        for QuotaLimit { of, quota, held, .. } in &self.0 {
-            let files = held.files.saturating_add(before.files);
-            let held = Sums { files, bytes: held.bytes.saturating_add(before.bytes) };
+    /// Refuses `change` where it would make larger than may be what is held with what counts besides in the spaces that
+    /// a quota is of.
+    pub(crate) fn admit(
+        &self,
+        besides: impl Fn(&BTreeSet<SpaceId>) -> Sums,
+        change: Sums,
+    ) -> Result<(), Error> {
+        for QuotaLimit { of, quota, held, spaces } in &self.0 {
+            let besides = besides(spaces);
+            let files = held.files.saturating_add(besides.files);
+            let held = Sums { files, bytes: held.bytes.saturating_add(besides.bytes) };
             check(of, *quota, held, change)?;
         }
         Ok(())
@@ -192,11 +198,7 @@ impl QuotaLimits {
     ) -> Result<(), Error> {
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         let change = Sums { files: 0, bytes: signed(bytes).saturating_sub(signed(replaced)) };
-        for QuotaLimit { of, quota, held, spaces } in &self.0 {
-            let bytes = held.bytes.saturating_add(signed(promised(spaces)));
-            check(of, *quota, Sums { bytes, ..*held }, change)?;
-        }
-        Ok(())
+        self.admit(|spaces| Sums { files: 0, bytes: signed(promised(spaces)) }, change)
     }
 
     /// Bytes that the quotas leave beside what is `promised` in their spaces.

@@ -129,17 +129,15 @@ fn take_entries(
             continue;
         }
         // A snapshot of another directory shows it, from where it was moved.
-        if let Some(row) = bygone::of_place(db, &place)?
-            && history::keep_shown(db, (dir, &name), &place, &row, counts.now_ms())?
-        {
+        if history::keep_shown(db, (dir, &name), &place, counts.now_ms())? {
             continue;
         }
         match place {
             EntryPlace::Dir(below) => trash::throw(db, below, space)?,
             EntryPlace::File(version) => {
-                let version = versions::delete(db, version, counts)?;
-                sums.sub(version.size as i64);
-                work += version.chunks.min(PAGE_ENTRIES as u64) as usize;
+                let deleted = versions::delete(db, version, counts)?;
+                sums.sub(deleted.size as i64);
+                work += deleted.chunks.min(PAGE_ENTRIES as u64) as usize;
             }
             EntryPlace::Link(_) => sums.sub(0),
         }
@@ -186,14 +184,7 @@ fn take_part(db: &Tx, whole: VersionId, counts: &mut ReferenceCounts<'_>) -> Res
         parts::forget_whole(db, whole)?;
         return Ok(true);
     };
-    match versions::delete(db, part, counts) {
-        Ok(_) => {}
-        // Its chunks stay for ever, which is better than to keep all other trash.
-        Err(Error::Damaged(why)) => {
-            tracing::error!(%whole, number, why, "a part of a removed file")
-        }
-        Err(why) => return Err(why),
-    }
+    versions::delete(db, part, counts)?;
     parts::forget(db, whole, number)?;
     Ok(false)
 }

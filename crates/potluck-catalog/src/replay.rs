@@ -83,7 +83,7 @@ impl Replay {
             Record::SpaceRemoved { name } => {
                 self.passed.retain(|path| path.space() != name);
                 match spaces::remove(db, &name, true) {
-                    Ok(()) => empty_trash(db),
+                    Ok(_) => empty_trash(db),
                     Err(Error::NoSpaceNamed(_)) => Ok(()), // made and removed between two blocks
                     Err(why) => Err(why),
                 }
@@ -100,7 +100,8 @@ impl Replay {
                 versions::set_attributes(db, version, attributes)
             }
             Record::Policy { path, over } => {
-                dir_policies::set(db, entries::existing_dir(db, &path)?, &over)
+                let space = spaces::named(db, path.space())?.id;
+                dir_policies::set(db, space, entries::existing_dir(db, &path)?, &over)
             }
             Record::Page { version, page } => {
                 self.pages.entry(version).or_default().push(page.0);
@@ -384,5 +385,5 @@ fn empty_trash(db: &Tx) -> Result<(), Error> {
 
 /// Whether `why` is about one record, after a gap; anything else ends the replay.
 fn is_misfit(why: &Error) -> bool {
-    !why.is_disks() && !matches!(why, Error::Sql(_) | Error::Closed | Error::Bug(_))
+    !why.is_of_catalog() && !matches!(why, Error::Bug(_))
 }

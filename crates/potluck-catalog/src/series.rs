@@ -27,6 +27,8 @@ pub struct Series {
     pub path: PoolPath,
     /// Which of its steps are purged.
     pub rule: SeriesRule,
+    /// The versions that readers had open, by their numbers.
+    pub read: Vec<VersionId>,
     /// The steps of the series, the newest first.
     pub steps: Vec<SeriesStep>,
 }
@@ -75,12 +77,12 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<PoolPath>, Error> {
 pub(crate) fn look(
     db: &Tx,
     path: &PoolPath,
-    read: &[VersionId],
+    read: Vec<VersionId>,
     when: When,
 ) -> Result<Series, Error> {
     let dir = entries::existing_dir(db, path)?;
     let rule = dir_policies::get(db, dir)?.series;
-    let read = read_in(db, dir, read)?;
+    let read_steps = read_in(db, dir, &read)?;
     let mut walk = Walk::new(db, dir, false, None)?.visible();
     let mut steps = Vec::new();
     while let Some(item) = walk.next_item()? {
@@ -93,7 +95,7 @@ pub(crate) fn look(
             What::Link(_) => continue, // such as one that leads to the latest
         };
         let (name, mtime, pinned) = (item.path, item.attributes.mtime, item.pinned);
-        let (is_read, used_ms) = (read.contains(&name), item.used_ms);
+        let (is_read, used_ms) = (read_steps.contains(&name), item.used_ms);
         steps.push(SeriesStep { name, is_dir, mtime, pinned, is_read, used_ms, reason: None });
     }
     steps.sort_by(|a, b| (b.mtime, &b.name).cmp(&(a.mtime, &a.name)));
@@ -102,7 +104,7 @@ pub(crate) fn look(
         let modified_ms = when.wall_ms.saturating_sub(step.mtime.ms());
         step.reason = rule.lets_go(place, StepAge { modified_ms, unused_ms });
     }
-    Ok(Series { path: path.clone(), rule, steps })
+    Ok(Series { path: path.clone(), rule, read, steps })
 }
 
 /// The entries of a directory that lead to some of these versions.
@@ -124,25 +126,47 @@ fn read_in(db: &Tx, dir: DirId, versions: &[VersionId]) -> Result<HashSet<String
     Ok(read)
 }
 
-/// Purges those of these steps that the rule still lets go, as if they were removed: they are in the trash, where there is
-/// one. Gives the names of those that were.
+/// Purges those of these steps of a series that may go, and are what they were when it was looked at, as if they were
+/// removed: they are in the trash, where there is one. Gives the names of those that were.
+///
+/// No step but these is looked at: of a long series few are purged in one transaction, and there are many of these.
 pub(crate) fn purge(
     db: &Tx,
-    path: &PoolPath,
-    names: &[String],
-    read: &[VersionId],
+    looked_at: &Series,
+    steps: &[SeriesStep],
     when: When,
 ) -> Result<Vec<String>, Error> {
-    let series = look(db, path, read, when)?;
+    let Series { path, rule, read, .. } = looked_at;
+    let dir = entries::existing_dir(db, path)?;
+    if dir_policies::get(db, dir)?.series != *rule {
+        return Ok(Vec::new());
+    }
+    let mut since = db.leases().leased(when.pool_ms);
+    since.retain(|version| read.binary_search(version).is_err());
+    let opened = read_in(db, dir, &since)?;
     let mut purged = Vec::new();
-    for step in series.steps.into_iter().filter(|step| names.contains(&step.name)) {
+    for step in steps.iter().filter(|step| step.may_go() && !opened.contains(&step.name)) {
         let Ok(at) = path.join(&step.name) else { continue };
-        if step.may_go() {
+        if is_unchanged(db, dir, step)? {
             names::remove(db, &at, true, when)?;
-            purged.push(step.name);
+            purged.push(step.name.clone());
         }
     }
     Ok(purged)
+}
+
+/// Whether a step is in its directory as it was when that was looked at.
+fn is_unchanged(db: &Tx, dir: DirId, step: &SeriesStep) -> Result<bool, Error> {
+    let mut select = db.prepare(
+        "SELECT coalesce(v.mtime_ns, e.mtime_ns), e.dir IS NOT NULL, e.pinned, e.used_ms
+         FROM entries e LEFT JOIN versions v ON v.id = e.version
+         WHERE e.parent = ?1 AND e.name = ?2",
+    )?;
+    let found = select.query_one(params![dir.0, step.name], |row| {
+        let mtime = FileTime(row.get(0)?);
+        Ok((mtime, row.get(1)?, row.get(2)?, row.get::<i64>(3)? as u64))
+    })?;
+    Ok(found == Some((step.mtime, step.is_dir, step.pinned, step.used_ms)))
 }
 
 /// Notes that these steps of a directory are used.
@@ -199,13 +223,19 @@ fn is_due(used_ms: u64, after_ms: u64, now_ms: u64) -> bool {
 }
 
 impl Series {
-    /// The steps of which it is to be noted that they are used: those that are read, and those of which nothing is known.
-    pub fn used_steps(&self, now_ms: u64) -> Vec<String> {
+    /// Has the steps be used now of which that is to be noted: those that are read, and those of which nothing is known.
+    /// Gives their names.
+    pub fn use_steps(&mut self, now_ms: u64) -> Vec<String> {
         let Some(after) = self.rule.notes_uses_after_ms() else { return Vec::new() };
-        let is_used = |step: &&SeriesStep| {
+        let is_used = |step: &&mut SeriesStep| {
             step.used_ms == 0 || (step.is_read && is_due(step.used_ms, after, now_ms))
         };
-        self.steps.iter().filter(is_used).map(|step| step.name.clone()).collect()
+        let used = self.steps.iter_mut().filter(is_used);
+        used.map(|step| {
+            step.used_ms = now_ms;
+            step.name.clone()
+        })
+        .collect()
     }
 }
 

@@ -36,6 +36,10 @@ pub struct StoredSession {
     pub ended: bool,
     /// The room that it is, if it is a reservation.
     pub room: Option<ReservedRoom>,
+    /// The reservation of whose room it takes.
+    pub draws_on: Option<SessionId>,
+    /// Bytes of its files that quotas count as if they were there, and that are not visible yet.
+    pub counted: u64,
 }
 
 /// The JSON in the column `policy` of a session's row.
@@ -46,6 +50,8 @@ struct Terms {
     asked: AskedPolicy,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     room: Option<ReservedRoom>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    draws_on: Option<SessionId>,
 }
 
 fn to_json<T: Serialize>(value: &T) -> Result<String, Error> {
@@ -59,8 +65,8 @@ fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Error> {
 /// Keeps a new session.
 pub(crate) fn insert(db: &Tx, session: &StoredSession) -> Result<(), Error> {
     db.prepare(
-        "INSERT INTO sessions (id, member, space, policy, plan, bytes)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO sessions (id, member, space, policy, plan, bytes, counted)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?
     .execute(params![
         session.id.0,
@@ -70,36 +76,49 @@ pub(crate) fn insert(db: &Tx, session: &StoredSession) -> Result<(), Error> {
             policy: session.policy.clone(),
             asked: session.asked,
             room: session.room.clone(),
+            draws_on: session.draws_on,
         })?,
         to_json(&session.plan)?,
         session.bytes as i64,
+        session.counted as i64,
     ])?;
     Ok(())
 }
 
-/// Keeps a session's longer plan.
-pub(crate) fn grow(db: &Tx, id: &SessionId, plan: &Plan, bytes: u64) -> Result<(), Error> {
-    db.prepare("UPDATE sessions SET plan = ?2, bytes = ?3 WHERE id = ?1")?.execute(params![
-        id.0,
-        to_json(plan)?,
-        bytes as i64
-    ])?;
+/// Keeps a session's longer plan, with which so many bytes more count in quotas.
+pub(crate) fn grow(
+    db: &Tx,
+    id: &SessionId,
+    plan: &Plan,
+    bytes: u64,
+    counted: u64,
+) -> Result<(), Error> {
+    db.prepare("UPDATE sessions SET plan = ?2, bytes = ?3, counted = counted + ?4 WHERE id = ?1")?
+        .execute(params![id.0, to_json(plan)?, bytes as i64, counted as i64])?;
+    Ok(())
+}
+
+/// So many bytes of a session's files are visible now: quotas count them where they are.
+pub(crate) fn visible(db: &Tx, id: &SessionId, bytes: u64) -> Result<(), Error> {
+    db.prepare("UPDATE sessions SET counted = max(counted - ?2, 0) WHERE id = ?1")?
+        .execute(params![id.0, i64::try_from(bytes).unwrap_or(i64::MAX)])?;
     Ok(())
 }
 
 /// Reads all sessions, ended ones included.
 pub(crate) fn all(db: &Tx) -> Result<Vec<StoredSession>, Error> {
     let mut rows = db.prepare(
-        "SELECT id, member, space, policy, plan, bytes, ended FROM sessions ORDER BY id",
+        "SELECT id, member, space, policy, plan, bytes, ended, counted FROM sessions ORDER BY id",
     )?;
     let found = rows.query_map(params![], |row| {
-        let stored = (row.get(0)?, row.get(1)?, row.get(2)?, row.get::<i64>(5)?, row.get(6)?);
-        Ok((stored, row.get::<String>(3)?, row.get::<String>(4)?))
+        let stored = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(6)?);
+        let bytes = (row.get::<i64>(5)? as u64, row.get::<i64>(7)? as u64);
+        Ok((stored, bytes, row.get::<String>(3)?, row.get::<String>(4)?))
     })?;
     found
         .map(|row| {
-            let ((id, member, space, bytes, ended), terms, plan) = row?;
-            let Terms { policy, asked, room } = from_json(&terms)?;
+            let ((id, member, space, ended), (bytes, counted), terms, plan) = row?;
+            let Terms { policy, asked, room, draws_on } = from_json(&terms)?;
             Ok(StoredSession {
                 id: SessionId(id),
                 member: MemberId(member),
@@ -107,9 +126,11 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<StoredSession>, Error> {
                 policy,
                 asked,
                 plan: from_json(&plan)?,
-                bytes: bytes as u64,
+                bytes,
                 ended,
                 room,
+                draws_on,
+                counted,
             })
         })
         .collect()

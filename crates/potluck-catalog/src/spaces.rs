@@ -136,8 +136,8 @@ pub(crate) fn made_by(db: &Tx, member: MemberId) -> Result<u64, Error> {
     Ok(made.unwrap_or(0) as u64)
 }
 
-/// Removes a space, with what is in it only if `recursive`.
-pub(crate) fn remove(db: &Tx, name: &str, recursive: bool) -> Result<(), Error> {
+/// Removes a space, with what is in it only if `recursive`; gives the number that it had.
+pub(crate) fn remove(db: &Tx, name: &str, recursive: bool) -> Result<SpaceId, Error> {
     let space = named(db, name)?;
     if !recursive && entries::has_children(db, space.root)? {
         let files = space.sums.files.max(0) as u64;
@@ -147,7 +147,8 @@ pub(crate) fn remove(db: &Tx, name: &str, recursive: bool) -> Result<(), Error> 
     grantees::forget_space(db, space.id)?;
     entries::delete(db, DirId::ROOT, name)?;
     trash::throw(db, space.root, space.id)?;
-    changes::append(db, &ChangeOp::SpaceRemoved(name.into()))
+    changes::append(db, &ChangeOp::SpaceRemoved(name.into()))?;
+    Ok(space.id)
 }
 
 /// Changes a space's policy.

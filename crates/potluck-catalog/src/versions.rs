@@ -101,14 +101,26 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Deletes a version and returns it. The references of its chunks, parity included, end with it; those of one
+/// What a deleted version was; nothing where that could not be read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct DeletedVersion {
+    /// The size of its file in bytes.
+    pub size: u64,
+    /// How many chunks it had of its own.
+    pub chunks: u64,
+}
+
+/// Deletes a version. The references of its chunks, parity included, end with it; those of one
 /// with more chunks than one page has entries end later, so that no transaction is longer for it. One that readers have
 /// open is left whole for a while, as is one with parts, for those who are still to open parts of it.
+///
+/// One whose record is damaged is deleted too, and what it referred to stays for ever: an error would keep the file from
+/// being removed and replaced, and all that is to be reclaimed behind it.
 pub(crate) fn delete(
     db: &Tx,
     id: VersionId,
     counts: &mut ReferenceCounts<'_>,
-) -> Result<Version, Error> {
+) -> Result<DeletedVersion, Error> {
     delete_with(db, id, counts, PAGE_ENTRIES as u64)
 }
 
@@ -118,7 +130,7 @@ pub(crate) fn throw_away(
     db: &Tx,
     id: VersionId,
     counts: &mut ReferenceCounts<'_>,
-) -> Result<Version, Error> {
+) -> Result<DeletedVersion, Error> {
     delete_with(db, id, counts, 0)
 }
 
@@ -128,24 +140,62 @@ fn delete_with(
     id: VersionId,
     counts: &mut ReferenceCounts<'_>,
     at_once: u64,
-) -> Result<Version, Error> {
-    let version = get(db, id)?;
-    let now_ms = counts.now_ms();
+) -> Result<DeletedVersion, Error> {
+    let deleted = match readable(id, get(db, id).map(Some))? {
+        Some(version) => {
+            end_references(db, &version, counts, at_once)?;
+            DeletedVersion { size: version.size, chunks: version.chunks }
+        }
+        None => DeletedVersion { size: size_of(db, id)?, chunks: 0 },
+    };
+    db.prepare("DELETE FROM versions WHERE id = ?1")?.execute(params![id.0 as i64])?;
+    Ok(deleted)
+}
+
+/// Ends the references of a version that is being deleted, or leaves that for later.
+fn end_references(
+    db: &Tx,
+    version: &Version,
+    counts: &mut ReferenceCounts<'_>,
+    at_once: u64,
+) -> Result<(), Error> {
+    let (id, now_ms) = (version.id, counts.now_ms());
     let is_leased = db.leases().is_leased(id, now_ms);
     if version.parts > 0 {
-        trash::throw_whole(db, id, now_ms)?;
-    } else if version.chunks > at_once || (is_leased && version.chunks > 0) {
-        let leased_ms = is_leased.then_some(now_ms);
-        trash::throw_version(db, &version, &parity(db, &version)?, leased_ms)?;
-    } else if version.chunks > 0 {
-        let recipe = recipe_of(db, &version)?;
-        counts.remove(id, recipe.iter().map(|entry| &entry.name))?;
-        counts.remove(id, &parity(db, &version)?)?;
-        counts.remove(id, &conversions::forget(db, id)?)?;
-        db.prepare("DELETE FROM recipe_pages WHERE version = ?1")?.execute(params![id.0 as i64])?;
+        return trash::throw_whole(db, id, now_ms);
     }
-    db.prepare("DELETE FROM versions WHERE id = ?1")?.execute(params![id.0 as i64])?;
-    Ok(version)
+    if version.chunks == 0 {
+        return Ok(());
+    }
+    let parity = readable(id, parity(db, version))?;
+    if version.chunks > at_once || is_leased {
+        return trash::throw_version(db, version, &parity, is_leased.then_some(now_ms));
+    }
+    let recipe = readable(id, recipe_of(db, version))?;
+    counts.remove(id, recipe.iter().map(|entry| &entry.name))?;
+    counts.remove(id, &parity)?;
+    counts.remove(id, &conversions::forget(db, id)?)?;
+    db.prepare("DELETE FROM recipe_pages WHERE version = ?1")?.execute(params![id.0 as i64])?;
+    Ok(())
+}
+
+/// What was read of a version that goes; nothing where its record is damaged.
+fn readable<T: Default>(id: VersionId, read: Result<T, Error>) -> Result<T, Error> {
+    match read {
+        Err(Error::Damaged(why)) => {
+            tracing::error!(version = %id, why, "the record of a version that is deleted");
+            Ok(T::default())
+        }
+        read => read,
+    }
+}
+
+/// The bytes of a version's file, whatever else of its record is damaged; 0 where there is none.
+pub(crate) fn size_of(db: &Tx, id: VersionId) -> Result<u64, Error> {
+    let size: Option<i64> = db
+        .prepare("SELECT size FROM versions WHERE id = ?1")?
+        .query_one(params![id.0 as i64], |row| row.get(0))?;
+    Ok(size.unwrap_or_default() as u64)
 }
 
 /// Sets the attributes of a version, if it is still there.

@@ -24,7 +24,7 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AskedPolicy, Override, Redundancy, Retention};
-use potluck_pool::InUseAgain;
+use potluck_pool::{InUseAgain, OpenReservation};
 use potluck_pool::redundancy::Version;
 use potluck_wire::control::Condition;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -42,6 +42,8 @@ pub struct Visible<'db> {
     /// The requirements of these directories' policies, likewise.
     asks: HashMap<Vec<String>, Asks>,
     sums: Sums,
+    /// The room that is reserved for others, which counts in quotas as if files were there.
+    reserved: &'db [OpenReservation],
     /// The quotas that these files come under, once they were asked for.
     limits: Option<QuotaLimits>,
     /// What their command asks for, whatever directories say.
@@ -104,6 +106,7 @@ impl<'db> Visible<'db> {
             dirs,
             asks,
             sums,
+            reserved: &[],
             limits,
             asked,
             atomic,
@@ -116,6 +119,11 @@ impl<'db> Visible<'db> {
     /// They are put there as a command asks, where their directories allow it.
     pub(crate) fn asking(self, asked: AskedPolicy) -> Self {
         Self { asked, ..self }
+    }
+
+    /// So much room is reserved for others than those who put them there.
+    pub(crate) fn beside(self, reserved: &'db [OpenReservation]) -> Self {
+        Self { reserved, ..self }
     }
 
     /// All of them become visible or none if `atomic`: quotas are then kept by all together, and not by each.
@@ -155,7 +163,7 @@ impl<'db> Visible<'db> {
         if !self.atomic {
             // What is kept goes on to count.
             let gone = replaced.filter(|_| retention.replaced.is_none());
-            self.admit(space.id, size, gone)?;
+            self.admit(space.id, &path, size, gone)?;
         }
         Ok(PutTarget { path, replaced, retention, keeping, promise })
     }
@@ -164,6 +172,7 @@ impl<'db> Visible<'db> {
     fn admit(
         &mut self,
         space: SpaceId,
+        path: &PoolPath,
         size: u64,
         replaced: Option<VersionId>,
     ) -> Result<(), Error> {
@@ -178,9 +187,19 @@ impl<'db> Visible<'db> {
         let mut change = Sums::default();
         change.add(i64::try_from(size).unwrap_or(i64::MAX));
         if let Some(replaced) = replaced {
-            change.sub(versions::get(self.db, replaced)?.size as i64);
+            change.sub(versions::size_of(self.db, replaced)? as i64);
         }
-        limits.admit(self.sums, change)
+        let (before, reserved) = (self.sums, self.reserved);
+        let besides = |spaces: &BTreeSet<SpaceId>| {
+            // What is reserved above a file is reserved for it, whoever writes it.
+            let others = reserved
+                .iter()
+                .filter(|it| spaces.contains(&it.space) && !path.is_inside(&it.room.path));
+            let bytes = others.map(|it| it.left).fold(0, u64::saturating_add);
+            let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+            Sums { bytes: before.bytes.saturating_add(bytes), ..before }
+        };
+        limits.admit(besides, change)
     }
 
     /// Returns the requirements of the command and the directory of a file; one that is not there yet inherits.
@@ -373,8 +392,7 @@ pub(crate) fn check_condition(
             Err(Error::WrongVersion { path: path.clone(), expected, found })
         }
         Condition::IfEmpty => {
-            let bytes =
-                found.map_or(Ok(0), |version| versions::get(db, version).map(|v| v.size))?;
+            let bytes = found.map_or(Ok(0), |version| versions::size_of(db, version))?;
             if bytes > 0 { Err(Error::HasContent { path: path.clone(), bytes }) } else { Ok(()) }
         }
     }

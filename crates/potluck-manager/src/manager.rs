@@ -23,7 +23,7 @@ use crate::wakeup::Wakeup;
 use potluck_catalog::{Authority, Catalog, OpenError, StoredDonor, TermStart};
 use potluck_core::chunk::Digest;
 use potluck_core::ids::DonorId;
-use potluck_pool::{DonorRecord, Giving, NewSession, Pool};
+use potluck_pool::{DonorRecord, Giving, NewSession, Pool, ResumedSession};
 use potluck_recovery::StateError;
 use potluck_recovery::admin::update_admin_address;
 use potluck_recovery::ca::{self, Ca};
@@ -279,8 +279,14 @@ fn rebuild(config: &ManagerConfig, left: &TermStart, time: &PoolTime) -> Pool {
             asked: session.asked,
             room: session.room.clone(),
         };
-        let plan = session.plan.clone();
-        pool.resume_session(known, plan, session.bytes, session.ended, offered, now);
+        let resumed = ResumedSession {
+            plan: session.plan.clone(),
+            bytes: session.bytes,
+            counted: session.counted,
+            draws_on: session.draws_on,
+            ending: session.ended,
+        };
+        pool.resume_session(known, resumed, offered, now);
     }
     pool
 }

@@ -88,7 +88,6 @@ impl Overview {
             gc_frozen: self.gc_freeze.why(),
         };
         if status.spaces.iter().any(|space| !space.scanned && space.files > 0) {
-            self.scan_state.changed_anywhere(now);
             self.scan_state.look_again(now); // somebody wants to know
         }
         for space in &mut status.spaces {

@@ -122,7 +122,8 @@ impl Scan {
         Ok(Some(concerned.into_iter().map(of).collect()))
     }
 
-    /// Looks at these versions, and at all that is the pool's own.
+    /// Looks at these versions, at all that is the pool's own, and at all of those spaces in which the last scan saw no
+    /// files: whatever is there is new.
     async fn follow(
         &self,
         last: Remembered,
@@ -137,15 +138,18 @@ impl Scan {
             }
         }
         let mut findings = self.begin(Findings::resume(view, last, spaces));
-        for root in roots.iter().filter(|root| root.name == SYSTEM_SPACE) {
-            if let Some(found) = self.walk(root.clone(), findings, Priority::Urgent).await? {
+        let (known, others): (Vec<Root>, Vec<Root>) = roots
+            .into_iter()
+            .partition(|root| findings.spaces.iter().any(|space| space.id == root.space));
+        for root in others {
+            if let Some(found) = self.walk(root, findings, Priority::Urgent).await? {
                 findings = found;
             } else {
                 return Err(Error::Bug("an urgent scan was interrupted".into()));
             }
         }
         let of: Arc<BTreeMap<SpaceId, Root>> =
-            Arc::new(roots.into_iter().map(|root| (root.space, root)).collect());
+            Arc::new(known.into_iter().map(|root| (root.space, root)).collect());
         let looked_at: BTreeSet<VersionId> = rest.iter().map(|follow| follow.version).collect();
         // No donor leads to a version that was removed while it waited for one.
         let mut waiting: Vec<VersionId> =
@@ -235,17 +239,17 @@ fn judge_followed(
         }
     }
     for Followed { space, met, version } in followed {
-        // What is the pool's own was walked, and a space that is new is walked by the next scan.
-        if !findings.enter_again(space) {
+        // Others were walked, or are new and walked by the next scan.
+        let Some(root) = roots.get(&space).filter(|_| findings.enter_again(space)) else {
             continue;
-        }
+        };
         match met {
             Met::File(about, layout) | Met::Part(about, layout) => {
-                findings.add_again(&about, kind_of(&roots[&space]), &layout);
+                findings.add_again(&about, kind_of(root), &layout);
             }
             Met::Damaged(why) => {
                 findings.forget(version);
-                findings.add_damaged(&roots[&space].name, &format!("version {version}"), &why);
+                findings.add_damaged(&root.name, &format!("version {version}"), &why);
             }
         }
     }

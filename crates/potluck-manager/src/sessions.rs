@@ -58,7 +58,7 @@ impl WriteSessions {
         let left = self.pool.lock().reservation_plan(&session);
         match left {
             Some((reservation, plan, bytes)) => {
-                self.catalog.grow_session(reservation, plan, bytes).await
+                self.catalog.grow_session(reservation, plan, bytes, 0).await
             }
             None => Ok(()),
         }

@@ -42,6 +42,21 @@ pub struct NewSession {
     pub room: Option<ReservedRoom>,
 }
 
+/// What an earlier term of the manager left of a session.
+#[derive(Debug, Clone)]
+pub struct ResumedSession {
+    /// The whole plan of the session.
+    pub plan: Plan,
+    /// Stored bytes asked for so far, without redundancy.
+    pub bytes: u64,
+    /// Bytes of its files that count in quotas and are not visible yet.
+    pub counted: u64,
+    /// The reservation of whose room it takes.
+    pub draws_on: Option<SessionId>,
+    /// Whether it has ended, and what it offered is to be accounted for.
+    pub ending: bool,
+}
+
 #[derive(Debug)]
 pub struct OpenSession {
     pub member: MemberId,
@@ -222,6 +237,11 @@ impl OpenSession {
         let more = self.ticketed().next_allowance(donor);
         let allowed = self.more.entry(donor).or_default();
         *allowed = allowed.saturating_add(more);
+    }
+
+    /// Bytes of its files that count in quotas and are not visible yet.
+    pub(crate) fn counted(&self) -> u64 {
+        self.counted.saturating_sub(self.visible)
     }
 
     /// What was promised to it, with all redundancy, and is not needed for what it has committed.

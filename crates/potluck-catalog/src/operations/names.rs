@@ -105,7 +105,12 @@ impl Catalog {
         when: When,
     ) -> Result<(), Error> {
         let (source, target) = (from.clone(), to.clone());
-        self.read(move |db| names::check_lengths(db, &source, &target)).await?;
+        let check = move |db: &_| {
+            names::check_lengths(db, &source, &target)?;
+            // An empty directory that it takes the place of may be kept, with what was kept in it.
+            history::check_lengths(db, &target, when)
+        };
+        self.read(check).await?;
         let rename = move |db: &_| {
             checkpoint_rows::check_removable(db, &from)?;
             checkpoint_rows::check_removable(db, &to)?;

@@ -1,9 +1,10 @@
 //! Series of steps, of which old ones are purged.
 
-use crate::series::{self, Series};
+use crate::series::{self, Series, SeriesStep};
 use crate::when::When;
 use crate::{Catalog, Durability, Error, entries};
 use potluck_core::path::PoolPath;
+use std::sync::Arc;
 
 impl Catalog {
     /// The directories of which steps are purged.
@@ -14,21 +15,18 @@ impl Catalog {
     /// The steps of a directory, and what its rule says of each.
     pub async fn series(&self, path: PoolPath, when: When) -> Result<Series, Error> {
         let read = self.state.leases.leased(when.pool_ms);
-        self.read(move |db| series::look(db, &path, &read, when)).await
+        self.read(move |db| series::look(db, &path, read.clone(), when)).await
     }
 
-    /// Purges those of these steps that the rule still lets go, that are not pinned and that nobody reads, in one transaction;
+    /// Purges those of these steps of a series that may go, and are what they were when it was looked at, in one transaction;
     /// gives their names.
     pub async fn purge_steps(
         &self,
-        path: PoolPath,
-        names: Vec<String>,
+        looked_at: Arc<Series>,
+        steps: Vec<SeriesStep>,
         when: When,
     ) -> Result<Vec<String>, Error> {
-        let purge = move |db: &crate::sql::Tx| {
-            let read = db.leases().leased(when.pool_ms);
-            series::purge(db, &path, &names, &read, when)
-        };
+        let purge = move |db: &_| series::purge(db, &looked_at, &steps, when);
         self.write(Durability::Disk, purge).await
     }
 

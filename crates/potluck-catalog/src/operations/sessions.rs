@@ -37,9 +37,16 @@ impl Catalog {
         self.write(Durability::Process, move |db| sessions::insert(db, &session)).await
     }
 
-    /// Keeps a session's longer plan, for `bytes` in all.
-    pub async fn grow_session(&self, id: SessionId, plan: Plan, bytes: u64) -> Result<(), Error> {
-        self.write(Durability::Process, move |db| sessions::grow(db, &id, &plan, bytes)).await
+    /// Keeps a session's longer plan, for `bytes` in all, with which so many more are `counted` by quotas.
+    pub async fn grow_session(
+        &self,
+        id: SessionId,
+        plan: Plan,
+        bytes: u64,
+        counted: u64,
+    ) -> Result<(), Error> {
+        let grow = move |db: &_| sessions::grow(db, &id, &plan, bytes, counted);
+        self.write(Durability::Process, grow).await
     }
 
     /// Ends a session: from now on it commits nothing.
@@ -125,11 +132,11 @@ fn admit_write(
     change.add(i64::try_from(bytes).unwrap_or(i64::MAX));
     let mut replaced = 0;
     if let Some(version) = there {
-        replaced = versions::get(db, version)?.size;
+        replaced = versions::size_of(db, version)?;
         change.sub(replaced as i64);
     }
     if change.files > 0 || change.bytes > 0 {
-        limits.admit(Sums::default(), change)?;
+        limits.admit(|_| Sums::default(), change)?;
     }
     Ok(AdmittedWrite { space, limits, replaced: Some(replaced) })
 }

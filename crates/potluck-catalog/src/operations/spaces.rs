@@ -23,8 +23,8 @@ impl Catalog {
         self.write(Durability::Disk, move |db| create(db, &new, most, wall_ms)).await
     }
 
-    /// Removes a space, with `recursive` also one that has files.
-    pub async fn remove_space(&self, name: String, recursive: bool) -> Result<(), Error> {
+    /// Removes a space, with `recursive` also one that has files; gives the number that it had.
+    pub async fn remove_space(&self, name: String, recursive: bool) -> Result<SpaceId, Error> {
         self.write(Durability::Disk, move |db| spaces::remove(db, &name, recursive)).await
     }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The format this release reads and writes. Until 1.0 no catalog of another is read.
-const FORMAT: i64 = 6;
+const FORMAT: i64 = 7;
 const SCHEMA: &str = include_str!("schema.sql");
 /// Bytes of a catalog that is checked before it is served: some tenths of a second. Starting takes no longer for a
 /// larger one, which is checked while it is served.

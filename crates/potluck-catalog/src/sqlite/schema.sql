@@ -133,6 +133,9 @@ CREATE TABLE checkpoints (
     idle_ms       INTEGER NOT NULL,
     committed     TEXT
 ) WITHOUT ROWID;
+CREATE INDEX open_checkpoints ON checkpoints (dir) WHERE dir IS NOT NULL;
+CREATE INDEX ended_checkpoints ON checkpoints (used_ms) WHERE dir IS NULL;
+CREATE INDEX ended_checkpoints_by_maker ON checkpoints (made_by, used_ms) WHERE dir IS NULL;
 
 -- What was replaced or removed and is kept for a while (history.rs): entries in the directory .potluck-kept of the
 -- directory dir in which each had its name, there named by their numbers. number: of a version, or one of its own.
@@ -195,11 +198,14 @@ CREATE INDEX bygone_by_snapshot ON bygone (snapshot);
 CREATE INDEX bygone_by_version ON bygone (version) WHERE version IS NOT NULL;
 CREATE INDEX bygone_by_dir ON bygone (dir) WHERE dir IS NOT NULL;
 
--- What differs below a directory from what holds above it, as JSON.
+-- What differs below a directory from what holds above it, as JSON. space: that in which the directory is, which it
+-- never leaves.
 CREATE TABLE dir_policies (
     dir    INTEGER PRIMARY KEY,
+    space  INTEGER NOT NULL,
     policy TEXT NOT NULL
 );
+CREATE INDEX dir_policies_by_space ON dir_policies (space);
 
 -- ec: the code of an erasure-coded file, such as 4+2; copies is 1 then. parity: names of its parity
 -- chunks, 32 bytes each, k for each group of m chunks in order; each counts a reference.
@@ -290,15 +296,17 @@ CREATE TABLE placements (
 ) WITHOUT ROWID;
 CREATE INDEX placements_by_donor ON placements (donor, chunk, state);
 
--- ended: nothing more becomes visible; what it offered is being accounted for.
+-- ended: nothing more becomes visible; what it offered is being accounted for. counted: bytes of its files that quotas
+-- count and that are not visible yet.
 CREATE TABLE sessions (
-    id     BLOB PRIMARY KEY,
-    member INTEGER NOT NULL,
-    space  INTEGER NOT NULL,
-    policy TEXT NOT NULL,
-    plan   TEXT NOT NULL,
-    bytes  INTEGER NOT NULL,
-    ended  INTEGER NOT NULL DEFAULT 0
+    id      BLOB PRIMARY KEY,
+    member  INTEGER NOT NULL,
+    space   INTEGER NOT NULL,
+    policy  TEXT NOT NULL,
+    plan    TEXT NOT NULL,
+    bytes   INTEGER NOT NULL,
+    counted INTEGER NOT NULL,
+    ended   INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
 -- Names that a session may write, 32 bytes each.

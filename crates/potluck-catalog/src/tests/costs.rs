@@ -10,11 +10,13 @@ use crate::publishing::Conditions;
 use crate::sql::Tx;
 use crate::units::{self, Met, PageLimit, SomeUnits};
 use crate::when::When;
-use crate::{Error, followed, grants, open, placements, reaping, referrers, unused_chunks};
+use crate::{
+    Error, followed, grants, open, placements, reaping, referrers, series, unused_chunks,
+};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::{ChunkId, DonorId, MemberId};
-use potluck_core::policy::{Override, Redundancy};
+use potluck_core::policy::{Override, Redundancy, SeriesRule};
 use potluck_core::rights::{Grantee, Right};
 use potluck_pool::PoolView;
 use potluck_pool::redundancy::Findings;
@@ -342,4 +344,33 @@ fn a_checkpoint_of_ten_thousand_files_commits_as_fast_as_one_of_a_file() {
     println!("2000 files merged over others, which are kept {kept:?}");
     assert!(many < Duration::from_millis(3), "{many:?} for what moves one entry");
     assert!(merged < Duration::from_millis(500), "far over budget");
+}
+
+#[test]
+fn to_purge_some_steps_costs_as_much_in_a_long_series_as_in_a_short_one() {
+    let fixture = Fixture::new();
+    let of = |name: &str, steps: usize| {
+        let at = path(&format!("pot://lab/{name}"));
+        for number in 0..steps {
+            let step = at.join(&format!("{number:05}")).expect("a path");
+            names::make_dir(&fixture.db, &step, true, EntryAttributes::of_dir(number as i64))
+                .expect("made");
+        }
+        let series = SeriesRule { keep_last: Some(1), ..SeriesRule::default() };
+        let rule = Override { series, ..Override::default() };
+        policy_changes::set(&fixture.db, &at, &rule).expect("set");
+        let when = When { pool_ms: 1, wall_ms: 1, ..When::default() };
+        let mut looked_at = series::look(&fixture.db, &at, Vec::new(), when).expect("looked at");
+        let steps = std::mem::take(&mut looked_at.steps);
+        let began = cpu();
+        for _ in 0..REPEATED {
+            let tx = fixture.db.begin().expect("a transaction");
+            let purged = series::purge(&tx, &looked_at, &steps[steps.len() - 8..], when);
+            assert_eq!(purged.expect("purged").len(), 8);
+        }
+        (cpu() - began) / REPEATED
+    };
+    let (short, long) = (of("short", 10), of("long", 15_000));
+    println!("8 steps are purged of 10 in {short:?}, of 15000 in {long:?}");
+    assert!(long < 4 * short + Duration::from_millis(1), "{long:?} where {short:?} is enough");
 }

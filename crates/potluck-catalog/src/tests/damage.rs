@@ -1,10 +1,15 @@
 //! Tests that a damaged catalog is refused or goes around what is damaged, and never gives wrong files.
 
 use crate::OpenError;
-use crate::fixture::{Fixture, chunk, file, path};
+use crate::fixture::{Fixture, chunk, coded, file, path};
 use crate::units::{self, Met};
 use crate::walk::Walk;
-use crate::{Error, PageLimit, engine, open};
+use crate::when::When;
+use crate::{Error, PageLimit, engine, history, names, open, policy_changes, reaping, spaces};
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::ids::VersionId;
+use potluck_core::kept_place::KeptPlace;
+use potluck_core::policy::Override;
 use std::fs;
 use std::os::unix::fs::FileExt;
 
@@ -126,4 +131,78 @@ fn a_damaged_file_keeps_nobody_from_the_files_behind_it_l1() {
     // Who lists files is told.
     let mut walk = Walk::new(&fixture.db, root.dir, true, Some("a")).expect("begun");
     assert!(matches!(walk.next_item(), Err(Error::Damaged(_))));
+}
+
+#[test]
+fn a_damaged_record_keeps_no_file_from_being_removed_or_replaced_and_no_trash_from_being_taken_apart() {
+    let mut fixture = Fixture::new();
+    let names = ["a", "b", "c", "d", "e"];
+    for (n, name) in names.into_iter().enumerate() {
+        fixture.put(file(&format!("pot://lab/tree/{name}"), &[n as u64], &[1]));
+        fixture.put(file(&format!("pot://lab/alone/{name}"), &[10 + n as u64], &[1]));
+        fixture.put(file(&format!("pot://lab/over/{name}"), &[20 + n as u64], &[1]));
+    }
+    let code = &[(30, &[1][..]), (31, &[2]), (32, &[3])];
+    for dir in ["tree", "alone", "over"] {
+        fixture.put(coded(&format!("pot://lab/{dir}/ec"), "2+1", 2, code));
+    }
+    let change = |sql: &str| assert_eq!(fixture.db.raw().execute(sql, []).expect(sql), 3, "{sql}");
+    let versions = |name| format!("(SELECT version FROM entries WHERE name = '{name}')");
+    change(&format!("UPDATE recipe_pages SET blob = x'00' WHERE version IN {}", versions("a")));
+    change(&format!("DELETE FROM versions WHERE id IN {}", versions("b")));
+    change(&format!("UPDATE versions SET goal = '?' WHERE id IN {}", versions("c")));
+    change(&format!("UPDATE versions SET parity = x'00' WHERE id IN {}", versions("ec")));
+    change("DELETE FROM chunks WHERE id IN (13, 14, 15)"); // those of “e”
+    let when = When { pool_ms: 1, ..When::default() };
+    let remove = |at: &str| names::remove(&fixture.db, &path(at), true, when).expect(at);
+    for name in names.into_iter().chain(["ec"]) {
+        let at = path(&format!("pot://lab/alone/{name}"));
+        assert_eq!(names::count(&fixture.db, &at).expect("counted").files, 1);
+        remove(&format!("pot://lab/alone/{name}"));
+    }
+    assert_eq!(names::count(&fixture.db, &path("pot://lab/tree")).expect("counted").files, 6);
+    remove("pot://lab/tree");
+    while reaping::reap(&fixture.db, 100, 0, 2).expect("a step") {}
+    for name in names.into_iter().chain(["ec"]) {
+        fixture.put(file(&format!("pot://lab/over/{name}"), &[40], &[1]));
+    }
+    let held = spaces::named(&fixture.db, "lab").expect("there").sums;
+    assert_eq!(held.files, 6, "those that were put last");
+    let refs = "SELECT refs FROM chunks WHERE name = ?1";
+    let refs = |n: u64| fixture.db.raw().query_row(refs, [chunk(n).0], |row| row.get::<_, i64>(0));
+    assert_eq!([3, 13, 23].map(|n| refs(n).expect("a row")), [0; 3], "of a sound record");
+    assert_eq!(refs(0).expect("a row"), 1, "nobody knows that it is not used");
+}
+
+#[test]
+fn what_cannot_be_let_go_holds_up_nothing_that_is_due_behind_it() {
+    let mut fixture = Fixture::new();
+    let keeps = Override { trash: Some("1h".parse().expect("a time")), ..Override::default() };
+    policy_changes::set(&fixture.db, &path("pot://lab"), &keeps).expect("set");
+    let long = "d".repeat(200);
+    let deep = (0..19).fold("pot://lab".to_owned(), |path, _| format!("{path}/{long}"));
+    names::make_dir(&fixture.db, &path(&deep), true, EntryAttributes::of_dir(1)).expect("made");
+    for (n, dir) in ["damaged", "moved", "sound"].into_iter().enumerate() {
+        fixture.put(file(&format!("pot://lab/{dir}/f"), &[n as u64], &[1]));
+        let when = When { pool_ms: n as u64, ..When::default() };
+        names::remove(&fixture.db, &path(&format!("pot://lab/{dir}/f")), false, when).expect(dir);
+    }
+    let damage = "UPDATE entries SET version = NULL WHERE parent IN (
+                      SELECT h.dir FROM entries h JOIN entries e ON e.dir = h.parent
+                      WHERE e.name = 'damaged')";
+    assert_eq!(fixture.db.raw().execute(damage, []).expect("damaged"), 1);
+    // Where the path of what is kept in it is longer than any may be.
+    let to = path(&format!("{deep}/{}", "e".repeat(255)));
+    assert!(KeptPlace { dir: to.clone(), number: VersionId(1) }.path().is_err());
+    names::move_entry(&fixture.db, &path("pot://lab/moved"), &to, false, When::default())
+        .expect("moved");
+    let hour = 3_600_000;
+    for _ in 0..3 {
+        history::expire(&fixture.db, 1, hour + 2).expect("a step");
+    }
+    let kept = "SELECT count(*) FROM kept";
+    let kept: i64 = fixture.db.raw().query_row(kept, [], |row| row.get(0)).expect("counted");
+    assert_eq!(kept, 1, "the damaged one, which is tried again later");
+    assert!(!history::any_due(&fixture.db, hour + 2).expect("read"));
+    assert_eq!(spaces::named(&fixture.db, "lab").expect("there").sums.files, 1);
 }

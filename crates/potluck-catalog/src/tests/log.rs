@@ -26,7 +26,7 @@ use potluck_core::attributes::{
     AttributesToSet, EntryAttributes, FileOwner, FileTime, Permissions,
 };
 use potluck_core::chunk::Digest;
-use potluck_core::ids::{DonorId, Epoch, MemberId, VersionId};
+use potluck_core::ids::{DonorId, Epoch, MemberId, SpaceId, VersionId};
 use potluck_core::kept_place::is_reserved;
 use potluck_core::policy::{Override, Policy, Redundancy};
 use potluck_core::quota::{Quota, QuotaOf};
@@ -415,7 +415,7 @@ fn directories_stay_when_the_files_that_made_them_have_passed() {
         .expect("moved");
     let over = Override { copies: Some(3), ..Override::default() };
     let dir = entries::existing_dir(&fixture.db, &path("pot://lab/d")).expect("a directory");
-    dir_policies::set(&fixture.db, dir, &over).expect("set");
+    dir_policies::set(&fixture.db, SpaceId(1), dir, &over).expect("set");
     changes::append(&fixture.db, &changes::ChangeOp::Policy(path("pot://lab/d"), over))
         .expect("noted");
     for at in ["pot://lab/d/x", "pot://lab/f/x"] {

@@ -21,6 +21,7 @@ fn wanted(from: &str, to: &str) -> CopyRequest {
         condition: Condition::Always,
         asked: AskedPolicy::default(),
         after: None,
+        reserved: Vec::new(),
     }
 }
 

@@ -77,6 +77,7 @@ async fn files_that_are_replaced_copied_and_removed_are_followed_no_further() {
         condition: Condition::Always,
         asked: AskedPolicy::default(),
         after: None,
+        reserved: Vec::new(),
     };
     let donors = stage.donors.snapshot(Tick::ZERO);
     stage

@@ -356,6 +356,22 @@ async fn a_directory_that_a_checkpoint_takes_the_place_of_is_kept_as_a_version()
 }
 
 #[tokio::test]
+async fn an_emptied_directory_that_another_takes_the_place_of_is_kept_with_what_was_removed_in_it() {
+    let mut stage = Stage::new().await;
+    stage.keeps("pot://lab", "none", Some("7d")).await;
+    stage.put(file("pot://lab/d/a", &[1], &[1])).await;
+    stage.put(file("pot://lab/new/b", &[2], &[1])).await;
+    stage.remove("pot://lab/d/a", 1).await;
+    let (from, to) = (path("pot://lab/new"), path("pot://lab/d"));
+    stage.catalog.rename(from, to, false, when(2)).await.expect("it is empty");
+    stage.let_old_go(3).await;
+    assert_eq!(stage.refs([1, 2]).await, [Some(1); 2]);
+    assert_eq!(stage.bring_back("pot://lab/d", None, false).await, Ok(true));
+    assert_eq!(stage.bring_back("pot://lab/d/a", None, true).await, Ok(false));
+    assert_eq!(stage.listed("pot://lab", true, None).await, ["d", "d/a"]);
+}
+
+#[tokio::test]
 async fn a_directory_in_which_only_old_versions_are_is_empty_to_its_users() {
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab/d", "10", Some("1h")).await;

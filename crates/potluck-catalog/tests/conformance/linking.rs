@@ -156,6 +156,7 @@ async fn a_copy_of_a_tree_has_its_links() {
             condition,
             asked: AskedPolicy::default(),
             after: None,
+            reserved: Vec::new(),
         };
         let donors = stage.donors.snapshot(Tick::ZERO);
         let id = (SessionId([number; 16]), 0);

@@ -2,10 +2,11 @@
 
 use crate::stage::{MADE, Stage, when};
 use potluck_catalog::fixture::{file, path};
-use potluck_catalog::{Error, When};
+use potluck_catalog::{Error, Series, When};
 use potluck_core::attributes::{AttributesToSet, FileTime};
 use potluck_core::ids::MemberId;
 use potluck_core::policy::{Override, PurgeReason, SeriesRule};
+use std::sync::Arc;
 
 /// The wall time of a look, at which step `n` was modified `n` seconds ago.
 const NOW: When = When {
@@ -39,9 +40,16 @@ impl Stage {
         due.filter_map(|step| step.reason.map(|reason| (step.name, reason))).collect()
     }
 
-    async fn purge(&self, names: &[&str]) -> Vec<String> {
-        let names = names.iter().map(|name| (*name).to_owned()).collect();
-        self.catalog.purge_steps(path("pot://lab/run"), names, NOW).await.expect("purged")
+    /// Purges those of these steps that may go at that moment.
+    async fn purge(&self, names: &[&str], when: When) -> Vec<String> {
+        let looked_at = self.catalog.series(path("pot://lab/run"), when).await.expect("looked at");
+        self.purge_as_seen(looked_at, names, when).await
+    }
+
+    async fn purge_as_seen(&self, mut looked_at: Series, names: &[&str], when: When) -> Vec<String> {
+        let mut steps = std::mem::take(&mut looked_at.steps);
+        steps.retain(|step| names.contains(&step.name.as_str()));
+        self.catalog.purge_steps(Arc::new(looked_at), steps, when).await.expect("purged")
     }
 }
 
@@ -91,16 +99,38 @@ async fn what_is_pinned_or_being_read_is_never_purged() {
     stage.catalog.open_leased(state, MemberId(5), 40).await.expect("opened");
     assert_eq!(stage.due().await, [("step-2".into(), PurgeReason::BeyondLast)]);
     let all = ["step-1", "step-2", "step-3", "step-4"];
-    assert_eq!(stage.purge(&all).await, ["step-2"]);
+    assert_eq!(stage.purge(&all, NOW).await, ["step-2"]);
     assert_eq!(stage.listed("pot://lab/run", false, None).await, ["step-1", "step-3", "step-4"]);
     // A pin goes along with a new name.
     let (from, to) = (path("pot://lab/run/step-4"), path("pot://lab/run/best"));
     stage.catalog.rename(from, to.clone(), false, None, when(51)).await.expect("moved");
     assert_eq!(stage.due().await, []);
     stage.catalog.pin(to, false).await.expect("unpinned");
-    assert_eq!(stage.purge(&["best"]).await, ["best"]);
+    assert_eq!(stage.purge(&["best"], NOW).await, ["best"]);
     let none = stage.catalog.pin(path("pot://lab/run/none"), true).await;
     assert_eq!(none, Err(Error::NoEntry(path("pot://lab/run/none"))));
+}
+
+#[tokio::test]
+async fn what_happened_to_a_step_since_its_series_was_looked_at_keeps_it() {
+    let mut stage = series().await;
+    for number in 5..=8 {
+        stage.step(&format!("step-{number}"), number as i64, number).await;
+    }
+    stage.set_rule("pot://lab/run", Some(1), None).await;
+    let run = path("pot://lab/run");
+    let looked_at = stage.catalog.series(run.clone(), NOW).await.expect("looked at");
+    stage.catalog.pin(path("pot://lab/run/step-2"), true).await.expect("pinned");
+    let state = path("pot://lab/run/step-3/state");
+    stage.catalog.open_leased(state, MemberId(5), 40).await.expect("opened");
+    stage.put(file("pot://lab/run/step-4/more", &[14], &[1])).await;
+    stage.catalog.note_steps(run.clone(), vec!["step-5".into()], 49).await.expect("noted");
+    stage.catalog.rename(path("pot://lab/run/step-6"), path("pot://lab/x"), false, when(5)).await.expect("moved");
+    let names: Vec<String> = (1..=8).map(|number| format!("step-{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(stage.purge_as_seen(looked_at.clone(), &names[..7], NOW).await, ["step-7"]);
+    stage.set_rule("pot://lab/run", Some(5), None).await;
+    assert_eq!(stage.purge_as_seen(looked_at, &names, NOW).await, Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -116,9 +146,9 @@ async fn steps_that_nobody_used_for_long_are_let_go_and_a_use_keeps_them() {
         .expect("set");
     let look = async |ms: u64| {
         let when = When { pool_ms: ms, ..NOW };
-        let series = stage.catalog.series(run.clone(), when).await.expect("looked at");
+        let mut series = stage.catalog.series(run.clone(), when).await.expect("looked at");
         let due = series.steps.iter().filter(|step| step.may_go()).map(|step| step.name.clone());
-        (due.collect::<Vec<_>>(), series.used_steps(ms))
+        (due.collect::<Vec<_>>(), series.use_steps(ms))
     };
     let all = ["step-1", "step-2", "step-3", "step-4"];
     let none: [&str; 0] = [];
@@ -145,8 +175,7 @@ async fn steps_that_nobody_used_for_long_are_let_go_and_a_use_keeps_them() {
     assert_eq!(look(1_031_999).await.0, none);
     let when = When { pool_ms: 1_032_000, ..NOW };
     stage.catalog.pin(path("pot://lab/run/step-1"), true).await.expect("pinned");
-    let names = all.map(str::to_owned).to_vec();
-    let gone = stage.catalog.purge_steps(run.clone(), names, when).await.expect("purged");
+    let gone = stage.purge(&all, when).await;
     assert_eq!(gone, ["step-2", "step-3"], "one is pinned, and one is open");
 }
 
@@ -157,7 +186,7 @@ async fn a_purged_step_is_in_the_trash_where_there_is_one() {
     let over = Override { trash, ..Override::default() };
     stage.catalog.set_policy(path("pot://lab/run"), over).await.expect("set");
     stage.set_rule("pot://lab/run", Some(3), None).await;
-    assert_eq!(stage.purge(&["step-4"]).await, ["step-4"]);
+    assert_eq!(stage.purge(&["step-4"], NOW).await, ["step-4"]);
     stage.empty_trash().await;
     assert_eq!(stage.refs([4]).await, [Some(1)]);
     let back = stage.catalog.bring_back(path("pot://lab/run/step-4"), None, true, when(60)).await;

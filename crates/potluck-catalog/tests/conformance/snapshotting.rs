@@ -164,6 +164,59 @@ async fn what_is_moved_out_of_a_directory_stays_in_its_snapshot_whatever_becomes
 }
 
 #[tokio::test]
+async fn a_directory_stays_in_a_snapshot_with_what_was_in_it_when_it_was_emptied_and_removed() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/d/sub/f", &[1], &[1])).await;
+    let before = stage.shown("pot://lab/d").await;
+    let at = stage.take("pot://lab/d", "one").await;
+    stage.catalog.make_directory(path("pot://lab/e"), false, MADE).await.expect("made");
+    stage.moved("pot://lab/d/sub/f", "pot://lab/e/f").await;
+    let removed = stage.catalog.remove(path("pot://lab/d/sub"), false, when(4)).await;
+    removed.expect("it is empty");
+    stage.remove("pot://lab/e", 4).await;
+    stage.catch_up().await;
+    assert_eq!(stage.shown(&at).await, before);
+    assert_eq!(stage.refs([1]).await, [Some(1)]);
+    stage.drop_snapshot("pot://lab/d", "one").await;
+    assert_eq!(stage.refs([1]).await, [Some(0)]);
+    assert_eq!(stage.all_used().await, 0);
+}
+
+#[tokio::test]
+async fn a_directory_stays_in_a_snapshot_with_what_was_in_it_when_another_took_its_place() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/d/sub/f", &[1], &[1])).await;
+    let before = stage.shown("pot://lab/d").await;
+    let at = stage.take("pot://lab/d", "one").await;
+    stage.remove("pot://lab/d/sub/f", 4).await;
+    stage.put(file("pot://lab/new/g", &[2], &[1])).await;
+    stage.moved("pot://lab/new", "pot://lab/d/sub").await;
+    stage.catch_up().await;
+    assert_eq!(stage.shown(&at).await, before);
+    assert_eq!(stage.listed("pot://lab/d", true, None).await, ["sub", "sub/g"]);
+    stage.drop_snapshot("pot://lab/d", "one").await;
+    assert_eq!(stage.refs([1, 2]).await, [Some(0), Some(1)]);
+}
+
+#[tokio::test]
+async fn what_two_snapshots_show_in_two_directories_stays_in_one_when_the_other_is_gone() {
+    let mut stage = Stage::new().await;
+    stage.put(file("pot://lab/d/sub/f", &[1], &[1])).await;
+    stage.take("pot://lab/d", "one").await;
+    stage.catalog.make_directory(path("pot://lab/e"), false, MADE).await.expect("made");
+    stage.moved("pot://lab/d/sub/f", "pot://lab/e/f").await;
+    let two = stage.take("pot://lab/e", "two").await;
+    let before = stage.shown(&two).await;
+    stage.moved("pot://lab/e/f", "pot://lab/d/sub/g").await;
+    stage.remove("pot://lab/d", 4).await;
+    stage.catch_up().await;
+    assert_eq!(stage.shown(&two).await, before);
+    assert_eq!(stage.refs([1]).await, [Some(1)]);
+    stage.drop_snapshot("pot://lab/e", "two").await;
+    assert_eq!(stage.refs([1]).await, [Some(0)]);
+}
+
+#[tokio::test]
 async fn a_file_that_is_moved_within_a_directory_is_in_its_snapshot_under_the_old_name_alone() {
     let mut stage = Stage::new().await;
     stage.put(file("pot://lab/d/a", &[1], &[1])).await;
@@ -288,6 +341,7 @@ async fn what_a_snapshot_shows_is_copied_inside_the_pool() {
         condition: Condition::Always,
         asked: AskedPolicy::default(),
         after: None,
+        reserved: Vec::new(),
     };
     let donors = stage.donors.snapshot(Tick::ZERO);
     let command = (SessionId([9; 16]), 0);

@@ -17,7 +17,7 @@ use potluck_core::ids::{ChunkId, DonorId, Epoch, MemberId, SessionId, SpaceId, V
 use potluck_core::placement::Plan;
 use potluck_core::policy::{AckLevel, AskedPolicy, Mirror, Policy, Redundancy};
 use potluck_pool::redundancy::{Findings, Layout, Version};
-use potluck_pool::{Pool, PoolView};
+use potluck_pool::{OpenReservation, Pool, PoolView};
 use potluck_wire::env::Offload;
 use potluck_wire::token::Role;
 use std::collections::BTreeMap;
@@ -40,6 +40,8 @@ pub struct Stage {
     pub ack: AckLevel,
     /// What the command that commits asks of the policy.
     pub asked: AskedPolicy,
+    /// The room that is reserved for others.
+    pub reserved: Vec<OpenReservation>,
     /// Whether the files of a batch become visible together or not at all.
     pub atomic: bool,
     batch: u32,
@@ -73,9 +75,20 @@ impl Stage {
         let (donors, session) = (donors_there(32), SessionId([0; 16]));
         let (mirror, ack, asked) = Default::default();
         let space = SpaceId(1);
-        let (atomic, batch) = Default::default();
-        let mut stage =
-            Self { dir, catalog, donors, session, space, mirror, ack, asked, atomic, batch };
+        let (reserved, atomic, batch) = Default::default();
+        let mut stage = Self {
+            dir,
+            catalog,
+            donors,
+            session,
+            space,
+            mirror,
+            ack,
+            asked,
+            reserved,
+            atomic,
+            batch,
+        };
         stage.new_session(1).await;
         stage
     }
@@ -122,6 +135,8 @@ impl Stage {
             bytes: 0,
             ended: false,
             room: None,
+            draws_on: None,
+            counted: 0,
         };
         self.catalog.open_session(session).await.expect("a session");
     }
@@ -140,6 +155,7 @@ impl Stage {
             mirror: self.mirror,
             ack: self.ack,
             asked: self.asked,
+            reserved: self.reserved.clone(),
             files: files.into_iter().map(Ok).collect(),
             atomic: self.atomic,
             done,

@@ -177,7 +177,22 @@ impl CommitCalls {
         });
         let receipts: Vec<(DonorId, u64)> = receipts.collect();
         let (atomic, done) = (false, ends);
-        let batch = Batch { session: id, space, number, mirror, ack, asked, files, atomic, done };
+        let reserved = {
+            let pool = self.pool.lock();
+            pool.reservations_beside(pool.draws_on(&id))
+        };
+        let batch = Batch {
+            session: id,
+            space,
+            number,
+            mirror,
+            ack,
+            asked,
+            reserved,
+            files,
+            atomic,
+            done,
+        };
         let CommittedFiles { outcome, open, versions, tolerates } =
             self.committed(batch, others, losses, caller).await?;
         if open {
@@ -188,11 +203,9 @@ impl CommitCalls {
         if let (Some(path), Some(tolerates)) = (&wrote, tolerates) {
             self.scan_state.tolerates_at_most(path.space(), tolerates, self.time.tick());
         }
-        if first {
-            // Of a space that no scan has seen with files nobody can say how safe it is.
-            self.scan_state.changed_anywhere(self.time.tick());
-        } else if open {
-            // Copies that are still to be made are made by repair, which closes the window.
+        if first || open {
+            // A space that no scan has seen with files is looked at whole, and copies that are still to be made are made
+            // by repair, which closes the window.
             self.scan_state.changed(self.time.tick());
         }
         match outcome {

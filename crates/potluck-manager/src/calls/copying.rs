@@ -54,7 +54,8 @@ impl Answer<CopyFiles> for CopyCalls {
             kept.spaces.get(to.space()).is_none_or(|space| space.files == 0)
         };
         let space = to.space().to_owned();
-        let wanted = CopyRequest { from, to, recursive, condition, asked, after };
+        let reserved = self.pool.lock().reservations_beside(None);
+        let wanted = CopyRequest { from, to, recursive, condition, asked, after, reserved };
         let told = |copied: &Copied| {
             serde_json::to_string(&reply(copied)).map_err(|why| Error::Bug(why.to_string()))
         };
@@ -80,10 +81,10 @@ impl Answer<CopyFiles> for CopyCalls {
                     self.scan_state.tolerates_at_most(&space, tolerates, now);
                 }
                 let in_parts = |version: &Version| version.parts > 0 && open(version);
-                if unseen || copies().any(|copy| in_parts(&copy.version)) {
-                    // Nobody can say how safe a space is that none has seen with files; and parts are not told.
+                if copies().any(|copy| in_parts(&copy.version)) {
+                    // Their parts are not told.
                     self.scan_state.changed_anywhere(now);
-                } else if copies().any(|copy| open(&copy.version)) {
+                } else if unseen || copies().any(|copy| open(&copy.version)) {
                     self.scan_state.changed(now);
                 }
                 self.pool.lock().in_use_again(&copied.again);

@@ -59,8 +59,10 @@ impl Answer<PolicySet> for PolicyCalls {
         if !dry_run {
             self.catalog.set_policy(path.clone(), over).await?;
             self.uses.may_be_others();
-            // Should a page fail, the goals of those before it are set.
-            self.scan_state.changed_anywhere(self.time.tick());
+            if follows {
+                // Should a page fail, the goals of those before it are set.
+                self.scan_state.changed_anywhere(self.time.tick());
+            }
         }
         // Files that a session opened before are written as it was told then, and are given this as
         // their goal when they become visible.

@@ -57,12 +57,8 @@ impl Answer<RoomReserve> for ReservationCalls {
             return Err(Failure::new(ErrorKind::Usage, code::BAD_REQUEST, what)
                 .hint("say for how long, such as --for 4h"));
         }
-        let others = reserved_in(&self.pool.lock(), path.space());
-        let admitted = bytes.saturating_add(others);
-        let admission = self.catalog.admit_write(path.clone(), Condition::Always, admitted).await?;
+        let admission = self.catalog.admit_write(path.clone(), Condition::Always, bytes).await?;
         let AdmittedWrite { space, limits, .. } = admission;
-        let promised = |spaces: &_| self.pool.lock().promised_in(spaces);
-        limits.admit_beside(promised, admitted, 0)?;
         self.wait_until.donors_reported(Pool::expects_reports).await;
         let policy = space.policy;
         let redundancy = policy.redundancy();
@@ -79,6 +75,7 @@ impl Answer<RoomReserve> for ReservationCalls {
         };
         let opened = {
             let (mut pool, now) = (self.pool.lock(), self.time.tick());
+            limits.admit_beside(|spaces| pool.promised_in(spaces, None), bytes, 0)?;
             if who.role != Role::Admin {
                 pool.may_reserve(who.member, stored, now).map_err(too_much)?;
             }
@@ -98,6 +95,8 @@ impl Answer<RoomReserve> for ReservationCalls {
             bytes: opened.bytes,
             ended: false,
             room: new.room,
+            draws_on: None,
+            counted: 0,
         };
         if let Err(why) = self.catalog.open_session(kept).await {
             self.pool.lock().take_back(&new.id);
@@ -106,13 +105,6 @@ impl Answer<RoomReserve> for ReservationCalls {
         let opened = OpenReservation { member: who.member, space: space.id, left: bytes, room };
         Ok(self.told(new.id, opened))
     }
-}
-
-/// Bytes of files for which room is reserved in a space: they count as if they were there.
-pub fn reserved_in(pool: &Pool, space: &str) -> u64 {
-    let reservations = pool.reservations().into_iter();
-    let here = reservations.filter(|(_, it)| it.room.path.space() == space);
-    here.map(|(_, it)| it.left).sum()
 }
 
 fn too_much(why: ReservesTooMuch) -> Failure {

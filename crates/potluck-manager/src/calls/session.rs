@@ -90,8 +90,7 @@ impl Answer<Reserve> for WriteSessionCalls {
                 .hint("let some of its uploads end first, or join as another member"));
         }
         let path = call.path.clone();
-        let reserved = self.pool.lock().reserved_beside(&path);
-        let bytes = call.bytes.map_or(0, |bytes| bytes.saturating_add(reserved));
+        let bytes = call.bytes.unwrap_or_default();
         let admitted = self.catalog.admit_write(call.path, call.condition, bytes).await?;
         let AdmittedWrite { space, limits, replaced } = admitted;
         let policy = space.policy.with(&call.policy).map_err(|why| failure::of_policy(&why))?;
@@ -116,7 +115,8 @@ impl Answer<Reserve> for WriteSessionCalls {
         let redundancy = new.policy.redundancy();
         let opened = self.with_room(|pool| {
             let now = self.time.tick();
-            let promised = |spaces: &_| pool.promised_in(spaces);
+            let own = pool.reservation_at(&path);
+            let promised = |spaces: &_| pool.promised_in(spaces, own);
             // What a tree takes the place of is known at its commit.
             if let Some(Err(over)) = replaced.map(|gone| limits.admit_beside(promised, more, gone))
             {
@@ -156,6 +156,24 @@ impl WriteSessionCalls {
         Ok(self.catalog.admit_write(root, Condition::Always, 0).await?.limits)
     }
 
+    /// Refuses a file that is written to donors while it grows, as soon as its commit is bound to be refused.
+    async fn admit_growing(
+        &self,
+        caller: &CallingMember,
+        session: SessionId,
+        file: Option<GrowingFile>,
+    ) -> Result<(), Failure> {
+        let Some(GrowingFile { path, bytes }) = file else { return Ok(()) };
+        self.access.need(caller, Right::Write, &path).await?;
+        let admission = self.catalog.admit_write(path.clone(), Condition::Always, bytes).await?;
+        let AdmittedWrite { limits, replaced: Some(replaced), .. } = admission else {
+            return Ok(());
+        };
+        let pool = self.pool.lock();
+        let own = pool.draws_on(&session).or_else(|| pool.reservation_at(&path));
+        Ok(limits.admit_beside(|spaces| pool.reserved_in(spaces, own), bytes, replaced)?)
+    }
+
     /// How a session reaches the donors of its plan. Those whose receipts its member found false are shown as away, so
     /// that what they said to have stored is sent to others.
     fn access(
@@ -179,6 +197,10 @@ impl WriteSessionCalls {
 
     /// Keeps a new session, so that it survives the manager; a session that cannot be kept is none.
     async fn keep(&self, new: &NewSession, ticketed: &Ticketed) -> Result<(), Failure> {
+        let (draws_on, counted) = {
+            let pool = self.pool.lock();
+            (pool.draws_on(&new.id), pool.counted(&new.id))
+        };
         let stored = StoredSession {
             id: new.id,
             member: new.member,
@@ -189,6 +211,8 @@ impl WriteSessionCalls {
             bytes: ticketed.bytes,
             ended: false,
             room: None,
+            draws_on,
+            counted,
         };
         let kept = self.catalog.open_session(stored).await;
         if kept.is_err() {
@@ -201,10 +225,7 @@ impl WriteSessionCalls {
 impl Answer<Grow> for WriteSessionCalls {
     async fn answer(self, call: Grow, caller: CallingMember) -> Result<Grown, Failure> {
         let (entered, _in_session) = self.sessions.enter(call.session, &caller)?;
-        if let Some(GrowingFile { path, bytes }) = call.file {
-            self.access.need(&caller, Right::Write, &path).await?;
-            self.catalog.admit_write(path, Condition::Always, bytes).await?;
-        }
+        self.admit_growing(&caller, call.session, call.file).await?;
         self.wait_until.donors_reported(Pool::expects_reports).await;
         let (session, redundancy) = (call.session, entered.policy.redundancy());
         if call.bytes == 0 {
@@ -218,20 +239,24 @@ impl Answer<Grow> for WriteSessionCalls {
         let limits = self.limits(entered.space).await?;
         let grown = self.with_room(|pool| {
             let now = self.time.tick();
-            let most = limits.left(|spaces| pool.promised_in(spaces));
+            let own = pool.draws_on(&session);
+            let most = limits.left(|spaces| pool.promised_in(spaces, own));
             let (bytes, places) = (call.bytes, (&call.avoid[..], call.whole));
+            let before = pool.counted(&session);
             let plan = pool.grow_session_within(&session, bytes, most, places, now)?;
             let contacts = tickets::contacts(pool, plan.donors(), now);
-            Ok((plan, pool.ticketed(&session), contacts))
+            let counted = pool.counted(&session).saturating_sub(before);
+            Ok((plan, pool.ticketed(&session), counted, contacts))
         });
         let refused = |why| {
             let (pool, now) = (self.pool.lock(), self.time.tick());
             let donors = (pool.donor_count(), pool.expected_donors(0, now));
             failure::of_placement(why, redundancy, donors)
         };
-        let (plan, ticketed, contacts) = grown.await?.map_err(refused)?;
+        let (plan, ticketed, counted, contacts) = grown.await?.map_err(refused)?;
         let ticketed = ticketed.ok_or_else(|| Failure::from(Error::NoSession))?;
-        self.catalog.grow_session(session, ticketed.plan.clone(), ticketed.bytes).await?;
+        let (kept, bytes) = (ticketed.plan.clone(), ticketed.bytes);
+        self.catalog.grow_session(session, kept, bytes, counted).await?;
         self.sessions.keep_reservation(session).await?;
         Ok(Grown { plan, donors: self.tickets.for_writing(session, &ticketed, contacts) })
     }
@@ -269,9 +294,7 @@ impl Answer<Offer> for WriteSessionCalls {
             self.access.need(&caller, Right::Write, path).await?;
         }
         let (_, _in_session) = self.sessions.enter(call.session, &caller)?;
-        if let Some(GrowingFile { path, bytes }) = call.so_far {
-            self.catalog.admit_write(path, Condition::Always, bytes).await?;
-        }
+        self.admit_growing(&caller, call.session, call.so_far).await?;
         // Copies of a donor that has not listed them count for nothing: all would be sent again.
         self.wait_until.donors_reported(Pool::expects_listings).await;
         let (session, names, ack) = (call.session, call.chunks.0, call.ack);

@@ -8,6 +8,7 @@ use crate::failure;
 use crate::handles::handles;
 use crate::pool_time::PoolTime;
 use crate::scan_state::ScanState;
+use crate::sessions::WriteSessions;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
 use potluck_catalog::{Catalog, NewSpace};
@@ -31,6 +32,7 @@ handles! {
         catalog: Catalog,
         background: Wakeup,
         scan_state: Arc<ScanState>,
+        sessions: WriteSessions,
         access: Access,
         auditor: Auditor,
     }
@@ -60,7 +62,6 @@ impl Answer<SpaceCreate> for SpaceCalls {
         self.catalog.create_space(new, most, wall_ms).await?;
         self.auditor.changed(&caller, SpaceCreate::NAME, what).await;
         // So that it is known before the first file is asked about.
-        self.scan_state.changed_anywhere(self.time.tick());
         self.scan_state.look_again(self.time.tick());
         Ok(SpaceCreated { advice })
     }
@@ -70,7 +71,12 @@ impl Answer<SpaceRemove> for SpaceCalls {
     async fn answer(self, call: SpaceRemove, caller: CallingMember) -> Result<Done, Failure> {
         self.access.need_in(&caller, Right::Manage, &call.name).await?;
         let what = format!("removed the space {}, with all rights in it", call.name);
-        self.catalog.remove_space(call.name, call.recursive).await?;
+        let space = self.catalog.remove_space(call.name, call.recursive).await?;
+        // Nobody could list or release them any more: they end with the right to see the space.
+        let reserved = self.pool.lock().reservations();
+        for (id, _) in reserved.into_iter().filter(|(_, it)| it.space == space) {
+            self.sessions.end(id).await?;
+        }
         self.auditor.changed(&caller, SpaceRemove::NAME, what).await;
         self.background.wake();
         Ok(Done {})

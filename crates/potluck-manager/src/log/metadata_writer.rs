@@ -93,6 +93,8 @@ impl MetadataWriter {
             bytes: ticketed.bytes,
             ended: false,
             room: None,
+            draws_on: None,
+            counted: ticketed.bytes,
         };
         if let Err(why) = handles.catalog.open_session(stored).await {
             handles.pool.lock().take_back(&new.id);
@@ -209,6 +211,7 @@ impl MetadataWriter {
             mirror: Mirror::ClientAsync,
             ack: AckLevel::Disk,
             asked,
+            reserved: Vec::new(),
             files: files.into_iter().map(Ok).collect(),
             atomic: true,
             done: true,

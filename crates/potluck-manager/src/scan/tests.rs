@@ -7,7 +7,7 @@ use crate::tasks::repair::tests::still;
 use potluck_catalog::fixture::{arrives, file, in_parts, new_space};
 use potluck_catalog::{Batch, CommitOutcome, PreparedFile, StoredFile, StoredSession, When};
 use potluck_core::chunk::DEFAULT_CHUNK;
-use potluck_core::ids::{DonorId, MemberId, SessionId};
+use potluck_core::ids::{DonorId, MemberId, SessionId, SpaceId};
 use potluck_core::placement::Plan;
 use potluck_core::policy::{AckLevel, AskedPolicy, Mirror, Policy};
 use potluck_pool::redundancy::Findings;
@@ -17,44 +17,40 @@ use std::sync::Arc;
 
 const SESSION: SessionId = SessionId([7; 16]);
 
-/// A space with files at six donors that are there.
-async fn stored(manager: &Handles) {
+/// Makes a plain space.
+async fn made(manager: &Handles, name: &str) -> SpaceId {
     let policy = Policy { sealed: false, ..Policy::default() };
-    let made = manager.catalog.create_space(new_space("lab", policy.clone(), None), None, 0).await;
+    let made = manager.catalog.create_space(new_space(name, policy, None), None, 0).await;
     made.expect("a space");
     let roots = manager.catalog.roots().await.expect("spaces");
-    let space = roots.iter().find(|root| root.name == "lab").expect("there").space;
-    for donor in 11..=16 {
-        arrives(&mut manager.pool.lock(), donor, manager.time.tick());
-    }
-    let session = StoredSession {
-        id: SESSION,
+    roots.iter().find(|root| root.name == name).expect("there").space
+}
+
+/// Has files become visible in a space, by a session of their own.
+async fn put(manager: &Handles, session: SessionId, space: SpaceId, files: Vec<PreparedFile>) {
+    let opened = StoredSession {
+        id: session,
         member: MemberId(1),
         space,
-        policy,
+        policy: Policy { sealed: false, ..Policy::default() },
         asked: AskedPolicy::default(),
         plan: Plan { sections: Vec::new(), copies: 1, chunk_size: DEFAULT_CHUNK },
         bytes: 0,
         ended: false,
         room: None,
+        draws_on: None,
+        counted: 0,
     };
-    manager.catalog.open_session(session).await.expect("a session");
-    let small = |n: u64| {
-        let on = [11 + (n % 6) as u32, 11 + ((n + 1) % 6) as u32];
-        let mut small = file(&format!("pot://lab/d{}/{n}", n % 3), &[n, n + 1000], &on);
-        small.version.copies = 2;
-        small
-    };
-    let mut files: Vec<PreparedFile> = (0..60).map(small).collect();
-    files.extend(in_parts("pot://lab/large", 0, 5000..7000, &[12, 13]));
+    manager.catalog.open_session(opened).await.expect("a session");
     for (number, file) in (1..).zip(files) {
         let batch = Batch {
-            session: SESSION,
+            session,
             space,
             number: number.into(),
             mirror: Mirror::ClientSync,
             ack: AckLevel::Memory,
             asked: AskedPolicy::default(),
+            reserved: Vec::new(),
             files: vec![Ok(file)],
             atomic: false,
             done: false,
@@ -72,9 +68,27 @@ async fn stored(manager: &Handles) {
     }
 }
 
+/// A space with files at six donors that are there.
+async fn stored(manager: &Handles) {
+    for donor in 11..=16 {
+        arrives(&mut manager.pool.lock(), donor, manager.time.tick());
+    }
+    let small = |n: u64| {
+        let on = [11 + (n % 6) as u32, 11 + ((n + 1) % 6) as u32];
+        let mut small = file(&format!("pot://lab/d{}/{n}", n % 3), &[n, n + 1000], &on);
+        small.version.copies = 2;
+        small
+    };
+    let mut files: Vec<PreparedFile> = (0..60).map(small).collect();
+    files.extend(in_parts("pot://lab/large", 0, 5000..7000, &[12, 13]));
+    let space = made(manager, "lab").await;
+    put(manager, SESSION, space, files).await;
+}
+
 /// Returns the findings of a scan that are about how safe files are.
 fn told(findings: &Findings) -> (Vec<SpaceHealth>, Vec<u64>, BTreeSet<(u64, u32)>) {
-    let spaces = findings.spaces.iter().map(|space| space.health.clone()).collect();
+    let mut spaces: Vec<_> = findings.spaces.iter().map(|space| space.health.clone()).collect();
+    spaces.sort_by(|a, b| a.name.cmp(&b.name));
     let jobs = findings.queue.values().map(|job| (job.unit.0.0, job.unit.1)).collect();
     (spaces, findings.lacking.clone(), jobs)
 }
@@ -116,4 +130,39 @@ async fn a_scan_that_follows_donors_finds_what_a_walk_over_all_files_finds() {
     }
     assert!(lacking[&3] >= 2000, "of the large file nothing is where it should be: {lacking:?}");
     assert_eq!(lacking[&5], 0, "all is as it was: {lacking:?}");
+}
+
+#[tokio::test]
+async fn the_first_file_of_a_space_has_that_space_looked_at_and_no_other() {
+    let (_dir, manager) = still().await;
+    stored(&manager).await;
+    let scan = Scan::from(&manager);
+    let empty = made(&manager, "empty").await;
+    let walked = scan.run(ScanScope::Everything, Priority::Urgent).await.expect("read");
+    let mut last = walked.expect("it is in a hurry").0;
+    let mut since = async || {
+        let (donors, versions) = (BTreeSet::new(), BTreeSet::new());
+        let last_scan = last.remember().expect("few are to be remembered");
+        let scope = ScanScope::Since { last: last_scan, donors, versions };
+        let found = scan.run(scope, Priority::Urgent).await.expect("read");
+        let (findings, walked) = found.expect("it is in a hurry");
+        assert!(!walked);
+        last = findings;
+        (last.files, told(&last))
+    };
+    let (unsettled, _) = since().await;
+    let new = made(&manager, "new").await;
+    for (number, (name, space)) in (8..).zip([("empty", empty), ("new", new)]) {
+        let mut first = file(&format!("pot://{name}/f"), &[number], &[11, 12]);
+        first.version.copies = 2;
+        put(&manager, SessionId([number as u8; 16]), space, vec![first]).await;
+    }
+    let (looked_at, found) = since().await;
+    assert_eq!(looked_at, unsettled + 2);
+    let files = found.0.iter().map(|space| (space.name.as_str(), space.files));
+    assert_eq!(files.collect::<Vec<_>>(), [("empty", 1), ("lab", 61), ("new", 1)]);
+    let walked = scan.run(ScanScope::Everything, Priority::Urgent).await.expect("read");
+    assert_eq!(found, told(&walked.expect("it is in a hurry").0));
+    let (looked_at, _) = since().await;
+    assert_eq!(looked_at, unsettled, "they are known by now");
 }

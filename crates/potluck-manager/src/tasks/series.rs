@@ -7,7 +7,7 @@ use crate::pool_time::PoolTime;
 use crate::series_uses::SeriesUses;
 use crate::shared_pool::SharedPool;
 use crate::wakeup::Wakeup;
-use potluck_catalog::{Catalog, Error, LEASE, Met, PageLimit, SeenSpaces, Series};
+use potluck_catalog::{Catalog, Error, LEASE, Met, PageLimit, SeenSpaces, SeriesStep};
 use potluck_core::path::PoolPath;
 use potluck_pool::redundancy::judge_file;
 use potluck_wire::control::{HealthLevel, SeriesSteps, StepAbout, StepFate};
@@ -32,6 +32,8 @@ handles! {
 const EVERY: Duration = Duration::from_secs(30);
 /// Files and chunks of a step that are judged at once.
 const JUDGED: PageLimit = PageLimit { chunks: 20_000, entries: 2000 };
+/// Steps of which one transaction notes that they are used.
+const NOTED_AT_ONCE: usize = 512;
 /// Steps that one transaction purges. A directory is one entry, whatever is in it.
 const PURGED_AT_ONCE: usize = 8;
 
@@ -57,11 +59,10 @@ impl SeriesPurger {
         }
         for path in all {
             match self.purge(path, false).await {
+                Err(why) if why.is_of_catalog() => return Err(why),
                 // It was removed meanwhile, or somebody should look at it, which does not hold up the others.
-                Err(why @ (Error::NoEntry(_) | Error::TooManySteps { .. } | Error::Damaged(_))) => {
-                    tracing::warn!(%why, "a series is not purged");
-                }
-                done => drop(done?),
+                Err(why) => tracing::warn!(%why, "a series is not purged"),
+                Ok(_) => {}
             }
         }
         Ok(())
@@ -70,12 +71,12 @@ impl SeriesPurger {
     /// Purges what the rule of a series lets go, or says what that would be.
     pub async fn purge(&self, path: PoolPath, dry_run: bool) -> Result<SeriesSteps, Error> {
         let when = self.time.when();
-        let series = self.catalog.series(path.clone(), when).await?;
-        let used = if dry_run { Vec::new() } else { series.used_steps(when.pool_ms) };
-        if !used.is_empty() {
-            self.catalog.note_steps(path.clone(), used, when.pool_ms).await?;
+        let mut series = self.catalog.series(path.clone(), when).await?;
+        let used = if dry_run { Vec::new() } else { series.use_steps(when.pool_ms) };
+        for names in used.chunks(NOTED_AT_ONCE) {
+            self.catalog.note_steps(path.clone(), names.to_vec(), when.pool_ms).await?;
         }
-        let Series { rule, steps, .. } = series;
+        let steps = std::mem::take(&mut series.steps);
         let fates = steps.iter().map(|step| match step.reason {
             None => StepFate::Stays,
             Some(_) if step.pinned => StepFate::Pinned,
@@ -105,24 +106,25 @@ impl SeriesPurger {
                 }),
             }
         }
+        if !dry_run {
+            let purged = steps.iter().zip(&fates).filter(|(_, fate)| is_purged(fate));
+            let mut purged: Vec<SeriesStep> = purged.map(|(step, _)| step.clone()).collect();
+            purged.reverse(); // what is oldest goes first, whatever ends this
+            let looked_at = Arc::new(series.clone()); // without its steps
+            for steps in purged.chunks(PURGED_AT_ONCE) {
+                let (of, when) = (Arc::clone(&looked_at), self.time.when());
+                let purged = self.catalog.purge_steps(of, steps.to_vec(), when).await?;
+                tracing::info!(%path, ?purged, "steps of a series were purged");
+            }
+            self.background.wake();
+        }
         let about = steps.into_iter().zip(fates).map(|(step, fate)| StepAbout {
             name: step.name,
             dir: step.is_dir,
             mtime: step.mtime,
             fate,
         });
-        let told = SeriesSteps { rule, steps: about.collect() };
-        if !dry_run {
-            let purged = told.steps.iter().filter(|step| is_purged(&step.fate));
-            let names: Vec<String> = purged.map(|step| step.name.clone()).collect();
-            for names in names.chunks(PURGED_AT_ONCE) {
-                let (of, when) = (path.clone(), self.time.when());
-                let purged = self.catalog.purge_steps(of, names.to_vec(), when).await?;
-                tracing::info!(%path, ?purged, "steps of a series were purged");
-            }
-            self.background.wake();
-        }
-        Ok(told)
+        Ok(SeriesSteps { rule: series.rule, steps: about.collect() })
     }
 
     /// Whether all of a step can be read at this moment. One without a byte is no step to go back to.

@@ -8,13 +8,19 @@ use potluck_core::policy::{AckLevel, Override};
 use potluck_core::quota::Quota;
 use potluck_core::rights::Right;
 use potluck_wire::control::{
-    Abort, AlarmKind, Grow, Invite, MakeDir, Outcome, PolicySet, PoolState, QuotaSet, Reserve,
-    Status, Unreached,
+    Abort, AlarmKind, Grow, GrowingFile, Invite, MakeDir, Outcome, PolicySet, PoolState, QuotaSet,
+    Reserve, RoomRelease, RoomReserve, SpaceRemove, Status, Unreached,
 };
 use potluck_wire::error::{ErrorKind, code};
 use potluck_wire::ticket::{Acknowledged, Receipt};
 use potluck_wire::token::Role;
 use std::time::Duration;
+
+/// The bytes that donors keep free for writes that are promised room.
+async fn promised(lab: &Lab) -> u64 {
+    let status = lab.admin().call(&Status {}).await.expect("told");
+    status.donors.iter().map(|donor| donor.promised).sum()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_open_sessions_are_promised_counts_for_quotas() {
@@ -47,6 +53,69 @@ async fn what_open_sessions_are_promised_counts_for_quotas() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn room_that_is_reserved_counts_for_quotas_until_it_is_written_or_given_back() {
+    let lab = Lab::new().await;
+    let ada = lab.caller(&lab.join(Role::User, "ada").await);
+    let donor = lab.donor("d").await;
+    for space in ["own", "other"] {
+        make_space(&ada, space, false).await;
+    }
+    let bytes = 1 << 20;
+    let quota = Quota { bytes: Some(bytes), files: None };
+    lab.admin().call(&QuotaSet { of: "ada".into(), quota }).await.expect("set");
+    let room = async |at: &str, bytes| {
+        ada.call(&RoomReserve { path: path(at), bytes, for_ms: 600_000 }).await
+    };
+    let reserved = room("pot://own/run", bytes - 1000).await.expect("fits");
+    let over = room("pot://other/run", bytes - 1000).await.expect_err("too much together");
+    assert_eq!(over.code, code::OVER_QUOTA);
+    let over = reserve_bytes(&ada, "pot://other/b", 2000).await.expect_err("too much beside");
+    assert_eq!(over.code, code::OVER_QUOTA);
+    let growing = async |session, at: &str, bytes| {
+        let file = Some(GrowingFile { path: path(at), bytes });
+        let (holders, avoid, whole) = Default::default();
+        ada.call(&Grow { session, bytes: 0, holders, avoid, whole, file }).await.map(drop)
+    };
+    let unknown = Reserve { bytes: None, ..reserve_at("pot://other/stream") };
+    let stream = ada.call(&unknown).await.expect("as much as is left").session;
+    let over = growing(stream, "pot://other/stream", 2000).await.expect_err("too much by now");
+    assert_eq!(over.code, code::OVER_QUOTA);
+    growing(stream, "pot://own/run/stream", 2000).await.expect("where room is reserved for it");
+    ada.call(&Abort { session: stream, keep: false }).await.expect("ended");
+
+    // What a tree takes the place of is known at its commit.
+    let tree = async |at: &str, number: u64| {
+        let session = reserve_bytes(&ada, at, 100_000).await.expect("a tree").session;
+        offer(&ada, session, &[number, number + 1]).await;
+        let written = file(&session, &format!("{at}/f"), &[number, number + 1], &[&donor]);
+        let mut told = commit(&ada, session, 0, vec![written], true).await.expect("told");
+        told.files.remove(0)
+    };
+    let refused = tree("pot://other", 1).await;
+    assert!(matches!(&refused, Outcome::Refused(why) if why.code == code::OVER_QUOTA));
+    let stored = tree("pot://own/run", 3).await;
+    assert!(matches!(stored, Outcome::Stored { .. }), "{stored:?}");
+    ada.call(&RoomRelease { id: reserved.id }).await.expect("given back");
+    let stored = tree("pot://other", 5).await;
+    assert!(matches!(stored, Outcome::Stored { .. }), "{stored:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn room_that_is_reserved_in_a_space_is_free_again_when_that_is_removed() {
+    let lab = Lab::new().await;
+    let _donor = lab.donor("d").await;
+    make_space(&lab.admin(), "own", false).await;
+    for at in ["pot://own/run", "pot://lab/run"] {
+        let room = RoomReserve { path: path(at), bytes: 1 << 30, for_ms: 600_000 };
+        lab.admin().call(&room).await.expect("reserved");
+    }
+    assert_eq!(promised(&lab).await, 2 << 30);
+    let remove = SpaceRemove { name: "own".into(), recursive: false };
+    lab.admin().call(&remove).await.expect("removed");
+    assert_eq!(promised(&lab).await, 1 << 30, "that of the other space");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_keeps_no_more_from_others_than_a_quota_leaves_nor_than_half_of_what_is_free() {
     let lab = Lab::new().await;
     let ada = lab.caller(&lab.join(Role::User, "ada").await);
@@ -55,13 +124,9 @@ async fn a_session_keeps_no_more_from_others_than_a_quota_leaves_nor_than_half_o
     make_space(&ada, "own", false).await;
     let quota = Quota { bytes: Some(1 << 20), files: None };
     lab.admin().call(&QuotaSet { of: "pot://own".into(), quota }).await.expect("set");
-    let promised = async || {
-        let status = lab.admin().call(&Status {}).await.expect("told");
-        status.donors.iter().map(|donor| donor.promised).sum::<u64>()
-    };
     let unknown = Reserve { bytes: None, ..reserve_at("pot://own/e") };
     let session = ada.call(&unknown).await.expect("a stream").session;
-    assert_eq!(promised().await, 1 << 20);
+    assert_eq!(promised(&lab).await, 1 << 20);
     let grow = |session, bytes| Grow {
         session,
         bytes,
@@ -71,7 +136,7 @@ async fn a_session_keeps_no_more_from_others_than_a_quota_leaves_nor_than_half_o
         file: None,
     };
     ada.call(&grow(session, 9 << 30)).await.expect("places, and no room");
-    assert_eq!(promised().await, 1 << 20);
+    assert_eq!(promised(&lab).await, 1 << 20);
 
     // Without a quota the sessions of one member leave half to others, however many they are.
     for name in ["a", "b", "c"] {
@@ -79,7 +144,7 @@ async fn a_session_keeps_no_more_from_others_than_a_quota_leaves_nor_than_half_o
         let session = bytes.expect("as long as there is room").session;
         ada.call(&grow(session, 1 << 30)).await.expect("more");
     }
-    assert_eq!(promised().await, 5 << 30);
+    assert_eq!(promised(&lab).await, 5 << 30);
     reserve_bytes(&bert, "pot://lab/d", 2 << 30).await.expect("there is room");
 }
 

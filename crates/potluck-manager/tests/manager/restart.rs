@@ -1,8 +1,10 @@
 //! Tests that the state of a pool survives the manager's process.
 
-use crate::lab::{Lab, chunk, commit, eventually, file, offer, refused, reserve, write};
+use crate::granting::reserve_bytes;
+use crate::lab::{LEN, Lab, chunk, commit, eventually, file, offer, refused, reserve, write};
 use potluck_core::ids::Incarnation;
-use potluck_wire::control::{Open, Outcome, Renew, Status};
+use potluck_core::quota::Quota;
+use potluck_wire::control::{Open, Outcome, QuotaSet, Renew, Status};
 use potluck_wire::error::{ErrorKind, code};
 use potluck_wire::ticket::TicketTime;
 use std::time::Duration;
@@ -42,6 +44,33 @@ async fn a_write_session_goes_on_after_a_restart_d4() {
     let said = donor.send_heartbeat(donor.heartbeat(2)).await;
     let time = TicketTime { now: said.now_ms, void_before: said.void_before };
     ticket.public.grant(&donor.key, donor.id, time).expect("still good");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_session_has_made_visible_is_not_promised_to_it_again_after_a_restart() {
+    let mut lab = Lab::new().await;
+    let ada = lab.join(potluck_wire::token::Role::User, "ada").await;
+    let (user, mut donor) = (lab.caller(&ada), lab.donor("basement").await);
+    let len = u64::from(LEN);
+    let quota = Quota { bytes: Some(12 * len), files: None };
+    lab.admin().call(&QuotaSet { of: "pot://lab".into(), quota }).await.expect("set");
+    let session = reserve_bytes(&user, "pot://lab/tree/a", 10 * len).await.expect("fits").session;
+    let chunks: Vec<u64> = (1..=9).collect();
+    offer(&user, session, &chunks).await;
+    let batch = vec![file(&session, "pot://lab/tree/a", &chunks, &[&donor])];
+    commit(&user, session, 0, batch, false).await.expect("committed");
+
+    lab.stop().await;
+    lab.start().await;
+    let user = lab.caller(&ada);
+    donor.caller = lab.caller(&donor.identity);
+    let names: Vec<_> = chunks.iter().copied().map(chunk).collect();
+    donor.report(&names).await;
+    let status = lab.admin().call(&Status {}).await.expect("status");
+    assert_eq!((status.sessions, status.donors[0].promised), (1, len));
+    let over = reserve_bytes(&user, "pot://lab/b", 2 * len + 1).await.expect_err("one is promised");
+    assert_eq!(over.code, code::OVER_QUOTA);
+    reserve_bytes(&user, "pot://lab/b", 2 * len).await.expect("beside nine and one");
 }
 
 #[tokio::test(flavor = "multi_thread")]

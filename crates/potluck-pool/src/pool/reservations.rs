@@ -69,6 +69,12 @@ impl Pool {
         all.collect()
     }
 
+    /// Returns all reservations but the one of which is taken.
+    pub fn reservations_beside(&self, own: Option<SessionId>) -> Vec<OpenReservation> {
+        let others = self.reservations().into_iter().filter(|(id, _)| Some(*id) != own);
+        others.map(|(_, reservation)| reservation).collect()
+    }
+
     /// The plan and the bytes of a reservation as they are now, for a manager that is started again.
     pub fn reservation_plan(&self, of: &SessionId) -> Option<(SessionId, Plan, u64)> {
         let id = self.sessions.get(of)?.draws_on?;
@@ -83,14 +89,16 @@ impl Pool {
         Some((id, plan, reservation.bytes))
     }
 
-    /// Bytes of files for which room is reserved in the space of a path, but not for what is written there.
-    pub fn reserved_beside(&self, path: &PoolPath) -> u64 {
-        let own = self.reservation_at(path);
-        let in_space = |room: &ReservedRoom| room.path.space() == path.space();
-        let others = self
-            .rooms()
-            .filter(|(id, it)| Some(*id) != own && it.room.as_ref().is_some_and(in_space));
-        others.map(|(id, session)| self.left(id, session)).sum()
+    /// The reservation of whose room a session takes.
+    pub fn draws_on(&self, session: &SessionId) -> Option<SessionId> {
+        self.sessions.get(session)?.draws_on
+    }
+
+    /// Bytes of files for which room is reserved in these spaces, without the reservation of which is taken.
+    pub fn reserved_in(&self, spaces: &BTreeSet<SpaceId>, beside: Option<SessionId>) -> u64 {
+        let others =
+            self.rooms().filter(|(id, it)| Some(*id) != beside && spaces.contains(&it.space));
+        others.map(|(id, session)| self.left(id, session)).fold(0, u64::saturating_add)
     }
 
     /// Reservations that end now.
@@ -107,7 +115,7 @@ impl Pool {
     }
 
     /// The reservation that is nearest above a path and not used up.
-    pub(super) fn reservation_at(&self, path: &PoolPath) -> Option<SessionId> {
+    pub fn reservation_at(&self, path: &PoolPath) -> Option<SessionId> {
         let above = self.rooms().filter_map(|(id, session)| {
             let room = session.room.as_ref()?;
             (path.is_inside(&room.path) && self.left(id, session) > 0).then_some((room, id))

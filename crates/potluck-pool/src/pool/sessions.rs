@@ -3,7 +3,7 @@
 use super::Pool;
 use crate::offered::OfferedChunks;
 use crate::write_session::{
-    NewSession, NoSession, OpenSession, Ticketed, TooManyOffered, stored_len,
+    NewSession, NoSession, OpenSession, ResumedSession, Ticketed, TooManyOffered, stored_len,
 };
 use potluck_core::chunk::ChunkName;
 use potluck_core::clock::Tick;
@@ -70,25 +70,30 @@ impl Pool {
         self.sessions_of.get(&member).is_some_and(|count| *count >= MOST_SESSIONS)
     }
 
-    /// A session of an earlier term of the manager goes on; its lease starts anew.
+    /// A session of an earlier term of the manager goes on; its lease starts anew. It is promised what it was for files
+    /// that are not visible yet.
     pub fn resume_session(
         &mut self,
         stored: NewSession,
-        plan: Plan,
-        bytes: u64,
-        ending: bool,
+        resumed: ResumedSession,
         offered: &[ChunkName],
         now: Tick,
     ) {
+        let ResumedSession { plan, bytes, counted, draws_on, ending } = resumed;
         if !ending {
             self.ledger.reserve(stored.id, plan.promised());
+        }
+        if stored.room.is_none() && bytes > 0 {
+            let promised = u128::from(self.ledger.held_in_all(&stored.id));
+            let over = promised * u128::from(bytes.saturating_sub(counted)) / u128::from(bytes);
+            self.ledger.cut(stored.id, over as u64);
         }
         self.offered.add(stored.id, offered);
         // Nobody knows any more which of them files have, and a long upload goes on: none of them counts for its member.
         self.offered.committed(&stored.id, offered.iter());
         let id = stored.id;
         let opened = OpenSession::new(stored, plan, bytes, now);
-        let session = OpenSession { began: None, ending, counted: bytes, ..opened };
+        let session = OpenSession { began: None, ending, draws_on, counted, ..opened };
         self.insert_session(id, session);
     }
 

@@ -58,15 +58,21 @@ impl Pool {
         Ok(plan)
     }
 
-    /// Bytes of files that are promised to sessions that write in these spaces, and not there yet.
-    pub fn promised_in(&self, spaces: &BTreeSet<SpaceId>) -> u64 {
+    /// Bytes of files that are promised to sessions that write in these spaces, and not there yet, and of those for which
+    /// room is reserved there, without the reservation of which is taken.
+    pub fn promised_in(&self, spaces: &BTreeSet<SpaceId>, beside: Option<SessionId>) -> u64 {
         let counts = |session: &&OpenSession| {
             let is_open = !session.ending && session.parked.is_none() && session.room.is_none();
             is_open && spaces.contains(&session.space)
         };
         let counting = self.sessions.values().filter(counts);
-        let bytes = counting.map(|session| session.counted.saturating_sub(session.visible));
-        bytes.fold(0, u64::saturating_add)
+        let bytes = counting.map(OpenSession::counted);
+        bytes.fold(self.reserved_in(spaces, beside), u64::saturating_add)
+    }
+
+    /// Bytes of a session's files that count in quotas and are not visible yet.
+    pub fn counted(&self, id: &SessionId) -> u64 {
+        self.sessions.get(id).map_or(0, OpenSession::counted)
     }
 
     /// Lets others have the room of those of `asked` bytes, for which `placed` was promised, that are above `most`.

@@ -99,7 +99,7 @@ pub struct Findings {
     counted: BTreeMap<CopyToMake, usize>,
     jobs: u64,
     /// Number of files that were looked at.
-    files: u64,
+    pub files: u64,
     /// Votes that are remembered of all copies together.
     votes: usize,
     /// Votes for copies to go, remembered or not.

@@ -141,8 +141,8 @@ fn counts_alike(then: &DonorView, now: &DonorView) -> bool {
 }
 
 impl Findings {
-    /// Goes on from what the last scan found, with the spaces that there are now: their numbers, names, and
-    /// redundancy.
+    /// Goes on from what the last scan found, with those of the spaces that there are now, of these numbers, names and
+    /// redundancy, in which it saw files. What is in others is remembered by nothing, and is to be walked over.
     pub fn resume(
         view: PoolView,
         last: Remembered,
@@ -150,16 +150,15 @@ impl Findings {
     ) -> Self {
         let mut findings = Self::new(view);
         for (id, name, policy) in spaces {
-            findings.enter(id, &name, policy);
-            let Some(space) = findings.spaces.last_mut().filter(|space| space.id == id) else {
-                continue; // what is the pool's own is walked each time
-            };
-            if let Some(known) = last.spaces.iter().find(|known| known.id == id) {
+            let seen = |known: &&FoundSpace| known.id == id && known.health.files > 0;
+            if let Some(known) = last.spaces.iter().find(seen) {
                 let health = SpaceHealth { name, policy: Some(policy), ..known.health.clone() };
-                *space = FoundSpace { health, ..known.clone() };
+                findings.spaces.push(FoundSpace { health, ..known.clone() });
             }
         }
+        let known: BTreeSet<SpaceId> = findings.spaces.iter().map(|space| space.id).collect();
         findings.watched = last.watched;
+        findings.watched.retain(|_, watched| known.contains(&watched.space));
         findings
     }
 

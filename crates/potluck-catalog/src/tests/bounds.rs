@@ -1,0 +1,58 @@
+//! Tests that what members make without writing files is bounded.
+
+use crate::checkpoints::{self, CheckpointOutcome, NewCheckpoint};
+use crate::fixture::{Fixture, new_space, path};
+use crate::publishing::Conditions;
+use crate::when::When;
+use crate::{Error, checkpoint_rows, names, policy_changes, spaces};
+use potluck_core::attributes::EntryAttributes;
+use potluck_core::checkpoint::{CheckpointId, CommitStyle};
+use potluck_core::ids::MemberId;
+use potluck_core::policy::{Override, Policy};
+
+#[test]
+fn of_checkpoints_that_have_ended_a_member_has_so_many_known_at_once() {
+    let fixture = Fixture::new();
+    let db = fixture.db.begin().expect("a transaction");
+    let drawn = |number: u16| {
+        let mut id = [0; 16];
+        id[..2].copy_from_slice(&number.to_be_bytes());
+        CheckpointId(id)
+    };
+    let commit = |number: u16, pool_ms: u64| {
+        let when = When { pool_ms, ..When::default() };
+        checkpoints::commit(&db, ("lab", &drawn(number)), Conditions::NONE, when)
+    };
+    for number in 0..1026 {
+        let (id, target) = (drawn(number), path("pot://lab/step"));
+        let (style, made_by) = (CommitStyle::Replace, MemberId(1 + u32::from(number == 0)));
+        let new = NewCheckpoint { id, target, style, made_by, idle_ms: 1000 };
+        checkpoints::begin(&db, &new, When::default()).expect("begun");
+        commit(number, number.into()).expect("committed");
+    }
+    assert_eq!(checkpoint_rows::all(&db).expect("read").committed.len(), 1024 + 1);
+    let before = Ok(CheckpointOutcome::Before("pot://lab/step".into()));
+    assert_eq!(commit(0, 2000), before, "of another member");
+    assert_eq!(commit(1, 2000), Err(Error::NoCheckpoint(drawn(1))), "it ended before others");
+    assert_eq!(commit(2, 2000), before);
+}
+
+#[test]
+fn so_many_directories_of_a_space_have_a_policy_of_their_own() {
+    let fixture = Fixture::new();
+    let db = fixture.db.begin().expect("a transaction");
+    let set = |at: &str| {
+        names::make_dir(&db, &path(at), true, EntryAttributes::of_dir(1)).expect("made");
+        let over = Override { copies: Some(1), ..Override::default() };
+        policy_changes::set(&db, &path(at), &over)
+    };
+    for number in 0..4096 {
+        set(&format!("pot://lab/{number}")).expect("set");
+    }
+    let more = Error::TooManyPolicies { space: "lab".into(), most: 4096 };
+    assert_eq!(set("pot://lab/more"), Err(more));
+    assert_eq!(set("pot://lab/7"), Ok(()), "it has one already");
+    let policy = Policy { sealed: false, ..Policy::default() };
+    spaces::create(&db, &new_space("other", policy, None), 0).expect("made");
+    assert_eq!(set("pot://other/d"), Ok(()), "of another space");
+}
