@@ -8,9 +8,9 @@
 use super::changes::{self, ChangeOp};
 use super::checkpoint_rows;
 use super::checkpoint_rows::{COLUMNS, Kept, find, insert, kept, open, style_number, used};
-use super::dir_policies;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
+use super::names;
 use super::open_checkpoint::OpenCheckpoint;
 use super::publishing::{self, Conditions};
 use super::spaces;
@@ -79,6 +79,7 @@ pub(crate) fn begin(db: &Tx, new: &NewCheckpoint, when: When) -> Result<OpenChec
     }
     let Holder { dir: holder, depth, attributes } = holder(db, new, when)?;
     let name = new.id.staging_name();
+    names::admit_dirs(db, &new.target, 1)?;
     let dir = entries::make_dir(db, holder, &name, attributes)?;
     let kept = Kept {
         id: new.id,
@@ -191,7 +192,7 @@ pub(crate) fn check_lengths(db: &Tx, id: &CheckpointId) -> Result<(), Error> {
     let Some(open) = find(db, id)?.map(|kept| kept.open(db)).transpose()?.flatten() else {
         return Ok(()); // the commit says what it is
     };
-    super::names::check_lengths(db, &open.staging, &open.target)
+    names::check_lengths(db, &open.staging, &open.target)
 }
 
 /// Has the files of a checkpoint removed, unless they were before; with `if_empty` where there are none.
@@ -232,9 +233,10 @@ fn remove(db: &Tx, kept: &Kept, now_ms: u64) -> Result<(), Error> {
         && let Some(above) = open.staging.parent()
     {
         entries::delete(db, entries::existing_dir(db, &above)?, &id.staging_name())?;
+        let space = spaces::named(db, open.staging.space())?.id;
         match entries::has_children(db, dir)? {
-            true => trash::throw(db, dir, spaces::named(db, open.staging.space())?.id)?,
-            false => dir_policies::forget(db, dir)?,
+            true => trash::throw(db, dir, space)?,
+            false => entries::dir_ended(db, space, dir)?,
         }
         changes::append(db, &ChangeOp::Removed(open.staging))?;
     }

@@ -17,7 +17,7 @@ use super::meta::Counter;
 use super::parts;
 use super::spaces::{self, Space};
 use super::versions;
-use super::visible::{FileToPut, PutTarget, Visible, is_refusal, make_dirs};
+use super::visible::{FileToPut, PutTarget, Visible, is_refusal};
 use super::walk::{Walk, WalkedEntry, What};
 use super::when::When;
 use crate::sql::{Tx, params};
@@ -26,8 +26,8 @@ use potluck_core::ids::{SessionId, SpaceId, VersionId};
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{BadPath, PoolPath};
 use potluck_core::policy::AskedPolicy;
-use potluck_pool::{InUseAgain, OpenReservation, PoolView};
 use potluck_pool::redundancy::Version;
+use potluck_pool::{InUseAgain, OpenReservation, PoolView};
 use potluck_wire::control::Condition;
 
 /// The most files and directories in one transaction.
@@ -107,9 +107,7 @@ pub(crate) fn copy(
         view,
         space: space.id,
         now: FileTime::of_ms(when.wall_ms),
-        visible: Visible::new(db, Some(&space), when)
-            .asking(wanted.asked)
-            .beside(&wanted.reserved),
+        visible: Visible::new(db, Some(&space), when).asking(wanted.asked).beside(&wanted.reserved),
         files: Vec::new(),
         links: 0,
     };
@@ -134,7 +132,7 @@ pub(crate) fn copy(
             if wanted.after.is_none() {
                 // Where a file stands in its place nothing can be copied.
                 checkpoint_rows::check_writable(db, &wanted.to, Some(when.pool_ms))?;
-                make_dirs(db, &wanted.to, found.attributes, FileTime::of_ms(when.wall_ms))?;
+                copying.visible.make_dirs(&wanted.to, found.attributes, copying.now)?;
             }
             copying.page(&mut walk)?
         }
@@ -205,8 +203,8 @@ impl Copying<'_> {
 
     /// Makes a directory; what stands in its place is told once for it, and again for each file.
     fn dir(&mut self, path: &PoolPath, attributes: EntryAttributes) -> Result<(), Error> {
-        match make_dirs(self.db, path, attributes, self.now) {
-            Ok(_) => Ok(()),
+        match self.visible.make_dirs(path, attributes, self.now) {
+            Ok(()) => Ok(()),
             Err(why) if is_refusal(&why) => {
                 self.files.push((path.clone(), Err(why)));
                 Ok(())

@@ -1,13 +1,14 @@
 //! Entries: what a name in a directory stands for.
 
 pub use super::dir_id::DirId;
+use super::dir_policies;
 use super::error::Error;
 use super::meta::Counter;
 use super::snapshot_rows;
 use crate::sql::{Row, Tx, params};
 use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::checkpoint::CheckpointId;
-use potluck_core::ids::{SnapshotId, VersionId};
+use potluck_core::ids::{SnapshotId, SpaceId, VersionId};
 use potluck_core::kept_place::is_reserved;
 use potluck_core::link_target::LinkTarget;
 use potluck_core::path::{MAX_PATH, PoolPath};
@@ -230,7 +231,52 @@ pub(crate) fn make_dir(
 ) -> Result<DirId, Error> {
     let dir = DirId::now(Counter::Dir.take(db, 1)?);
     add(db, parent, name, (Some(dir), None), attributes)?;
+    count_dir(db, parent)?;
     Ok(dir)
+}
+
+/// Counts one directory more below another, in the sums of its space. Spaces themselves count nowhere.
+fn count_dir(db: &Tx, parent: DirId) -> Result<(), Error> {
+    let mut select = db.prepare("SELECT parent FROM entries WHERE dir = ?1")?;
+    let (mut at, mut depth) = (parent, 0);
+    loop {
+        let above: Option<i64> = select.query_one(params![at.0], |row| row.get(0))?;
+        match above.map(DirId::now) {
+            None => return Ok(()),
+            Some(DirId::ROOT) => break,
+            Some(above) => at = above,
+        }
+        depth += 1;
+        if depth > MAX_PATH {
+            return Err(Error::Damaged(format!("directory {} is inside itself", parent.0)));
+        }
+    }
+    db.prepare("UPDATE spaces SET dirs = dirs + 1 WHERE root = ?1")?.execute(params![at.0])?;
+    Ok(())
+}
+
+/// A directory of a space is no more, with what it set differently; or a snapshot.
+pub(crate) fn dir_ended(db: &Tx, space: SpaceId, dir: DirId) -> Result<(), Error> {
+    dir_policies::forget(db, dir)?;
+    db.prepare("UPDATE spaces SET dirs = dirs - 1 WHERE id = ?1")?.execute(params![space.0])?;
+    Ok(())
+}
+
+/// How many directories [`make_dirs`] would make for `path`; one on the way that is none is found by it.
+pub(crate) fn missing_dirs(db: &Tx, path: &PoolPath) -> Result<u64, Error> {
+    let Some(FoundEntry { place: EntryPlace::Dir(mut dir), .. }) =
+        lookup(db, DirId::ROOT, path.space())?
+    else {
+        return Ok(0);
+    };
+    for (depth, name) in path.names().iter().enumerate() {
+        match lookup(db, dir, name)?.map(|found| found.place) {
+            Some(EntryPlace::Dir(next)) => dir = next,
+            Some(_) => return Ok(0),
+            None => return Ok((path.names().len() - depth) as u64),
+        }
+    }
+    Ok(0)
 }
 
 /// Puts a directory or a link, which have attributes of their own, where nothing is.
@@ -385,7 +431,8 @@ pub(crate) fn add_snapshot(
     number: SnapshotId,
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
-    add(db, parent, name, (Some(DirId::of_snapshot(number)), None), attributes)
+    add(db, parent, name, (Some(DirId::of_snapshot(number)), None), attributes)?;
+    count_dir(db, parent)
 }
 
 /// The name of the entry of a snapshot.

@@ -364,6 +364,7 @@ fn leave(db: &Tx, dir: DirId, path: &PoolPath, holder: DirId) -> Result<(), Erro
         return Ok(());
     }
     entries::delete(db, dir, KEPT_DIR)?;
+    entries::dir_ended(db, spaces::named(db, path.space())?.id, holder)?;
     path.join(KEPT_DIR).map_or(Ok(()), |path| changes::append(db, &ChangeOp::Removed(path)))
 }
 

@@ -75,9 +75,10 @@ pub(crate) fn make(
         Some(EntryPlace::File(_)) => return Err(Error::IsAFile(path.clone())),
     };
     let space = spaces::named(db, path.space())?;
-    let one = Sums { files: 1, bytes: 0 };
+    let one = Sums { files: 1, ..Sums::default() };
     if !replaces {
-        quotas::admit(db, space.id, one)?;
+        let missing = if parents { entries::missing_dirs(db, &above)? } else { 0 };
+        quotas::admit(db, space.id, Sums { dirs: missing as i64, ..one })?;
     }
     let dir = match parents {
         true => {

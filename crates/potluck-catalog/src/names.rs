@@ -3,11 +3,11 @@
 use super::bygone;
 use super::changes::{self, ChangeOp};
 use super::chunks::ReferenceCounts;
-use super::dir_policies;
 use super::dir_times::touched;
 use super::entries::{self, DirId, EntryPlace, split};
 use super::error::Error;
 use super::history::{self, LeavingEntry};
+use super::quotas;
 use super::snapshots;
 use super::spaces::{self, Sums};
 use super::trash;
@@ -34,6 +34,7 @@ pub(crate) fn make_dir(
     attributes: EntryAttributes,
 ) -> Result<(), Error> {
     if parents && !path.space().is_empty() {
+        admit_dirs(db, path, entries::missing_dirs(db, path)?)?;
         return visible::make_dirs(db, path, attributes, attributes.mtime).map(drop);
     }
     let (above, name) = split(path)?;
@@ -41,9 +42,15 @@ pub(crate) fn make_dir(
     if entries::lookup(db, parent, name)?.is_some() {
         return Err(Error::Exists(path.clone()));
     }
+    admit_dirs(db, path, 1)?;
     entries::make_dir(db, parent, name, attributes)?;
     changes::append(db, &ChangeOp::Dir(path.clone(), attributes))?;
     touched(db, &above, parent, attributes.mtime)
+}
+
+/// Refuses so many directories more in the space of a path, where a quota leaves no room for them.
+pub(crate) fn admit_dirs(db: &Tx, path: &PoolPath, dirs: u64) -> Result<(), Error> {
+    quotas::admit(db, spaces::named(db, path.space())?.id, Sums::of_dirs(dirs))
 }
 
 /// Sets attributes of a file, which has to be of `version` if one is given, of a directory or of a space. Neither
@@ -261,7 +268,9 @@ fn drop_place(db: &Tx, path: &PoolPath, place: &EntryPlace, when: When) -> Resul
             counts.close()?;
         }
         EntryPlace::Link(_) => sums.sub(0),
-        EntryPlace::Dir(dir) if history::is_void(db, *dir)? => dir_policies::forget(db, *dir)?,
+        EntryPlace::Dir(dir) if history::is_void(db, *dir)? => {
+            entries::dir_ended(db, space, *dir)?;
+        }
         EntryPlace::Dir(dir) => trash::throw(db, *dir, space)?,
     }
     spaces::add_sums(db, space, sums)

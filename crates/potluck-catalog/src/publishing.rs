@@ -16,7 +16,7 @@ use super::when::When;
 use crate::sql::Tx;
 use potluck_core::attributes::{EntryAttributes, FileTime};
 use potluck_core::checkpoint::CommitStyle;
-use potluck_core::ids::VersionId;
+use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::Retention;
 use potluck_wire::control::Condition;
@@ -60,13 +60,14 @@ pub(crate) fn publish(
         (CommitStyle::Merge, Some(EntryPlace::Dir(dir))) => {
             let (sums, left) = (Sums::default(), MOST_MERGED);
             let counts = ReferenceCounts::new(db, when.pool_ms);
-            let mut merge = Merge { db, how, target, when, counts, sums, left, merged: Vec::new() };
+            let (space, merged) = (spaces::named(db, target.space())?.id, Vec::new());
+            let mut merge = Merge { db, how, target, space, when, counts, sums, left, merged };
             merge.directory(staged.dir, dir, target)?;
             let Merge { counts, sums, merged, .. } = merge;
             counts.close()?;
             entries::delete(db, staged.at.0, staged.at.1)?;
-            dir_policies::forget(db, staged.dir)?;
-            spaces::add_sums(db, spaces::named(db, target.space())?.id, sums)?;
+            entries::dir_ended(db, space, staged.dir)?;
+            spaces::add_sums(db, space, sums)?;
             Ok(merged)
         }
         (CommitStyle::Share, _) => Err(Error::Bug("a shared file is no directory".into())),
@@ -121,6 +122,8 @@ struct Merge<'a> {
     db: &'a Tx,
     how: Conditions,
     target: &'a PoolPath,
+    /// The space that all are in.
+    space: SpaceId,
     when: When,
     /// The references of the chunks of files that are replaced.
     counts: ReferenceCounts<'a>,
@@ -151,7 +154,7 @@ impl Merge<'_> {
                 (EntryPlace::Dir(below), Some(EntryPlace::Dir(there))) => {
                     self.directory(below, there, &at)?;
                     entries::delete(self.db, from, &name)?;
-                    dir_policies::forget(self.db, below)?;
+                    entries::dir_ended(self.db, self.space, below)?;
                     continue;
                 }
                 (EntryPlace::Dir(_), Some(_)) => return Err(Error::NotADirectory(at)),

@@ -75,10 +75,12 @@ fn forget(db: &Tx, of: &str) -> Result<(), Error> {
 /// The files in all spaces that a member made.
 fn made_by(db: &Tx, member: MemberId) -> Result<Sums, Error> {
     let mut select = db.prepare(
-        "SELECT coalesce(sum(files), 0), coalesce(sum(bytes), 0) FROM spaces WHERE made_by = ?1",
+        "SELECT coalesce(sum(files), 0), coalesce(sum(dirs), 0), coalesce(sum(bytes), 0)
+         FROM spaces WHERE made_by = ?1",
     )?;
-    let sums = select
-        .query_one(params![member.0], |row| Ok(Sums { files: row.get(0)?, bytes: row.get(1)? }))?;
+    let sums = select.query_one(params![member.0], |row| {
+        Ok(Sums { files: row.get(0)?, dirs: row.get(1)?, bytes: row.get(2)? })
+    })?;
     Ok(sums.unwrap_or_default())
 }
 
@@ -122,7 +124,7 @@ pub(crate) fn all(db: &Tx) -> Result<Vec<StoredQuota>, Error> {
 /// Refuses what would make a space, or all that its maker made, larger than may be. What makes nothing
 /// larger is never refused, however much is there already.
 pub(crate) fn admit(db: &Tx, space: SpaceId, change: Sums) -> Result<(), Error> {
-    if change.files <= 0 && change.bytes <= 0 {
+    if change.files + change.dirs <= 0 && change.bytes <= 0 {
         return Ok(());
     }
     QuotaLimits::of(db, space)?.admit(|_| Sums::default(), change)
@@ -181,8 +183,11 @@ impl QuotaLimits {
     ) -> Result<(), Error> {
         for QuotaLimit { of, quota, held, spaces } in &self.0 {
             let besides = besides(spaces);
-            let files = held.files.saturating_add(besides.files);
-            let held = Sums { files, bytes: held.bytes.saturating_add(besides.bytes) };
+            let held = Sums {
+                files: held.files.saturating_add(besides.files),
+                dirs: held.dirs.saturating_add(besides.dirs),
+                bytes: held.bytes.saturating_add(besides.bytes),
+            };
             check(of, *quota, held, change)?;
         }
         Ok(())
@@ -197,8 +202,9 @@ impl QuotaLimits {
         replaced: u64,
     ) -> Result<(), Error> {
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        let change = Sums { files: 0, bytes: signed(bytes).saturating_sub(signed(replaced)) };
-        self.admit(|spaces| Sums { files: 0, bytes: signed(promised(spaces)) }, change)
+        let of_bytes = |bytes| Sums { bytes, ..Sums::default() };
+        let change = of_bytes(signed(bytes).saturating_sub(signed(replaced)));
+        self.admit(|spaces| of_bytes(signed(promised(spaces))), change)
     }
 
     /// Bytes that the quotas leave beside what is `promised` in their spaces.
@@ -216,7 +222,8 @@ fn check(of: &str, quota: Quota, held: Sums, change: Sums) -> Result<(), Error> 
         let would = held.saturating_add(more).max(0) as u64;
         (more > 0 && most.is_some_and(|most| would > most)).then_some(would)
     };
-    let files = grown(held.files, change.files, quota.files);
+    // A directory takes as much of the catalog as a file.
+    let files = grown(held.files + held.dirs, change.files + change.dirs, quota.files);
     let bytes = grown(held.bytes, change.bytes, quota.bytes);
     match (files.is_some(), bytes.is_some()) {
         (false, false) => Ok(()),

@@ -3,7 +3,6 @@
 use super::bygone;
 use super::chunks::{ReferenceCounts, unpacked};
 use super::conversions;
-use super::dir_policies;
 use super::entries::{self, DirId, EntryPlace};
 use super::error::Error;
 use super::history;
@@ -118,7 +117,7 @@ fn take_entries(
             return Ok(false);
         }
         snapshot_rows::forget_dir(db, dir)?;
-        dir_policies::forget(db, dir)?;
+        entries::dir_ended(db, space, dir)?;
         return Ok(true);
     }
     let (mut sums, mut work) = (Sums::default(), 0);
@@ -126,6 +125,7 @@ fn take_entries(
         if let Some(number) = place.snapshot() {
             snapshot_rows::end(db, number)?;
             entries::delete(db, dir, &name)?;
+            entries::dir_ended(db, space, DirId::of_snapshot(number))?;
             continue;
         }
         // A snapshot of another directory shows it, from where it was moved.

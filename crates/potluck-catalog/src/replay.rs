@@ -205,7 +205,7 @@ impl Replay {
             parts::finish(db, id, space.id)?;
         }
         entries::put_file(db, dir, name, id)?;
-        spaces::add_sums(db, space.id, Sums { files: 1, bytes: version.size as i64 })
+        spaces::add_sums(db, space.id, Sums { files: 1, dirs: 0, bytes: version.size as i64 })
     }
 
     /// A part of a file whose record has still to come. One that is told of twice is the same.
@@ -355,7 +355,7 @@ fn link(
     let dir = entries::make_dirs(db, &above, EntryAttributes::of_dir(attributes.mtime.ms()))?.dir;
     entries::make_link(db, dir, name, target, attributes)?;
     let space = spaces::named(db, path.space())?;
-    spaces::add_sums(db, space.id, Sums { files: 1, bytes: 0 })
+    spaces::add_sums(db, space.id, Sums { files: 1, ..Sums::default() })
 }
 
 fn moved(db: &Tx, from: &PoolPath, to: &PoolPath) -> Result<(), Error> {

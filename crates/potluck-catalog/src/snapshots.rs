@@ -10,13 +10,15 @@ use super::entries::{self, DirId, EntryPlace, FoundEntry};
 use super::error::Error;
 use super::history;
 use super::meta::Counter;
+use super::names;
 use super::snapshot_rows::{self, SnapshotRow};
+use super::spaces;
 use super::taken_snapshot::TakenSnapshot;
 use super::when::When;
 use crate::sql::Tx;
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::StagedPlace;
-use potluck_core::ids::SnapshotId;
+use potluck_core::ids::{SnapshotId, SpaceId};
 use potluck_core::kept_place::{SNAPSHOT_DIR, SNAPSHOTS, SnapshotPlace};
 use potluck_core::path::PoolPath;
 
@@ -51,6 +53,7 @@ pub(crate) fn take(
     if entries::resolve(db, &at)?.is_some() {
         return Err(Error::Exists(at));
     }
+    names::admit_dirs(db, dir, entries::missing_dirs(db, &at)?)?;
     let number = SnapshotId(Counter::Snapshot.take(db, 1)? as u64);
     let taken = TakenSnapshot { at, number, made_wall_ms: when.wall_ms, by: when.by };
     put(db, &taken)?;
@@ -88,8 +91,8 @@ pub(crate) fn remove(db: &Tx, dir: &PoolPath, name: &str) -> Result<(), Error> {
     };
     let found = entries::lookup(db, holder, name)?.map(|found| found.place);
     let Some(number) = found.and_then(|place| place.snapshot()) else { return Err(none()) };
-    snapshot_rows::end(db, number)?;
-    entries::delete(db, holder, name)?;
+    let space = spaces::named(db, dir.space())?.id;
+    end(db, space, (holder, name), number)?;
     changes::append(db, &ChangeOp::Removed(at.clone()))?;
     // The directories for snapshots go with the last.
     let mut below = (holder, above);
@@ -100,6 +103,7 @@ pub(crate) fn remove(db: &Tx, dir: &PoolPath, name: &str) -> Result<(), Error> {
         }
         let parent_dir = entries::existing_dir(db, &parent)?;
         entries::delete(db, parent_dir, name)?;
+        entries::dir_ended(db, space, below.0)?;
         changes::append(db, &ChangeOp::Removed(below.1))?;
         below = (parent_dir, parent);
     }
@@ -116,8 +120,19 @@ pub(crate) fn forget_at(db: &Tx, path: &PoolPath) -> Result<(), Error> {
     let name = path.file_name().unwrap_or_default();
     let found = entries::lookup(db, holder, name)?.map(|found| found.place);
     let Some(number) = found.and_then(|place| place.snapshot()) else { return Ok(()) };
+    end(db, spaces::named(db, path.space())?.id, (holder, name), number)
+}
+
+/// Takes the entry of a snapshot away, which shows nothing any more.
+fn end(
+    db: &Tx,
+    space: SpaceId,
+    (holder, name): (DirId, &str),
+    number: SnapshotId,
+) -> Result<(), Error> {
     snapshot_rows::end(db, number)?;
-    entries::delete(db, holder, name)
+    entries::delete(db, holder, name)?;
+    entries::dir_ended(db, space, DirId::of_snapshot(number))
 }
 
 /// The snapshots of a directory, the oldest first.

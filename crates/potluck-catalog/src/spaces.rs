@@ -45,16 +45,23 @@ pub struct NewSpace {
     pub made_by: Option<MemberId>,
 }
 
-/// Files and their bytes.
+/// Files and their bytes, and directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sums {
     /// Number of files in the space.
     pub files: i64,
+    /// Number of directories below the root of the space, and of snapshots: quotas count them as they count files.
+    pub dirs: i64,
     /// Size of all files together, in bytes of plaintext.
     pub bytes: i64,
 }
 
 impl Sums {
+    /// So many directories.
+    pub fn of_dirs(dirs: u64) -> Self {
+        Self { dirs: dirs as i64, ..Self::default() }
+    }
+
     /// Counts a file of `bytes` in.
     pub fn add(&mut self, bytes: i64) {
         self.files += 1;
@@ -68,7 +75,7 @@ impl Sums {
     }
 }
 
-const COLUMNS: &str = "SELECT id, name, root, policy, key, files, bytes, made_by FROM spaces";
+const COLUMNS: &str = "SELECT id, name, root, policy, key, files, bytes, made_by, dirs FROM spaces";
 
 fn space(row: &Row<'_>) -> Result<Space, Error> {
     let policy: String = row.get(3)?;
@@ -80,7 +87,7 @@ fn space(row: &Row<'_>) -> Result<Space, Error> {
         root: DirId::now(row.get(2)?),
         policy,
         key: row.get::<Option<[u8; 32]>>(4)?.map(SpaceKey::from_bytes),
-        sums: Sums { files: row.get(5)?, bytes: row.get(6)? },
+        sums: Sums { files: row.get(5)?, bytes: row.get(6)?, dirs: row.get(8)? },
         made_by: row.get::<Option<u32>>(7)?.map(MemberId),
     })
 }
@@ -161,8 +168,12 @@ pub(crate) fn set_policy(db: &Tx, space: SpaceId, policy: &Policy) -> Result<(),
 /// Adds to a space's sums.
 pub(crate) fn add_sums(db: &Tx, space: SpaceId, change: Sums) -> Result<(), Error> {
     if change != Sums::default() {
-        db.prepare("UPDATE spaces SET files = files + ?2, bytes = bytes + ?3 WHERE id = ?1")?
-            .execute(params![space.0, change.files, change.bytes])?;
+        let Sums { files, dirs, bytes } = change;
+        db.prepare(
+            "UPDATE spaces SET files = files + ?2, dirs = dirs + ?3, bytes = bytes + ?4
+             WHERE id = ?1",
+        )?
+        .execute(params![space.0, files, dirs, bytes])?;
     }
     Ok(())
 }

@@ -24,8 +24,8 @@ use potluck_core::chunk::ChunkName;
 use potluck_core::ids::{SpaceId, VersionId};
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AskedPolicy, Override, Redundancy, Retention};
-use potluck_pool::{InUseAgain, OpenReservation};
 use potluck_pool::redundancy::Version;
+use potluck_pool::{InUseAgain, OpenReservation};
 use potluck_wire::control::Condition;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -42,6 +42,8 @@ pub struct Visible<'db> {
     /// The requirements of these directories' policies, likewise.
     asks: HashMap<Vec<String>, Asks>,
     sums: Sums,
+    /// Directories that were made for these files, which are in the sums of the space already.
+    made_dirs: u64,
     /// The room that is reserved for others, which counts in quotas as if files were there.
     reserved: &'db [OpenReservation],
     /// The quotas that these files come under, once they were asked for.
@@ -106,6 +108,7 @@ impl<'db> Visible<'db> {
             dirs,
             asks,
             sums,
+            made_dirs: 0,
             reserved: &[],
             limits,
             asked,
@@ -163,18 +166,29 @@ impl<'db> Visible<'db> {
         if !self.atomic {
             // What is kept goes on to count.
             let gone = replaced.filter(|_| retention.replaced.is_none());
-            self.admit(space.id, &path, size, gone)?;
+            let is_dir_known = self.dirs.contains_key(above);
+            let change = |db: &Tx| {
+                let mut change = Sums::default();
+                change.add(i64::try_from(size).unwrap_or(i64::MAX));
+                if let Some(gone) = gone {
+                    change.sub(versions::size_of(db, gone)? as i64);
+                }
+                if let (None, false, Some(above)) = (replaced, is_dir_known, path.parent()) {
+                    change.dirs = entries::missing_dirs(db, &above)? as i64;
+                }
+                Ok(change)
+            };
+            self.admit(space.id, &path, change)?;
         }
         Ok(PutTarget { path, replaced, retention, keeping, promise })
     }
 
-    /// Refuses a file that exceeds a quota, after those of before.
+    /// Refuses a change at a path that exceeds a quota, after those of before.
     fn admit(
         &mut self,
         space: SpaceId,
         path: &PoolPath,
-        size: u64,
-        replaced: Option<VersionId>,
+        change: impl FnOnce(&Tx) -> Result<Sums, Error>,
     ) -> Result<(), Error> {
         let limits = match self.limits.take() {
             Some(known) => known,
@@ -184,22 +198,17 @@ impl<'db> Visible<'db> {
         if limits.are_none() {
             return Ok(());
         }
-        let mut change = Sums::default();
-        change.add(i64::try_from(size).unwrap_or(i64::MAX));
-        if let Some(replaced) = replaced {
-            change.sub(versions::size_of(self.db, replaced)? as i64);
-        }
-        let (before, reserved) = (self.sums, self.reserved);
+        let (before, made_dirs, reserved) = (self.sums, self.made_dirs, self.reserved);
         let besides = |spaces: &BTreeSet<SpaceId>| {
             // What is reserved above a file is reserved for it, whoever writes it.
             let others = reserved
                 .iter()
                 .filter(|it| spaces.contains(&it.space) && !path.is_inside(&it.room.path));
             let bytes = others.map(|it| it.left).fold(0, u64::saturating_add);
-            let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-            Sums { bytes: before.bytes.saturating_add(bytes), ..before }
+            let bytes = before.bytes.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+            Sums { files: before.files, dirs: made_dirs as i64, bytes }
         };
-        limits.admit(besides, change)
+        limits.admit(besides, change(self.db)?)
     }
 
     /// Returns the requirements of the command and the directory of a file; one that is not there yet inherits.
@@ -329,9 +338,25 @@ impl<'db> Visible<'db> {
     /// The directory of a file, made if it is not there.
     fn make_dir(&mut self, dir: &PoolPath) -> Result<DirId, Error> {
         let made = EntryAttributes::of_dir(self.when.wall_ms);
+        self.made_dirs += entries::missing_dirs(self.db, dir)?;
         let id = make_dirs(self.db, dir, made, made.mtime)?;
         self.dirs.insert(dir.names().to_vec(), id);
         Ok(id)
+    }
+
+    /// Makes a directory without a file, with those above it that are missing, where quotas leave room for them.
+    pub fn make_dirs(
+        &mut self,
+        path: &PoolPath,
+        attributes: EntryAttributes,
+        now: FileTime,
+    ) -> Result<(), Error> {
+        let missing = entries::missing_dirs(self.db, path)?;
+        if let Some(space) = self.space {
+            self.admit(space.id, path, |_| Ok(Sums::of_dirs(missing)))?;
+        }
+        self.made_dirs += missing;
+        make_dirs(self.db, path, attributes, now).map(drop)
     }
 
     /// When directories are modified to which files come.

@@ -108,7 +108,10 @@ impl Catalog {
         let check = move |db: &_| {
             names::check_lengths(db, &source, &target)?;
             // An empty directory that it takes the place of may be kept, with what was kept in it.
-            history::check_lengths(db, &target, when)
+            match history::check_lengths(db, &target, when) {
+                Err(why @ Error::TooLongToKeep(_)) => Err(why),
+                _ => Ok(()), // whatever else is wrong the move itself says
+            }
         };
         self.read(check).await?;
         let rename = move |db: &_| {

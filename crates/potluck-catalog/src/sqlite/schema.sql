@@ -45,6 +45,8 @@ CREATE TABLE spaces (
     policy  TEXT NOT NULL,
     key     BLOB,
     files   INTEGER NOT NULL DEFAULT 0,
+    -- Directories below the root, and snapshots.
+    dirs    INTEGER NOT NULL DEFAULT 0,
     bytes   INTEGER NOT NULL DEFAULT 0,
     -- NULL: the pool itself.
     made_by INTEGER

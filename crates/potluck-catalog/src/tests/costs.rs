@@ -10,9 +10,7 @@ use crate::publishing::Conditions;
 use crate::sql::Tx;
 use crate::units::{self, Met, PageLimit, SomeUnits};
 use crate::when::When;
-use crate::{
-    Error, followed, grants, open, placements, reaping, referrers, series, unused_chunks,
-};
+use crate::{Error, followed, grants, open, placements, reaping, referrers, series, unused_chunks};
 use potluck_core::attributes::EntryAttributes;
 use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::{ChunkId, DonorId, MemberId};

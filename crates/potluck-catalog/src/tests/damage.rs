@@ -134,7 +134,8 @@ fn a_damaged_file_keeps_nobody_from_the_files_behind_it_l1() {
 }
 
 #[test]
-fn a_damaged_record_keeps_no_file_from_being_removed_or_replaced_and_no_trash_from_being_taken_apart() {
+fn a_damaged_record_keeps_no_file_from_being_removed_or_replaced_and_no_trash_from_being_taken_apart()
+ {
     let mut fixture = Fixture::new();
     let names = ["a", "b", "c", "d", "e"];
     for (n, name) in names.into_iter().enumerate() {

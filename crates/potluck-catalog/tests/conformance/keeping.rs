@@ -356,7 +356,8 @@ async fn a_directory_that_a_checkpoint_takes_the_place_of_is_kept_as_a_version()
 }
 
 #[tokio::test]
-async fn an_emptied_directory_that_another_takes_the_place_of_is_kept_with_what_was_removed_in_it() {
+async fn an_emptied_directory_that_another_takes_the_place_of_is_kept_with_what_was_removed_in_it()
+{
     let mut stage = Stage::new().await;
     stage.keeps("pot://lab", "none", Some("7d")).await;
     stage.put(file("pot://lab/d/a", &[1], &[1])).await;

@@ -1,12 +1,15 @@
 //! Quotas of spaces, and of members over all spaces that they made.
 
-use crate::stage::Stage;
+use crate::stage::{MADE, Stage, when};
 use potluck_catalog::fixture::file;
 use potluck_catalog::fixture::new_space;
 use potluck_catalog::fixture::path;
-use potluck_catalog::{CommitOutcome, Error, NewSpace, PreparedFile, Refused, Sums};
+use potluck_catalog::{
+    CommitOutcome, Error, NewCheckpoint, NewSpace, PreparedFile, Refused, Sums, WhatIsKept, When,
+};
+use potluck_core::checkpoint::{CheckpointId, CommitStyle};
 use potluck_core::ids::MemberId;
-use potluck_core::policy::Policy;
+use potluck_core::policy::{Override, Policy};
 use potluck_core::quota::{Quota, QuotaOf};
 use potluck_wire::control::Condition;
 
@@ -71,7 +74,7 @@ async fn an_atomic_batch_keeps_a_quota_by_all_its_files_together() {
     store(&mut stage, trees(2, 1)).await.expect("as much as before");
     assert!(store(&mut stage, trees(1, 3)).await.is_err());
     let sums = stage.catalog.quotas(None).await.expect("read").remove(0).used;
-    assert_eq!(sums, Sums { files: 2, bytes: 3000 }, "nothing of the batch is there");
+    assert_eq!(sums, Sums { files: 2, dirs: 0, bytes: 3000 }, "nothing of the batch is there");
 }
 
 #[tokio::test]
@@ -114,7 +117,72 @@ async fn a_members_quota_is_on_all_spaces_that_they_made_and_goes_with_them() {
     admitted(&stage, "pot://two/f", 1000).await.expect("fits");
     admitted(&stage, "pot://lab/f", 5000).await.expect("not hers");
     let used = stage.catalog.quotas(None).await.expect("read").remove(0);
-    assert_eq!((used.of, used.used), (hers, Sums { files: 1, bytes: 2000 }));
+    assert_eq!((used.of, used.used), (hers, Sums { files: 1, dirs: 0, bytes: 2000 }));
     stage.catalog.revoke(ada).await.expect("revoked");
     assert_eq!(stage.catalog.quotas(None).await, Ok(Vec::new()));
+}
+
+#[tokio::test]
+async fn directories_and_snapshots_count_in_a_quota_of_files_and_are_given_back() {
+    let mut stage = Stage::new().await;
+    let most = |files| Quota { bytes: None, files: Some(files) };
+    let set = async |stage: &Stage, files| {
+        stage.catalog.set_quota(lab(), most(files)).await.expect("set");
+    };
+    let dirs = async |stage: &Stage| {
+        let used = stage.catalog.quotas(None).await.expect("read").remove(0).used;
+        (used.files, used.dirs)
+    };
+    set(&stage, 2).await;
+    let make = async |stage: &Stage, at, parents| {
+        stage.catalog.make_directory(path(at), parents, MADE).await
+    };
+    let over = |made| matches!(made, Err(Error::OverQuota { files: Some(3), .. }));
+    assert!(over(make(&stage, "pot://lab/a/b/c", true).await));
+    assert!(over(store(&mut stage, vec![sized("pot://lab/a/b/c", 1)]).await));
+    assert_eq!(stage.listed("pot://lab", true, None).await, Vec::<String>::new(), "no trace");
+    store(&mut stage, vec![sized("pot://lab/a/b", 1)]).await.expect("a directory and a file");
+    assert!(over(make(&stage, "pot://lab/c", false).await));
+    assert!(over(make(&stage, "pot://lab/a/c", true).await));
+    let id = CheckpointId([1; 16]);
+    let (target, style) = (path("pot://lab/step"), CommitStyle::Merge);
+    let new =
+        || NewCheckpoint { id, target: target.clone(), style, made_by: MemberId(1), idle_ms: 1000 };
+    assert!(over(stage.catalog.begin_checkpoint(new(), when(1)).await.map(drop)));
+    let snapshot = async |stage: &Stage| {
+        stage.catalog.take_snapshot(path("pot://lab/a"), "s".into(), when(1)).await.map(drop)
+    };
+    assert!(matches!(snapshot(&stage).await, Err(Error::OverQuota { files: Some(5), .. })));
+    assert_eq!(dirs(&stage).await, (1, 1));
+
+    set(&stage, 5).await;
+    snapshot(&stage).await.expect("with the directories that it is in");
+    assert_eq!(dirs(&stage).await, (1, 4));
+    stage.catalog.remove_snapshot(path("pot://lab/a"), "s".into()).await.expect("removed");
+    assert_eq!(dirs(&stage).await, (1, 1));
+    // What is kept counts, with the directory that it is kept in.
+    let over = Override { trash: Some("1h".parse().expect("a time")), ..Override::default() };
+    stage.catalog.set_policy(path("pot://lab"), over).await.expect("set");
+    stage.catalog.remove(path("pot://lab/a/b"), false, when(1)).await.expect("removed");
+    assert_eq!(dirs(&stage).await, (1, 2));
+    stage.catalog.bring_back(path("pot://lab/a/b"), None, true, when(1)).await.expect("back");
+    assert_eq!(dirs(&stage).await, (1, 1));
+    stage.catalog.begin_checkpoint(new(), when(1)).await.expect("begun");
+    stage.catalog.abort_checkpoint(("lab".into(), id), 1).await.expect("aborted");
+    assert_eq!(dirs(&stage).await, (1, 1));
+    make(&stage, "pot://lab/step", false).await.expect("made");
+    let again = NewCheckpoint { id: CheckpointId([2; 16]), ..new() };
+    let staging = stage.catalog.begin_checkpoint(again, when(1)).await.expect("begun").staging;
+    make(&stage, &format!("{staging}/d"), false).await.expect("made");
+    assert_eq!(dirs(&stage).await, (1, 4));
+    let commit = ("lab".into(), CheckpointId([2; 16]));
+    let always = (Condition::Always, false);
+    stage.catalog.commit_checkpoint(commit, always, when(1)).await.expect("committed");
+    assert_eq!(dirs(&stage).await, (1, 3));
+    let forever = When { keeps: WhatIsKept::Nothing, ..when(1) };
+    for at in ["pot://lab/a", "pot://lab/step"] {
+        stage.catalog.remove(path(at), true, forever).await.expect("removed");
+    }
+    stage.empty_trash().await;
+    assert_eq!(dirs(&stage).await, (0, 0));
 }

@@ -46,7 +46,12 @@ impl Stage {
         self.purge_as_seen(looked_at, names, when).await
     }
 
-    async fn purge_as_seen(&self, mut looked_at: Series, names: &[&str], when: When) -> Vec<String> {
+    async fn purge_as_seen(
+        &self,
+        mut looked_at: Series,
+        names: &[&str],
+        when: When,
+    ) -> Vec<String> {
         let mut steps = std::mem::take(&mut looked_at.steps);
         steps.retain(|step| names.contains(&step.name.as_str()));
         self.catalog.purge_steps(Arc::new(looked_at), steps, when).await.expect("purged")
@@ -125,7 +130,11 @@ async fn what_happened_to_a_step_since_its_series_was_looked_at_keeps_it() {
     stage.catalog.open_leased(state, MemberId(5), 40).await.expect("opened");
     stage.put(file("pot://lab/run/step-4/more", &[14], &[1])).await;
     stage.catalog.note_steps(run.clone(), vec!["step-5".into()], 49).await.expect("noted");
-    stage.catalog.rename(path("pot://lab/run/step-6"), path("pot://lab/x"), false, when(5)).await.expect("moved");
+    stage
+        .catalog
+        .rename(path("pot://lab/run/step-6"), path("pot://lab/x"), false, when(5))
+        .await
+        .expect("moved");
     let names: Vec<String> = (1..=8).map(|number| format!("step-{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     assert_eq!(stage.purge_as_seen(looked_at.clone(), &names[..7], NOW).await, ["step-7"]);

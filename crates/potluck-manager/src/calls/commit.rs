@@ -181,18 +181,8 @@ impl CommitCalls {
             let pool = self.pool.lock();
             pool.reservations_beside(pool.draws_on(&id))
         };
-        let batch = Batch {
-            session: id,
-            space,
-            number,
-            mirror,
-            ack,
-            asked,
-            reserved,
-            files,
-            atomic,
-            done,
-        };
+        let batch =
+            Batch { session: id, space, number, mirror, ack, asked, reserved, files, atomic, done };
         let CommittedFiles { outcome, open, versions, tolerates } =
             self.committed(batch, others, losses, caller).await?;
         if open {

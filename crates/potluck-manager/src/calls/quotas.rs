@@ -49,7 +49,8 @@ impl Answer<QuotaList> for QuotaCalls {
                 }
             };
             if is_shown {
-                let (files, bytes) = (used.files.max(0) as u64, used.bytes.max(0) as u64);
+                let files = (used.files + used.dirs).max(0) as u64;
+                let bytes = used.bytes.max(0) as u64;
                 quotas.push(QuotaUse { of, name, quota, files, bytes });
             }
         }

@@ -54,11 +54,13 @@ async fn what_a_session_has_made_visible_is_not_promised_to_it_again_after_a_res
     let len = u64::from(LEN);
     let quota = Quota { bytes: Some(12 * len), files: None };
     lab.admin().call(&QuotaSet { of: "pot://lab".into(), quota }).await.expect("set");
-    let session = reserve_bytes(&user, "pot://lab/tree/a", 10 * len).await.expect("fits").session;
+    let session = reserve_bytes(&user, "pot://lab", 10 * len).await.expect("fits").session;
     let chunks: Vec<u64> = (1..=9).collect();
     offer(&user, session, &chunks).await;
-    let batch = vec![file(&session, "pot://lab/tree/a", &chunks, &[&donor])];
-    commit(&user, session, 0, batch, false).await.expect("committed");
+    let one = |n: &u64| file(&session, &format!("pot://lab/{n}"), &[*n], &[&donor]);
+    let batch = chunks.iter().map(one).collect();
+    let told = commit(&user, session, 0, batch, false).await.expect("committed").files;
+    assert!(told.iter().all(|told| matches!(told, Outcome::Stored { .. })), "{told:?}");
 
     lab.stop().await;
     lab.start().await;

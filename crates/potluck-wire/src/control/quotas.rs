@@ -36,8 +36,8 @@ pub struct QuotaUse {
     pub name: Option<String>,
     /// The limits of the quota.
     pub quota: Quota,
-    /// Files that are there.
+    /// Files, links, directories and snapshots that are there.
     pub files: u64,
-    /// The sizes of these files together, in bytes.
+    /// The sizes of the files together, in bytes.
     pub bytes: u64,
 }
