@@ -299,7 +299,7 @@ pub enum Error {
     /// A member has made as many spaces as one may.
     #[error("you have made {0} spaces, and nobody but an admin makes more")]
     TooManySpaces(u64),
-    /// As many directories of the space as may set parts of the policy differently.
+    /// No more directories of the space may set parts of the policy differently.
     #[error("{most} directories in the space {space} set their own policy, and no more may")]
     TooManyPolicies {
         /// The name of the space.

@@ -98,7 +98,7 @@ pub(crate) fn grow(
     Ok(())
 }
 
-/// So many bytes of a session's files are visible now: quotas count them where they are.
+/// Notes that so many bytes of a session's files are visible: quotas count them where they are.
 pub(crate) fn visible(db: &Tx, id: &SessionId, bytes: u64) -> Result<(), Error> {
     db.prepare("UPDATE sessions SET counted = max(counted - ?2, 0) WHERE id = ?1")?
         .execute(params![id.0, i64::try_from(bytes).unwrap_or(i64::MAX)])?;

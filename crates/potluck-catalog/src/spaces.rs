@@ -57,7 +57,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// So many directories.
+    /// Returns the sums of so many directories.
     pub fn of_dirs(dirs: u64) -> Self {
         Self { dirs: dirs as i64, ..Self::default() }
     }

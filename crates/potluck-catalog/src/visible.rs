@@ -124,7 +124,7 @@ impl<'db> Visible<'db> {
         Self { asked, ..self }
     }
 
-    /// So much room is reserved for others than those who put them there.
+    /// Counts the room that is reserved for others than those who put them there.
     pub(crate) fn beside(self, reserved: &'db [OpenReservation]) -> Self {
         Self { reserved, ..self }
     }
