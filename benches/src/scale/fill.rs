@@ -47,6 +47,8 @@ pub async fn fill(path: &Path, layout: &Layout) -> Result<()> {
         plan: Plan { sections: Vec::new(), copies: 2, chunk_size: LEN },
         bytes: 0,
         ended: false,
+        draws_on: None,
+        counted: 0,
     };
     catalog.open_session(stored).await?;
     let donors = all_there(&layout.donors);
@@ -63,6 +65,7 @@ pub async fn fill(path: &Path, layout: &Layout) -> Result<()> {
             done: files.end == layout.files,
             files: files.map(|file| prepared(layout, file).map(Ok)).collect::<Result<_>>()?,
             atomic: true,
+            reserved: Vec::new(),
         };
         let (told, when) = (Arc::from([]), When { pool_ms: 1, wall_ms: 1, ..When::default() });
         let reply = |_: &[Result<StoredFile, _>]| Ok(String::new());
