@@ -38,9 +38,7 @@ pub use pool::{OpenReservation, Pool, ReservesTooMuch, UnknownArrivals};
 pub use pool_view::{DonorView, LeavingRule, PoolView};
 pub use record::{DonorRecord, Giving};
 pub use running_probations::ProbationResult;
-pub use write_session::{
-    MANAGER, NewSession, NoSession, ResumedSession, Ticketed, TooManyOffered,
-};
+pub use write_session::{MANAGER, NewSession, NoSession, ResumedSession, Ticketed, TooManyOffered};
 
 #[cfg(test)]
 mod tests;

@@ -364,7 +364,7 @@ async fn an_emptied_directory_that_another_takes_the_place_of_is_kept_with_what_
     stage.put(file("pot://lab/new/b", &[2], &[1])).await;
     stage.remove("pot://lab/d/a", 1).await;
     let (from, to) = (path("pot://lab/new"), path("pot://lab/d"));
-    stage.catalog.rename(from, to, false, when(2)).await.expect("it is empty");
+    stage.catalog.rename(from, to, false, None, when(2)).await.expect("it is empty");
     stage.let_old_go(3).await;
     assert_eq!(stage.refs([1, 2]).await, [Some(1); 2]);
     assert_eq!(stage.bring_back("pot://lab/d", None, false).await, Ok(true));

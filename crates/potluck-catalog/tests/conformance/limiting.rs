@@ -163,12 +163,16 @@ async fn directories_and_snapshots_count_in_a_quota_of_files_and_are_given_back(
     // What is kept counts, with the directory that it is kept in.
     let over = Override { trash: Some("1h".parse().expect("a time")), ..Override::default() };
     stage.catalog.set_policy(path("pot://lab"), over).await.expect("set");
-    stage.catalog.remove(path("pot://lab/a/b"), false, when(1)).await.expect("removed");
+    stage
+        .catalog
+        .remove(path("pot://lab/a/b"), Default::default(), false, when(1))
+        .await
+        .expect("removed");
     assert_eq!(dirs(&stage).await, (1, 2));
     stage.catalog.bring_back(path("pot://lab/a/b"), None, true, when(1)).await.expect("back");
     assert_eq!(dirs(&stage).await, (1, 1));
     stage.catalog.begin_checkpoint(new(), when(1)).await.expect("begun");
-    stage.catalog.abort_checkpoint(("lab".into(), id), 1).await.expect("aborted");
+    stage.catalog.abort_checkpoint(("lab".into(), id), false, 1).await.expect("aborted");
     assert_eq!(dirs(&stage).await, (1, 1));
     make(&stage, "pot://lab/step", false).await.expect("made");
     let again = NewCheckpoint { id: CheckpointId([2; 16]), ..new() };
@@ -181,7 +185,7 @@ async fn directories_and_snapshots_count_in_a_quota_of_files_and_are_given_back(
     assert_eq!(dirs(&stage).await, (1, 3));
     let forever = When { keeps: WhatIsKept::Nothing, ..when(1) };
     for at in ["pot://lab/a", "pot://lab/step"] {
-        stage.catalog.remove(path(at), true, forever).await.expect("removed");
+        stage.catalog.remove(path(at), Default::default(), true, forever).await.expect("removed");
     }
     stage.empty_trash().await;
     assert_eq!(dirs(&stage).await, (0, 0));

@@ -132,7 +132,7 @@ async fn what_happened_to_a_step_since_its_series_was_looked_at_keeps_it() {
     stage.catalog.note_steps(run.clone(), vec!["step-5".into()], 49).await.expect("noted");
     stage
         .catalog
-        .rename(path("pot://lab/run/step-6"), path("pot://lab/x"), false, when(5))
+        .rename(path("pot://lab/run/step-6"), path("pot://lab/x"), false, None, when(5))
         .await
         .expect("moved");
     let names: Vec<String> = (1..=8).map(|number| format!("step-{number}")).collect();

@@ -171,7 +171,8 @@ async fn a_directory_stays_in_a_snapshot_with_what_was_in_it_when_it_was_emptied
     let at = stage.take("pot://lab/d", "one").await;
     stage.catalog.make_directory(path("pot://lab/e"), false, MADE).await.expect("made");
     stage.moved("pot://lab/d/sub/f", "pot://lab/e/f").await;
-    let removed = stage.catalog.remove(path("pot://lab/d/sub"), false, when(4)).await;
+    let removed =
+        stage.catalog.remove(path("pot://lab/d/sub"), Default::default(), false, when(4)).await;
     removed.expect("it is empty");
     stage.remove("pot://lab/e", 4).await;
     stage.catch_up().await;
