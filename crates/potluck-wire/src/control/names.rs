@@ -438,7 +438,7 @@ pub enum OnlyIf {
     /// Whatever is there.
     #[default]
     Anything,
-    /// A directory.
+    /// A directory, and no file.
     Directory,
     /// A file or a link.
     NoDirectory,

@@ -2,6 +2,7 @@
 
 mod archived;
 mod at_once;
+mod calls;
 mod directories;
 mod inward;
 mod outward;
@@ -14,7 +15,6 @@ use super::Ending;
 use crate::args::{CpArgs, PolicyOptions, RetentionOptions};
 use crate::output::{Output, count, told};
 use at_once::{Destination, Replacing};
-use futures_util::stream::{self, StreamExt};
 use potluck_client::Pool;
 use potluck_core::ids::VersionId;
 use potluck_core::path::{PoolPath, SCHEME};
@@ -28,8 +28,6 @@ use std::time::Duration;
 const LEAST_FOR_A_SPEED: u64 = 4 << 20;
 /// Rates that differ by less are told as one.
 const NEARLY: f64 = 0.95;
-/// Calls to the manager about directories at the same time.
-const CALLS_AT_ONCE: usize = 16;
 
 /// The report of `cp`, as `--json` shows it.
 #[derive(Debug, Default, Serialize)]
@@ -315,11 +313,6 @@ fn finish(report: &CpReport, output: &Output) -> Result<Ending, Failure> {
         }
         _ => Ok(Ending::Partial),
     }
-}
-
-/// Makes calls to the manager, [`CALLS_AT_ONCE`] at the same time; gives the answers as they come.
-async fn some_at_once<T>(calls: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    stream::iter(calls).buffer_unordered(CALLS_AT_ONCE).collect().await
 }
 
 fn one_version() -> Failure {

@@ -15,7 +15,7 @@ use potluck_wire::net::{BoxStream, SystemNet};
 use potluck_wire::tls::Dial;
 use std::io;
 
-/// Reaches nobody.
+/// A network in which nobody is there.
 struct NoManager;
 
 impl Dial for NoManager {

@@ -1,8 +1,8 @@
 //! `cp -a`: owners, modes and times of what is copied. Files and links have them from the start, and directories get
 //! them when nothing comes into them any more.
 
+use super::calls::some_at_once;
 use super::place::bad_path;
-use super::some_at_once;
 use potluck_client::Pool;
 use potluck_core::attributes::{EntryAttributes, FileOwner, FileTime, Permissions};
 use potluck_core::path::PoolPath;

@@ -1,7 +1,7 @@
 //! Finds the policies of the directories that files are copied to: one write session stores all its files
 //! by one policy, so that each policy gets a session of its own.
 
-use super::some_at_once;
+use super::calls::some_at_once;
 use potluck_client::Pool;
 use potluck_core::path::PoolPath;
 use potluck_core::policy::{AckLevel, Override, Policy};
