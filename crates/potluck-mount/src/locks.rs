@@ -54,6 +54,9 @@ struct Locks {
 struct LockedFile {
     ranges: RangeLocks,
     authority: Option<Authority>,
+    /// What is being given back. It is kept until the manager has it: others must not have it before they find in the pool
+    /// what was written under it.
+    returning: Option<LockAuthority>,
     /// The programs that have locks lost them, and with them the certainty of what they read; until they unlock.
     lost: Vec<u64>,
     /// Whether what was written under lost locks may still be published, which it must not.
@@ -187,6 +190,7 @@ impl MountLocks {
         if let Some((_, false)) = had {
             // Others want it, or more of it is needed: two who keep it shared, and want more, would wait for one another.
             if let Some(file) = self.state().files.get_mut(&inode) {
+                file.returning = file.granted();
                 file.authority = None;
             }
             let path = authority.path;
@@ -289,7 +293,7 @@ impl MountLocks {
             let (now, state) = (self.pool.now(), self.state());
             let Some(file) = state.files.get(&inode) else { return Some(true) };
             let is_certain = now < state.valid_until || !file.is_granted();
-            let is_unlocked = file.ranges.level().is_none();
+            let is_unlocked = file.ranges.level().is_none() && file.returning.is_none();
             match file.lost.is_empty() && !file.has_lost_draft {
                 true => (is_certain || is_unlocked).then_some(true),
                 false => Some(false),
@@ -324,6 +328,7 @@ impl MountLocks {
             return None; // a lock that comes now
         }
         let turn = Arc::clone(&file.turn).try_lock_owned().ok()?;
+        file.returning = file.granted();
         match file.authority.take().and_then(|authority| authority.path) {
             Some(path) => Some(ReturnedAuthority { inode, turn, path, keeps: None }),
             None => {
@@ -348,6 +353,7 @@ impl MountLocks {
             }
             let turn = Arc::clone(&file.turn).try_lock_owned().ok()?;
             let keeps = (wanted == LockLevel::Shared).then_some(LockLevel::Shared);
+            file.returning = Some(LockAuthority { path: path.clone(), level: authority.level });
             match keeps {
                 Some(level) => (authority.level, authority.wanted) = (level, None),
                 None => file.authority = None,
@@ -364,6 +370,9 @@ impl MountLocks {
         while let Err(failure) = self.pool.call(&call).await {
             tracing::debug!(%failure, "an authority over locks was not given back yet");
             tokio::time::sleep(PAUSE).await;
+        }
+        if let Some(file) = self.state().files.get_mut(&inode) {
+            file.returning = None;
         }
         drop(turn);
         self.state().forget_unused(inode);
@@ -462,17 +471,23 @@ pub enum Taken {
 impl LockedFile {
     /// Whether nothing has to be remembered of it.
     fn is_unused(&self) -> bool {
-        let has_nothing = self.authority.is_none() && self.ranges.level().is_none();
+        let has_nothing = !self.is_granted() && self.authority.is_none();
+        let has_nothing = has_nothing && self.ranges.level().is_none();
         // Whoever has its turn, or waits for it, counts on finding it.
         let is_alone = Arc::strong_count(&self.turn) == 1;
         has_nothing && is_alone && self.lost.is_empty() && !self.has_lost_draft
     }
 
     fn is_granted(&self) -> bool {
-        self.authority.as_ref().is_some_and(|authority| authority.path.is_some())
+        let has_path = |authority: &Authority| authority.path.is_some();
+        self.returning.is_some() || self.authority.as_ref().is_some_and(has_path)
     }
 
+    /// What the manager counts as granted to the mount.
     fn granted(&self) -> Option<LockAuthority> {
+        if let Some(returning) = &self.returning {
+            return Some(returning.clone());
+        }
         let Authority { path, level, .. } = self.authority.clone()?;
         Some(LockAuthority { path: path?, level })
     }
@@ -502,6 +517,10 @@ impl Locks {
         let mut wanted: HashMap<PoolPath, LockLevel> =
             wanted.into_iter().map(|wanted| (wanted.path, wanted.level)).collect();
         for file in self.files.values_mut() {
+            if let Some(returning) = &file.returning {
+                wanted.remove(&returning.path);
+                continue;
+            }
             let Some(authority) = &mut file.authority else { continue };
             let Some(path) = &authority.path else { continue };
             authority.wanted = wanted.remove(path);
@@ -514,11 +533,10 @@ impl Locks {
     /// The authority over a file was lost, and with it the locks of programs.
     fn lose(&mut self, path: &PoolPath) {
         for file in self.files.values_mut() {
-            let is_it = file.authority.as_ref().is_some_and(|it| it.path.as_ref() == Some(path));
-            if !is_it {
+            if file.granted().is_none_or(|granted| granted.path != *path) {
                 continue;
             }
-            file.authority = None;
+            (file.authority, file.returning) = (None, None);
             let owners = file.ranges.owners();
             if !owners.is_empty() {
                 tracing::error!(

@@ -2,11 +2,12 @@
 
 use super::attributes::run;
 use super::{Mount, has_program, mounted, skip};
-use crate::pool::content::arg;
+use crate::pool::content::{arg, bytes};
 use crate::pool::waiting::{DEADLINE, pause, wait_until};
 use potluck_wire::control::LOCK_LEASE;
 use rustix::fs::{FlockOperation, fcntl_lock, flock};
 use rustix::io::Errno;
+use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::IntoRawFd;
 use std::os::unix::fs::FileExt;
@@ -148,6 +149,33 @@ fn a_close_of_a_locked_file_ends_though_the_manager_stays_away() {
     });
     wait_until("the close to end", DEADLINE, || closing.is_finished());
     assert_eq!(closing.join().expect("no panic"), Some(libc::ETIMEDOUT));
+}
+
+#[test]
+fn what_takes_longer_to_publish_than_a_lease_is_found_by_whoever_locks_next() {
+    let test = "what_takes_longer_to_publish_than_a_lease_is_found";
+    let Some((mut lab, one)) = mounted(test, 1, &[], &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    let (before, after) = (bytes(1, 4 << 20), bytes(2, 4 << 20));
+    fs::write(one.at("f"), &before).expect("written");
+    let (here, there) = (open(&one.at("f")), open(&other.at("f")));
+    flock(&here, NonBlockingLockExclusive).expect("free");
+    here.write_all_at(&after, 0).expect("written");
+    let waiting = thread::spawn(move || {
+        flock(&there, LockExclusive).expect("given in the end");
+        let mut found = vec![0; 4 << 20];
+        there.read_exact_at(&mut found, 0).expect("read");
+        found
+    });
+    pause(Duration::from_secs(1)); // it asks for the lock
+    let donors = lab.donor_names();
+    donors.iter().for_each(|donor| lab.donor(donor).signal(Signal::STOP));
+    flock(&here, NonBlockingUnlock).expect("its own");
+    pause(LOCK_LEASE + Duration::from_secs(4));
+    assert!(!waiting.is_finished(), "given on before it was published");
+    donors.iter().for_each(|donor| lab.donor(donor).signal(Signal::CONT));
+    wait_until("the lock to be given on", DEADLINE, || waiting.is_finished());
+    assert!(waiting.join().expect("read") == after, "an old version under a lock");
 }
 
 /// Runs a script of SQL in a process of its own.
