@@ -26,7 +26,7 @@ pub struct QuotaSetArgs {
     /// The most bytes
     #[arg(long, value_name = "SIZE", value_parser = parse_size, required_unless_present_any = ["files", "none"])]
     pub bytes: Option<u64>,
-    /// The most files
+    /// The most files, with directories, links and snapshots
     #[arg(long, value_name = "N")]
     pub files: Option<u64>,
     /// No limits any more
