@@ -17,7 +17,7 @@ use potluck_wire::control::{
 use potluck_wire::error::Failure;
 use ranges::RangeLocks;
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard};
@@ -57,6 +57,8 @@ struct LockedFile {
     /// What is being given back. It is kept until the manager has it: others must not have it before they find in the pool
     /// what was written under it.
     returning: Option<LockAuthority>,
+    /// The path of which the manager is asked just now.
+    asked: Option<PoolPath>,
     /// The programs that have locks lost them, and with them the certainty of what they read; until they unlock.
     lost: Vec<u64>,
     /// Whether what was written under lost locks may still be published, which it must not.
@@ -187,7 +189,8 @@ impl MountLocks {
             self.granted(inode, Authority { path: None, level, wanted: None, is_fresh: true });
             return Ok(Taken::Granted { is_new: false });
         };
-        if let Some((_, false)) = had {
+        let is_held_beside = self.state().is_held_beside(inode, &authority.path);
+        if let (Some((_, false)), false) = (&had, is_held_beside) {
             // Others want it, or more of it is needed: two who keep it shared, and want more, would wait for one another.
             if let Some(file) = self.state().files.get_mut(&inode) {
                 file.returning = file.granted();
@@ -196,6 +199,7 @@ impl MountLocks {
             let path = authority.path;
             return Ok(Taken::Outgrown(ReturnedAuthority { inode, turn, path, keeps: None }));
         }
+        let _asking = self.ask(inode, &authority.path).await;
         let is_new = had.is_none();
         let is_first = self.state().files.values().all(|file| !file.is_granted());
         let asked = self.pool.now();
@@ -220,6 +224,12 @@ impl MountLocks {
                 Ok(Taken::NotYet)
             }
         }
+    }
+
+    /// Notes that the manager is asked of a path for a file, once no other file that had this name gives it back.
+    async fn ask(&self, inode: u64, path: &PoolPath) -> Asking<'_> {
+        self.changed(|| self.state().ask(inode, path).then_some(())).await;
+        Asking { locks: self, inode }
     }
 
     /// Programs find in a file what others wrote before the mount got the authority.
@@ -328,9 +338,14 @@ impl MountLocks {
             return None; // a lock that comes now
         }
         let turn = Arc::clone(&file.turn).try_lock_owned().ok()?;
-        file.returning = file.granted();
-        match file.authority.take().and_then(|authority| authority.path) {
-            Some(path) => Some(ReturnedAuthority { inode, turn, path, keeps: None }),
+        let granted = file.granted();
+        file.authority = None;
+        match granted.filter(|granted| !state.is_held_beside(inode, &granted.path)) {
+            Some(granted) => {
+                let path = granted.path.clone();
+                state.files.entry(inode).or_default().returning = Some(granted);
+                Some(ReturnedAuthority { inode, turn, path, keeps: None })
+            }
             None => {
                 drop(turn);
                 state.forget_unused(inode);
@@ -343,24 +358,8 @@ impl MountLocks {
     /// no program gets a lock of them that those others could not have.
     pub fn to_give_back(&self) -> Vec<ReturnedAuthority> {
         let mut state = self.state();
-        let files = state.files.iter_mut();
-        let given = files.filter_map(|(inode, file)| {
-            let needed = file.ranges.level();
-            let authority = file.authority.as_mut()?;
-            let (path, wanted) = (authority.path.clone()?, authority.wanted?);
-            if needed.is_some_and(|needed| !needed.goes_with(wanted)) {
-                return None;
-            }
-            let turn = Arc::clone(&file.turn).try_lock_owned().ok()?;
-            let keeps = (wanted == LockLevel::Shared).then_some(LockLevel::Shared);
-            file.returning = Some(LockAuthority { path: path.clone(), level: authority.level });
-            match keeps {
-                Some(level) => (authority.level, authority.wanted) = (level, None),
-                None => file.authority = None,
-            }
-            Some(ReturnedAuthority { inode: *inode, turn, path, keeps })
-        });
-        given.collect()
+        let numbers: Vec<u64> = state.files.keys().copied().collect();
+        numbers.into_iter().filter_map(|inode| state.give_back(inode)).collect()
     }
 
     /// Tells the manager that a file is given back, once others may find in the pool what was written to it.
@@ -403,8 +402,7 @@ impl MountLocks {
         loop {
             let (held, busy, says_all) = {
                 let mut state = self.state();
-                let granted = state.files.values().filter_map(LockedFile::granted);
-                let held: Vec<LockAuthority> = granted.collect();
+                let held = state.held();
                 if held.is_empty() {
                     state.is_kept = false;
                     return;
@@ -456,6 +454,21 @@ impl MountLocks {
     }
 }
 
+/// The manager is asked of a path for a file until this is dropped.
+struct Asking<'a> {
+    locks: &'a MountLocks,
+    inode: u64,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut state = self.locks.state();
+        if let Some(file) = state.files.get_mut(&self.inode) {
+            file.asked = None;
+        }
+    }
+}
+
 /// The outcome of [`MountLocks::take`].
 pub enum Taken {
     /// The mount has the authority; `is_new` if others may have had it since the mount had it last.
@@ -472,7 +485,7 @@ impl LockedFile {
     /// Whether nothing has to be remembered of it.
     fn is_unused(&self) -> bool {
         let has_nothing = !self.is_granted() && self.authority.is_none();
-        let has_nothing = has_nothing && self.ranges.level().is_none();
+        let has_nothing = has_nothing && self.asked.is_none() && self.ranges.level().is_none();
         // Whoever has its turn, or waits for it, counts on finding it.
         let is_alone = Arc::strong_count(&self.turn) == 1;
         has_nothing && is_alone && self.lost.is_empty() && !self.has_lost_draft
@@ -500,6 +513,69 @@ impl Locks {
         }
     }
 
+    /// Notes that the manager is asked of a path for a file; `false` while another file gives that back.
+    fn ask(&mut self, inode: u64, path: &PoolPath) -> bool {
+        let mut returning = self.files.values().filter_map(|file| file.returning.as_ref());
+        let is_free = returning.all(|returning| returning.path != *path);
+        if is_free {
+            self.files.entry(inode).or_default().asked = Some(path.clone());
+        }
+        is_free
+    }
+
+    /// Other files of this mount that have the authority of a path: one keeps that of the name under which it was locked
+    /// first, and what has this name now is another's. For the manager they are one.
+    fn beside(&self, inode: u64, path: &PoolPath) -> impl Iterator<Item = &LockedFile> {
+        self.files.iter().filter(move |(number, _)| **number != inode).map(|(_, file)| file).filter(
+            move |file| {
+                let granted = file.authority.as_ref().and_then(|authority| authority.path.as_ref());
+                [granted, file.asked.as_ref()].contains(&Some(path))
+            },
+        )
+    }
+
+    fn is_held_beside(&self, inode: u64, path: &PoolPath) -> bool {
+        self.beside(inode, path).next().is_some()
+    }
+
+    /// All that the manager counts as granted.
+    fn held(&self) -> Vec<LockAuthority> {
+        let mut held = BTreeMap::<PoolPath, LockLevel>::new();
+        for LockAuthority { path, level } in self.files.values().filter_map(LockedFile::granted) {
+            let most = held.entry(path).or_insert(level);
+            *most = level.max(*most);
+        }
+        held.into_iter().map(|(path, level)| LockAuthority { path, level }).collect()
+    }
+
+    /// The file, if it is to be given back: others want it, and no program needs it.
+    fn give_back(&mut self, inode: u64) -> Option<ReturnedAuthority> {
+        let authority = self.files.get(&inode)?.authority.clone()?;
+        let (path, wanted) = (authority.path?, authority.wanted?);
+        let needed = self.files.get(&inode)?.ranges.level();
+        let mut needed = needed
+            .into_iter()
+            .chain(self.beside(inode, &path).filter_map(|file| file.ranges.level()));
+        if needed.any(|needed| !needed.goes_with(wanted)) {
+            return None;
+        }
+        drop(needed);
+        let is_held_beside = self.is_held_beside(inode, &path);
+        let file = self.files.get_mut(&inode)?;
+        let turn = Arc::clone(&file.turn).try_lock_owned().ok()?;
+        if is_held_beside {
+            file.authority = None; // the last of them tells the manager
+            return None;
+        }
+        let keeps = (wanted == LockLevel::Shared).then_some(LockLevel::Shared);
+        file.returning = Some(LockAuthority { path: path.clone(), level: authority.level });
+        match (keeps, &mut file.authority) {
+            (Some(level), Some(kept)) => (kept.level, kept.wanted) = (level, None),
+            _ => file.authority = None,
+        }
+        Some(ReturnedAuthority { inode, turn, path, keeps })
+    }
+
     /// What others want and cannot have while programs have these locks.
     fn busy(&self) -> Vec<PoolPath> {
         let busy = self.files.values().filter_map(|file| {
@@ -514,20 +590,22 @@ impl Locks {
 
     /// Notes what others want; gives what the mount does not know to have.
     fn set_wanted(&mut self, wanted: Vec<LockAuthority>) -> Vec<PoolPath> {
-        let mut wanted: HashMap<PoolPath, LockLevel> =
+        let mut strangers: HashMap<PoolPath, LockLevel> =
             wanted.into_iter().map(|wanted| (wanted.path, wanted.level)).collect();
+        let wanted = strangers.clone();
         for file in self.files.values_mut() {
             if let Some(returning) = &file.returning {
-                wanted.remove(&returning.path);
+                strangers.remove(&returning.path);
                 continue;
             }
             let Some(authority) = &mut file.authority else { continue };
             let Some(path) = &authority.path else { continue };
-            authority.wanted = wanted.remove(path);
+            authority.wanted = wanted.get(path).copied();
+            strangers.remove(path);
         }
         // What a task asks for just now may have been granted.
         let is_asked = self.files.values().any(|file| file.turn.try_lock().is_err());
-        if is_asked { Vec::new() } else { wanted.into_keys().collect() }
+        if is_asked { Vec::new() } else { strangers.into_keys().collect() }
     }
 
     /// The authority over a file was lost, and with it the locks of programs.

@@ -178,6 +178,26 @@ fn what_takes_longer_to_publish_than_a_lease_is_found_by_whoever_locks_next() {
     assert!(waiting.join().expect("read") == after, "an old version under a lock");
 }
 
+#[test]
+fn a_lock_of_a_name_ends_for_others_when_the_last_file_that_had_it_is_closed() {
+    let Some((lab, one)) = mounted("a_lock_of_a_name_ends_for_others", 1, &[], &[]) else { return };
+    let other = Mount::start_in(&lab, "other", "pot://lab", &[]);
+    let old = open(&one.at("log"));
+    flock(&old, NonBlockingLockExclusive).expect("free");
+    fs::rename(one.at("log"), one.at("log.1")).expect("renamed");
+    let new = open(&one.at("log"));
+    flock(&new, NonBlockingLockExclusive).expect("another file");
+    drop(old);
+    let there = open(&other.at("log"));
+    // Whoever wants it asks the manager by now, and what nobody needs is given back.
+    for _ in 0..20 {
+        assert_eq!(flock(&there, NonBlockingLockExclusive), Err(Errno::AGAIN));
+        pause(Duration::from_millis(100));
+    }
+    drop(new);
+    wait_until("the lock to be free", DEADLINE, || flock(&there, NonBlockingLockExclusive).is_ok());
+}
+
 /// Runs a script of SQL in a process of its own.
 fn sqlite(db: &Path, script: &str) -> Child {
     let mut command = Command::new("sqlite3");
