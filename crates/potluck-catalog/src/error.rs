@@ -359,11 +359,13 @@ pub enum Error {
     Bug(String),
 }
 
-/// Files and bytes in words, as far as they are given.
 /// The limits that would be exceeded, and by what; in exact bytes where both would read the same.
 fn over(quota: Quota, files: Option<u64>, bytes: Option<u64>) -> String {
     let held = |files: Option<u64>, bytes: Option<u64>, size: fn(u64) -> String| {
-        let files = files.map(|files| count(files, "file"));
+        let files = files.map(|files| match files {
+            1 => "1 file or directory".to_owned(),
+            _ => format!("{files} files and directories"),
+        });
         let parts: Vec<_> = files.into_iter().chain(bytes.map(size)).collect();
         parts.join(", ")
     };

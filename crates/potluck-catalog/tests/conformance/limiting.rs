@@ -58,7 +58,8 @@ async fn the_file_that_would_exceed_a_quota_is_refused_and_what_grows_nothing_ne
     assert!(store(&mut stage, vec![sized("pot://lab/a", 2)]).await.is_err());
     stage.catalog.set_quota(lab(), Quota { bytes: None, files: Some(2) }).await.expect("set");
     let files = store(&mut stage, vec![sized("pot://lab/d", 1)]).await.expect_err("a third");
-    assert_eq!(files.to_string(), "the space lab may hold 2 files, and would hold 3 files");
+    let what = "may hold 2 files and directories, and would hold 3 files and directories";
+    assert_eq!(files.to_string(), format!("the space lab {what}"));
     stage.catalog.set_quota(lab(), Quota::NONE).await.expect("taken away");
     store(&mut stage, vec![sized("pot://lab/d", 9)]).await.expect("no limits");
     assert_eq!(stage.catalog.quotas(None).await, Ok(Vec::new()));
