@@ -17,7 +17,7 @@ use potluck_wire::control::{Find, Unreached};
 use potluck_wire::env::Env;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -221,9 +221,10 @@ impl Pool {
         self.reached.lock().expect("no holder panics").insert(donor);
     }
 
-    /// The donors that were reached by this client, or by any that was made from it, in whatever work that was.
-    pub(crate) fn reached(&self) -> MutexGuard<'_, BTreeSet<DonorId>> {
-        self.reached.lock().expect("no holder panics")
+    /// The donors that were reached by this client, or by any that was made from it, in whatever work that was. They
+    /// are as they are now, so that nobody who looks at them holds what links wait for.
+    pub(crate) fn reached(&self) -> BTreeSet<DonorId> {
+        self.reached.lock().expect("no holder panics").clone()
     }
 
     /// Does something that nobody waits for now, such as telling the manager of a bad copy.

@@ -144,7 +144,7 @@ impl Window {
 
     /// The failure with what helps, for a write that may work later.
     pub(super) fn with_advice(&self, failure: Failure) -> Failure {
-        let reached = self.client.reached().clone();
+        let reached = self.client.reached();
         let is_stranger = |donor: &DonorId| {
             matches!(self.outage.faults.get(donor), Some(LinkError::Away(_)))
                 && !reached.contains(donor)
