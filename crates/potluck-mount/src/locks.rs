@@ -365,8 +365,9 @@ impl MountLocks {
     /// Tells the manager that a file is given back, once others may find in the pool what was written to it.
     pub async fn give_back(&self, given: ReturnedAuthority) {
         let ReturnedAuthority { inode, turn, path, keeps } = given;
+        let is_last = self.state().is_last(inode, &path);
         let call = LockGive { holder: self.holder, path, keeps };
-        while let Err(failure) = self.pool.call(&call).await {
+        while is_last && let Err(failure) = self.pool.call(&call).await {
             tracing::debug!(%failure, "an authority over locks was not given back yet");
             tokio::time::sleep(PAUSE).await;
         }
@@ -375,7 +376,7 @@ impl MountLocks {
         }
         drop(turn);
         self.state().forget_unused(inode);
-        self.changed.notify_waiters();
+        self.given_up(); // another file of the same path may be the last one now
     }
 
     /// The files of which locks were lost, and what was written under them must not be published.
@@ -529,9 +530,20 @@ impl Locks {
         self.files.iter().filter(move |(number, _)| **number != inode).map(|(_, file)| file).filter(
             move |file| {
                 let granted = file.authority.as_ref().and_then(|authority| authority.path.as_ref());
-                [granted, file.asked.as_ref()].contains(&Some(path))
+                let returning = file.returning.as_ref().map(|returning| &returning.path);
+                [granted, returning, file.asked.as_ref()].contains(&Some(path))
             },
         )
+    }
+
+    /// Whether the manager is to be told that the path of a file is given back; otherwise the file is done with it, and
+    /// the last of those beside it tells.
+    fn is_last(&mut self, inode: u64, path: &PoolPath) -> bool {
+        let is_last = !self.is_held_beside(inode, path);
+        if let (Some(file), false) = (self.files.get_mut(&inode), is_last) {
+            file.returning = None;
+        }
+        is_last
     }
 
     fn is_held_beside(&self, inode: u64, path: &PoolPath) -> bool {
@@ -563,11 +575,8 @@ impl Locks {
         let is_held_beside = self.is_held_beside(inode, &path);
         let file = self.files.get_mut(&inode)?;
         let turn = Arc::clone(&file.turn).try_lock_owned().ok()?;
-        if is_held_beside {
-            file.authority = None; // the last of them tells the manager
-            return None;
-        }
-        let keeps = (wanted == LockLevel::Shared).then_some(LockLevel::Shared);
+        let keeps = wanted == LockLevel::Shared && !is_held_beside;
+        let keeps = keeps.then_some(LockLevel::Shared);
         file.returning = Some(LockAuthority { path: path.clone(), level: authority.level });
         match (keeps, &mut file.authority) {
             (Some(level), Some(kept)) => (kept.level, kept.wanted) = (level, None),
