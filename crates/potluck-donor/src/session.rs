@@ -21,6 +21,10 @@ use std::time::Duration;
 /// How long a connection may keep a thread that others wait for. A request that has begun is finished.
 const TURN: Duration = Duration::from_millis(50);
 
+/// How long answers wait for others at most: on a slow disk a peer would hear nothing while its puts are done one after
+/// the other.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(20);
+
 /// A bulk connection whose peer has proved its ticket.
 pub(crate) struct BulkSession {
     service: Arc<Service>,
@@ -75,6 +79,7 @@ impl BulkSession {
     ) -> Result<Option<Paused>, FrameError> {
         let clock = self.service.env.clock.clone();
         let began = clock.now();
+        let mut answered = began;
         let mut first = first;
         loop {
             let next = match first.take() {
@@ -110,8 +115,13 @@ impl BulkSession {
             }
             // What is there already begins a request.
             io.expect(if self.inbox.is_empty() { Phase::Idle } else { Phase::Head });
-            if clock.now().saturating_sub(began) >= TURN && wanted() {
+            let now = clock.now();
+            let is_over = now.saturating_sub(began) >= TURN && wanted();
+            if is_over || now.saturating_sub(answered) >= ANSWERED_WITHIN {
                 io.send_answers().await?;
+                answered = now;
+            }
+            if is_over {
                 return Ok(Some(Paused::TurnOver));
             }
         }

@@ -153,7 +153,11 @@ impl PeerIo for SocketIo {
             return Ok(());
         }
         let mut answers = std::mem::take(&mut self.waiting);
+        // The peer has as long to take them as a body, whatever it is expected to say next.
+        let phase = self.timeout.phase();
+        self.timeout.expect(Phase::Body);
         let sent = self.send_all(&answers, SendFlags::empty());
+        self.timeout.expect(phase);
         answers.clear();
         self.waiting = answers;
         sent
@@ -172,10 +176,7 @@ impl BulkIo for SocketIo {
                 self.timeout.moved(n)?;
                 return Ok(n);
             }
-            // The peer may say nothing more before it has them.
-            let phase = self.timeout.phase();
-            self.send_answers().await?;
-            self.timeout.expect(phase);
+            self.send_answers().await?; // the peer may say nothing more before it has them
         }
         // All of a body is wanted, so one call may wait for as much as fits; of anything else we
         // don't know how much comes.

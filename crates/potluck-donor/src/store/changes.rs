@@ -57,6 +57,8 @@ pub struct HeldChanges {
 /// Changes for one heartbeat.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangeBatch {
+    /// Whether no change waits beside these.
+    pub is_all: bool,
     /// How many of the oldest changes these are.
     pub count: usize,
     /// Chunks that were stored.
@@ -103,6 +105,7 @@ impl HeldChanges {
                 HeldChange::Sound(name) => batch.sound.0.push(*name),
             }
         }
+        batch.is_all = batch.count == self.waiting.len();
         batch
     }
 
