@@ -109,7 +109,7 @@ impl Alarms {
                 count(members.len() as u64, "member")
             );
             let advice = format!(
-                "its machine or its program does not do what it says: `potluck nodes drain {name}`, or start it again"
+                "its machine or its program does not do what it says: `potluck nodes drain {name}` empties it"
             );
             Alarm::new(Kind::DonorFalseReceipts, what, advice).of(donor.donor)
         })

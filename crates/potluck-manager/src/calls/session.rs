@@ -175,7 +175,7 @@ impl WriteSessionCalls {
     }
 
     /// How a session reaches the donors of its plan. Those whose receipts its member found false are shown as away, so
-    /// that what they said to have stored is sent to others.
+    /// that what they said to have stored is sent to others; where there are too few others, the session needs them.
     fn access(
         &self,
         caller: &CallingMember,
@@ -187,8 +187,11 @@ impl WriteSessionCalls {
             let pool = self.pool.lock();
             let distrusted = pool.distrusted_by(member, now);
             let mut contacts = tickets::contacts(&pool, ticketed.plan.donors(), now);
-            for contact in contacts.iter_mut().filter(|it| distrusted.contains(&it.donor)) {
-                contact.live = false;
+            let others = contacts.iter().filter(|it| it.live && !distrusted.contains(&it.donor));
+            if others.count() >= ticketed.policy.redundancy().donors() as usize {
+                for contact in contacts.iter_mut().filter(|it| distrusted.contains(&it.donor)) {
+                    contact.live = false;
+                }
             }
             contacts
         };
