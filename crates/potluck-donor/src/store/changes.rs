@@ -151,13 +151,14 @@ mod tests {
         }
         let first = changes.batch();
         assert_eq!((first.count, first.added.0.len(), first.removed.0.len()), (2, 2, 0));
+        assert!(!first.is_all, "what was made by then may be among the others");
         assert_eq!(changes.batch(), first, "kept until confirmed");
         changes.confirm(first.count);
         let second = changes.batch();
         let removed = second.removed.0.as_slice();
         assert_eq!((second.count, removed, second.added.0.len()), (2, &[name(1)][..], 1));
         changes.confirm(2);
-        assert_eq!(changes.batch(), ChangeBatch::default());
+        assert_eq!(changes.batch(), ChangeBatch { is_all: true, ..ChangeBatch::default() });
     }
 
     #[test]
